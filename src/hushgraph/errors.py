@@ -1,0 +1,74 @@
+"""Every error a user can meet, and the exit code the command line gives it.
+
+Messages follow one form: what was expected, what was given, what to do. Several problems found together are
+reported together (`InputError.collect`).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class HushgraphError(Exception):
+    """Base class. `exit_code` is what the command line returns for it."""
+
+    exit_code = 1
+
+
+class InputError(HushgraphError, ValueError):
+    """The request or the data is wrong; nothing was read from private data and nothing was charged."""
+
+    exit_code = 2
+
+    @classmethod
+    def collect(cls, problems: Iterable[str]) -> None:
+        """Raise one error that lists all `problems`; do nothing when there are none."""
+        found = list(problems)
+        if len(found) == 1:
+            raise cls(found[0])
+        if found:
+            raise cls(f"{len(found)} problems:\n" + "\n".join(f"  - {problem}" for problem in found))
+
+
+class UnprovenError(InputError):
+    """No proof is known for this mechanism, layer or method under this unit, so it is refused."""
+
+
+class BudgetError(HushgraphError):
+    """The charge would exceed the budget; it was refused before private data was read."""
+
+    exit_code = 3
+
+
+class PrivateAccessError(HushgraphError):
+    """Code tried to read private data other than through a charged mechanism."""
+
+    exit_code = 2
+
+
+class LedgerError(HushgraphError):
+    """The ledger is broken, was changed, or belongs to something else."""
+
+    exit_code = 2
+
+
+class CalibrationError(HushgraphError):
+    """No noise scale could be found that provably meets the budget. There is never a fallback."""
+
+    exit_code = 2
+
+
+class AuditContradiction(HushgraphError):
+    """An audit measured more privacy loss than was claimed."""
+
+    exit_code = 4
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A sentence that names the closest known word, or lists them all."""
+    names = sorted(known)
+    close = difflib.get_close_matches(word, names, n=1)
+    if close:
+        return f"did you mean '{close[0]}'? Known: {', '.join(names)}"
+    return f"known: {', '.join(names)}"
