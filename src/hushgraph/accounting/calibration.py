@@ -1,0 +1,101 @@
+"""The smallest noise that provably meets a budget, found from the safe side.
+
+The search runs on a coarse grid, whose epsilons are upper bounds already, and the answer is confirmed on the fine
+grid. The realised epsilon never exceeds the target. A search that does not converge raises: there is no fallback.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Literal
+
+from hushgraph.accounting.events import Event
+from hushgraph.accounting.privacy_loss import COARSE_GRID, FINE_GRID, PrivacyLoss
+from hushgraph.budget import Budget
+from hushgraph.errors import CalibrationError
+from hushgraph.units import Relation
+
+Accountant = Literal["tightest", "renyi"]
+
+_GRID_SLACK = 1e-3  # a step of the search on a grid takes a tenth of a second and more
+_EXACT_SLACK = 1e-7
+_LARGEST_SCALE = 1e8
+_MOST_STEPS = 80
+
+
+def noise_scale(
+    event_at: Callable[[float], Event],
+    relation: Relation,
+    budget: Budget,
+    accountant: Accountant = "tightest",
+) -> float:
+    """The smallest scale s (within 0.1%) for which `event_at(s)` costs at most `budget`.
+
+    `event_at` must cost less as s grows. `accountant="renyi"` uses Renyi DP alone, as published calibrators do.
+    """
+    delta, target = budget.definite_delta, budget.epsilon
+    if not budget.is_private:
+        return 0.0
+
+    def cost(scale: float, grid: float) -> float:
+        loss = PrivacyLoss(event_at(scale), relation, grid)
+        return loss.renyi_epsilon(delta) if accountant == "renyi" else loss.epsilon(delta)
+
+    at_one = PrivacyLoss(event_at(1.0), relation, COARSE_GRID)
+    if at_one.accountant == "none":
+        return 0.0
+    on_grid = accountant == "tightest" and at_one.accountant == "PLD"
+    scale = _search(lambda s: cost(s, COARSE_GRID), target, _GRID_SLACK if on_grid else _EXACT_SLACK)
+    if not cost(scale, FINE_GRID) <= target:
+        raise CalibrationError(f"noise scale {scale:g} does not meet epsilon {target:g} on the fine grid")
+    return scale
+
+
+Point = tuple[float, float]  # a scale and its cost
+
+
+def _search(cost: Callable[[float], float], target: float, slack: float) -> float:
+    """The safe end of a bracket around cost(s) = target, narrowed by secants of log cost against log s."""
+    low, high = _bracket(cost, target)
+    for _ in range(_MOST_STEPS):
+        if high[1] >= target * (1.0 - slack) or high[0] / low[0] < 1.0 + 1e-12:
+            return high[0]
+        scale = _secant(low, high, target * (1.0 - 0.4 * slack))
+        point = (scale, cost(scale))
+        # A secant that keeps hitting one side leaves the other far away: pull that one in by halving.
+        if point[1] <= target:
+            high = point
+            middle = math.sqrt(low[0] * high[0])
+            if high[1] < target * (1.0 - 30 * slack) and (value := cost(middle)) > target:
+                low = (middle, value)
+        else:
+            low = point
+    raise CalibrationError(f"no noise scale found for epsilon {target:g} in {_MOST_STEPS} steps")
+
+
+def _secant(low: Point, high: Point, target: float) -> float:
+    """Where the line through two points, in logarithms, meets `target`; the geometric mean if it cannot tell."""
+    if not math.isfinite(low[1]) or high[1] <= 0.0:
+        return math.sqrt(low[0] * high[0])
+    share = math.log(low[1] / target) / math.log(low[1] / high[1])
+    scale = low[0] * (high[0] / low[0]) ** min(max(share, 1e-3), 1.0 - 1e-3)
+    return scale if low[0] < scale < high[0] else math.sqrt(low[0] * high[0])
+
+
+def _bracket(cost: Callable[[float], float], target: float) -> tuple[Point, Point]:
+    """Two points with cost(low) > target >= cost(high), a factor of 2 apart."""
+    point = (1.0, cost(1.0))
+    factor = 2.0 if point[1] > target else 0.5
+    while True:
+        scale = point[0] * factor
+        if not 1.0 / _LARGEST_SCALE < scale < _LARGEST_SCALE:
+            raise CalibrationError(
+                f"no noise scale meets epsilon {target:g}: the cost of the plan does not follow its noise"
+            )
+        following = (scale, cost(scale))
+        if factor > 1.0 and following[1] <= target:
+            return point, following
+        if factor < 1.0 and following[1] > target:
+            return following, point
+        point = following

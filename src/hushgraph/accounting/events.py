@@ -1,0 +1,134 @@
+"""Privacy events: what a mechanism did, as values of `dp_accounting`, and their JSON form in a ledger.
+
+Convention used everywhere in hushgraph, whatever the relation of the unit:
+
+* `GaussianDpEvent(z)`: z = noise standard deviation / L2 distance between the two outputs on neighbours;
+* `PoissonSampledDpEvent(q, GaussianDpEvent(z))`: z = noise standard deviation / norm bound of *one example*. Under a
+  `REPLACE` relation the example may turn into its opposite; `privacy_loss` accounts for that.
+
+The JSON form names the class and its fields; events are never re-meant, so old ledgers stay readable.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from dp_accounting import dp_event as dpa
+
+from hushgraph.errors import InputError, LedgerError
+
+Event = dpa.DpEvent
+
+_KNOWN: dict[str, tuple[type, tuple[str, ...]]] = {
+    "NoOp": (dpa.NoOpDpEvent, ()),
+    "NonPrivate": (dpa.NonPrivateDpEvent, ()),
+    "Gaussian": (dpa.GaussianDpEvent, ("noise_multiplier",)),
+    "Laplace": (dpa.LaplaceDpEvent, ("noise_multiplier",)),
+    "RandomizedResponse": (dpa.RandomizedResponseDpEvent, ("noise_parameter", "num_buckets")),
+    "MixtureOfGaussians": (
+        dpa.MixtureOfGaussiansDpEvent,
+        ("standard_deviation", "sensitivities", "sampling_probs"),
+    ),
+    "PoissonSampled": (dpa.PoissonSampledDpEvent, ("sampling_probability", "event")),
+    "SelfComposed": (dpa.SelfComposedDpEvent, ("event", "count")),
+    "Composed": (dpa.ComposedDpEvent, ("events",)),
+    "RepeatAndSelect": (dpa.RepeatAndSelectDpEvent, ("event", "mean", "shape")),
+    "ZCDp": (dpa.ZCDpEvent, ("rho", "xi")),
+}
+_NAMES = {cls: name for name, (cls, _) in _KNOWN.items()}
+
+
+def gaussian(noise_multiplier: float, count: int = 1) -> Event:
+    """`count` Gaussian releases; a multiplier of exactly zero is the honest non-private event."""
+    _require_multiplier(noise_multiplier)
+    if noise_multiplier == 0.0:
+        return dpa.NonPrivateDpEvent()
+    return repeated(dpa.GaussianDpEvent(noise_multiplier), count)
+
+
+def sampled_gaussian(sample_rate: float, noise_multiplier: float, steps: int) -> Event:
+    """`steps` noisy gradient sums over Poisson batches of rate `sample_rate`."""
+    _require_multiplier(noise_multiplier)
+    if not 0.0 < sample_rate <= 1.0:
+        raise InputError(f"sample rate: expected above 0 and at most 1; got {sample_rate!r}")
+    if noise_multiplier == 0.0:
+        return dpa.NonPrivateDpEvent()
+    return repeated(dpa.PoissonSampledDpEvent(sample_rate, dpa.GaussianDpEvent(noise_multiplier)), steps)
+
+
+def repeated(event: Event, count: int) -> Event:
+    """The same event `count` times."""
+    if count < 0:
+        raise InputError(f"count: expected 0 or more; got {count}")
+    if count == 0:
+        return dpa.NoOpDpEvent()
+    return event if count == 1 else dpa.SelfComposedDpEvent(event, count)
+
+
+def composed(events: list[Event]) -> Event:
+    """All of `events` on the same data."""
+    return dpa.ComposedDpEvent(list(events)) if events else dpa.NoOpDpEvent()
+
+
+def flatten(event: Event, count: int = 1) -> list[tuple[Event, int]]:
+    """The leaves of a composition with their counts, equal leaves merged."""
+    merged: dict[str, tuple[Event, int]] = {}
+    for leaf, times in _leaves(event, count):
+        key = json.dumps(to_json(leaf), sort_keys=True)
+        merged[key] = (leaf, merged.get(key, (leaf, 0))[1] + times)
+    return list(merged.values())
+
+
+def _leaves(event: Event, count: int) -> list[tuple[Event, int]]:
+    if isinstance(event, dpa.SelfComposedDpEvent):
+        return _leaves(event.event, count * event.count)
+    if isinstance(event, dpa.ComposedDpEvent):
+        return [leaf for part in event.events for leaf in _leaves(part, count)]
+    if isinstance(event, dpa.NoOpDpEvent):
+        return []
+    return [(event, count)]
+
+
+def to_json(event: Event) -> dict[str, Any]:
+    """The event as plain JSON values."""
+    name = _NAMES.get(type(event))
+    if name is None:
+        raise InputError(f"no ledger form for the event {type(event).__name__}")
+    _, fields = _KNOWN[name]
+    return {"event": name, **{field: _value_to_json(getattr(event, field)) for field in fields}}
+
+
+def from_json(values: dict[str, Any]) -> Event:
+    """The inverse of `to_json`; anything unknown is an error, never a guess."""
+    try:
+        cls, fields = _KNOWN[values["event"]]
+        if set(values) != {"event", *fields}:
+            raise LedgerError(f"the event '{values['event']}' has fields {sorted(set(values) - {'event'})}")
+        return cls(**{field: _value_from_json(values[field]) for field in fields})
+    except (KeyError, TypeError, ValueError) as error:
+        raise LedgerError(f"unreadable privacy event {values!r}") from error
+
+
+def _value_to_json(value: Any) -> Any:
+    if isinstance(value, dpa.DpEvent):
+        return to_json(value)
+    if isinstance(value, list | tuple):
+        return [_value_to_json(item) for item in value]
+    return value.item() if hasattr(value, "item") else value
+
+
+def _value_from_json(value: Any) -> Any:
+    if isinstance(value, dict):
+        return from_json(value)
+    if isinstance(value, list):
+        return [_value_from_json(item) for item in value]
+    return value
+
+
+def _require_multiplier(noise_multiplier: float) -> None:
+    if not math.isfinite(noise_multiplier) or noise_multiplier < 0.0:
+        raise InputError(
+            f"noise multiplier: expected a finite number of at least 0; got {noise_multiplier!r}"
+        )

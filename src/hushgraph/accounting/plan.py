@@ -1,0 +1,219 @@
+"""A plan: the releases a method will make, with their noise, before any private data is read.
+
+A `Stage` is physical: how often, how much noise, which bound is enforced. What it *costs* depends on the unit, so
+`event(unit)` and `sensitivity(unit)` are asked, not stored. That is how one plan can show the epsilon a paper claims
+(for the paper's unit) beside the one that can be proved (for the honest unit).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hushgraph.accounting import events
+from hushgraph.accounting.calibration import Accountant, noise_scale
+from hushgraph.accounting.events import Event
+from hushgraph.accounting.privacy_loss import PrivacyLoss
+from hushgraph.budget import Budget
+from hushgraph.errors import CalibrationError, InputError
+from hushgraph.units import Unit
+
+
+@dataclass(frozen=True)
+class Stage:
+    """`count` releases called `name`, each with Gaussian noise of standard deviation `std`."""
+
+    name: str
+    count: int
+    std: float
+
+    @property
+    def mechanism(self) -> str:
+        """The mechanism that carries out this stage."""
+        raise TypeError("a bare stage has no mechanism")
+
+    def sensitivity(self, unit: Unit) -> float:
+        """L2 change of one release over one unit."""
+        raise TypeError("a bare stage has no sensitivity")
+
+    def noise_multiplier(self, unit: Unit) -> float:
+        """Noise standard deviation over sensitivity (for gradients: over the norm bound of one example)."""
+        return self.std / self.sensitivity(unit)
+
+    def event(self, unit: Unit) -> Event:
+        """The privacy event of all `count` releases."""
+        return events.gaussian(self.noise_multiplier(unit), self.count)
+
+    def part(self, count: int) -> Stage:
+        """The same stage with another count: what one charge covers."""
+        return replace(self, count=count)
+
+    def as_dict(self, unit: Unit) -> dict[str, Any]:
+        """The stage as plain JSON values, costed for `unit`."""
+        return {
+            "name": self.name,
+            "mechanism": self.mechanism,
+            "count": self.count,
+            "std": self.std,
+            "sensitivity": self.sensitivity(unit),
+            "noise_multiplier": self.noise_multiplier(unit),
+        }
+
+
+@dataclass(frozen=True)
+class AggregationStage(Stage):
+    """Noisy sums over in-neighbours of rows whose norm is at most `row_norm`."""
+
+    row_norm: float = 1.0
+
+    @property
+    def mechanism(self) -> str:
+        """Normalise, aggregate, perturb."""
+        return "aggregate"
+
+    def sensitivity(self, unit: Unit) -> float:
+        """What the unit can do to one sum aggregation."""
+        return unit.aggregation_sensitivity(self.row_norm)
+
+
+@dataclass(frozen=True)
+class GradientStage(Stage):
+    """Noisy sums of clipped per-example gradients over Poisson batches."""
+
+    max_grad_norm: float = 1.0
+    sample_rate: float = 1.0
+
+    @property
+    def mechanism(self) -> str:
+        """Clip, sum, perturb."""
+        return "gradient"
+
+    def sensitivity(self, unit: Unit) -> float:
+        """The norm bound of the examples that one unit touches."""
+        return self.max_grad_norm * unit.examples_touched()
+
+    def event(self, unit: Unit) -> Event:
+        """Nothing where examples are public; a Poisson-sampled Gaussian where a unit is one example."""
+        if unit.examples_touched() == 0:
+            return events.repeated(events.gaussian(1.0), 0)
+        return events.sampled_gaussian(self.sample_rate, self.noise_multiplier(unit), self.count)
+
+    def as_dict(self, unit: Unit) -> dict[str, Any]:
+        """As `Stage.as_dict`, with the sample rate."""
+        return {**super().as_dict(unit), "sample_rate": self.sample_rate}
+
+
+@dataclass(frozen=True)
+class UnprotectedStage(Stage):
+    """A release without any protection (baselines): it costs infinity, and the certificate says so."""
+
+    @property
+    def mechanism(self) -> str:
+        """None."""
+        return "unprotected"
+
+    def sensitivity(self, unit: Unit) -> float:
+        """Unbounded."""
+        return math.inf
+
+    def event(self, unit: Unit) -> Event:
+        """Non-private."""
+        return events.gaussian(0.0)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The stages of one run, the unit they are stated for, and the unit they are charged for.
+
+    `unit` and `charged_unit` are the same except in paper mode, where `unit` is the paper's.
+    """
+
+    method: str
+    unit: Unit
+    budget: Budget
+    stages: tuple[Stage, ...]
+    charged_unit: Unit
+    paper_mode: bool = False
+    assumptions: tuple[str, ...] = ()
+    paper_accountant: Accountant = "tightest"
+
+    def __post_init__(self) -> None:
+        names = [stage.name for stage in self.stages]
+        if len(set(names)) != len(names):
+            raise InputError(f"a plan needs distinct stage names; got {names}")
+        if self.budget.is_private and not math.isfinite(self.epsilon):
+            raise CalibrationError(f"the plan of {self.method} has no finite epsilon")
+        if self.epsilon > self.budget.epsilon:
+            raise CalibrationError(
+                f"the plan costs {self.epsilon:g}, over its budget {self.budget.epsilon:g}"
+            )
+
+    def stage(self, name: str) -> Stage:
+        """The stage called `name`."""
+        for stage in self.stages:
+            if stage.name == name:
+                return stage
+        raise InputError(f"the plan of {self.method} has no stage '{name}'")
+
+    def event(self, unit: Unit) -> Event:
+        """All stages together, for `unit`."""
+        return events.composed([stage.event(unit) for stage in self.stages])
+
+    @property
+    def loss(self) -> PrivacyLoss:
+        """What is charged: the loss for the honest unit."""
+        return PrivacyLoss(self.event(self.charged_unit), self.charged_unit.relation)
+
+    @property
+    def epsilon(self) -> float:
+        """Epsilon for the stated unit (in paper mode: what the paper would claim)."""
+        loss = PrivacyLoss(self.event(self.unit), self.unit.relation)
+        if self.paper_accountant == "renyi":
+            return loss.renyi_epsilon(self.budget.definite_delta)
+        return loss.epsilon(self.budget.definite_delta)
+
+    @property
+    def provable_epsilon(self) -> float:
+        """Epsilon for the honest unit."""
+        return self.loss.epsilon(self.budget.definite_delta)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The plan as plain JSON values."""
+        shown: dict[str, Any] = {
+            "method": self.method,
+            "unit": self.unit.name,
+            "unit_parameters": self.unit.as_dict(),
+            "relation": self.unit.relation.value,
+            "epsilon": self.epsilon,
+            "delta": self.budget.definite_delta,
+            "stages": [stage.as_dict(self.unit) for stage in self.stages],
+            "accountant": self.loss.accountant,
+            "assumed_public": list(self.assumptions),
+        }
+        if self.paper_mode:
+            shown |= {
+                "paper_mode": True,
+                "claimed_epsilon": self.epsilon,
+                "provable_unit": self.charged_unit.name,
+                "provable_epsilon": self.provable_epsilon,
+            }
+        return shown
+
+
+def calibrated(
+    stages_at: Callable[[float], tuple[Stage, ...]],
+    unit: Unit,
+    budget: Budget,
+    accountant: Accountant = "tightest",
+) -> tuple[Stage, ...]:
+    """The stages with the least noise that meet `budget` for `unit`.
+
+    `stages_at(s)` gives the stages whose noise multipliers are proportional to s. An infinite budget gives s = 0.
+    """
+
+    def event_at(scale: float) -> Event:
+        return events.composed([stage.event(unit) for stage in stages_at(scale)])
+
+    return stages_at(noise_scale(event_at, unit.relation, budget, accountant))

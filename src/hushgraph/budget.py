@@ -1,0 +1,64 @@
+"""How much privacy loss is allowed: epsilon and delta."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from hushgraph.errors import InputError
+
+
+@dataclass(frozen=True)
+class Budget:
+    """An upper limit (epsilon, delta) on privacy loss.
+
+    `epsilon=math.inf` asks for no protection at all (a baseline); its certificate says so. `delta=None` lets the
+    plan choose `default_delta` once the public number of units is known.
+    """
+
+    epsilon: float = field()
+    delta: float | None = None
+
+    def __post_init__(self) -> None:
+        problems = []
+        if not _is_number(self.epsilon) or math.isnan(self.epsilon) or self.epsilon <= 0:
+            problems.append(f"epsilon: expected a positive number; got {self.epsilon!r}")
+        if self.delta is not None and (not _is_number(self.delta) or not 0.0 < self.delta < 1.0):
+            problems.append(f"delta: expected a number above 0 and below 1; got {self.delta!r}")
+        InputError.collect(problems)
+
+    @property
+    def is_private(self) -> bool:
+        """False for the baseline without protection."""
+        return math.isfinite(self.epsilon)
+
+    def for_units(self, units: int) -> Budget:
+        """This budget with a definite delta for a dataset of `units` units; refuses delta >= 1/units."""
+        if units < 1:
+            raise InputError(f"the number of protected units: expected at least 1; got {units}")
+        delta = default_delta(units) if self.delta is None else self.delta
+        if self.is_private and delta * units >= 1.0:
+            raise InputError(
+                f"delta: expected less than 1/{units} = {1 / units:.3g} (the number of protected units); got "
+                f"{delta:g}. A delta that large allows one unit to be published whole; try {default_delta(units):g}"
+            )
+        return Budget(self.epsilon, delta)
+
+    @property
+    def definite_delta(self) -> float:
+        """Delta, once it has been fixed."""
+        if self.delta is None:
+            raise InputError("delta has not been fixed yet: call for_units first")
+        return self.delta
+
+
+def default_delta(units: int) -> float:
+    """The largest power of ten below 1 / (10 x units)."""
+    exponent = math.ceil(math.log10(10 * units))
+    if 10**exponent <= 10 * units:
+        exponent += 1
+    return float(f"1e-{exponent}")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
