@@ -1,0 +1,127 @@
+"""The multi-bit mechanism: the encoder and rectifier of LPGNN (Sajadmanesh and Gatica-Perez 2021).
+
+The device picks m of its d features at random and sends one bit about each, at epsilon/m per bit. For epsilon up to
+about 3 that is a single (feature number, bit) pair for the whole vector. The server's rectifier is unbiased:
+
+    estimate = centre + d (high - low) / (2 m) * coth(eps / 2m) * report,   report in {-1, 0, +1}
+
+Proof: docs/proofs/local-features.md.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from hushgraph.errors import InputError
+from hushgraph.local.base import check_epsilon, check_range, coth_half, draw_signs, finite, flip_probability
+from hushgraph.local.randomness import Randomness, os_generator
+from hushgraph.local.vectors import SampledReport, check_dimensions, rows_of, sample_dimensions
+
+BEST_SHARE = 2.18
+"""The epsilon per bit that minimises z coth^2(z/2): the solution of z = sinh(z)/2 is 2.1773."""
+
+
+def best_bits(epsilon: float, dimensions: int) -> int:
+    """The number of features to send: the better of floor and ceiling of epsilon/2.18, within [1, d].
+
+    The paper always takes the floor; comparing both never has a larger variance.
+    """
+    floor = math.floor(epsilon / BEST_SHARE)
+    candidates = {min(dimensions, max(1, m)) for m in (floor, floor + 1)}
+    return min(sorted(candidates), key=lambda m: coth_half(epsilon / m) ** 2 / m)
+
+
+@dataclass(frozen=True)
+class MultiBit:
+    """One bit about each of m random features. Formal guarantee: `epsilon`-local DP per *vector* of d features.
+
+    Report: a `SampledReport` with signs in {-1, +1}; `report.dense(np.int8)` is the {-1, 0, +1} matrix of the paper.
+    `sampled` (m) is chosen for least variance unless given.
+    """
+
+    epsilon: float
+    dimensions: int
+    low: float = 0.0
+    high: float = 1.0
+    sampled: int | None = None
+
+    def __post_init__(self) -> None:
+        check_range(self.low, self.high)
+        check_dimensions(self.dimensions, 1 if self.sampled is None else self.sampled)
+        if not math.isfinite(self.epsilon) or self.epsilon <= 0:
+            raise InputError(f"expected epsilon > 0; got {self.epsilon!r}; give the budget one report may spend")
+        check_epsilon(self.epsilon_per_bit, "epsilon per bit")
+
+    @cached_property
+    def bits(self) -> int:
+        """m, the number of features sent."""
+        return best_bits(self.epsilon, self.dimensions) if self.sampled is None else int(self.sampled)
+
+    @property
+    def epsilon_per_bit(self) -> float:
+        """The share of the budget each bit spends."""
+        return self.epsilon / self.bits
+
+    @property
+    def centre(self) -> float:
+        """Middle of the public range, and the estimate of a feature that was not sent."""
+        return self.low + (self.high - self.low) / 2.0
+
+    @property
+    def step(self) -> float:
+        """How far a sent bit moves the estimate from the centre."""
+        return (self.dimensions / self.bits) * (self.high - self.low) / 2.0 * coth_half(self.epsilon_per_bit)
+
+    def perturb(self, values: Any, rng: Randomness | None = None) -> SampledReport:
+        """Encode rows of d features (or one vector). Randomness: the OS by default."""
+        source = rng if rng is not None else os_generator()
+        rows = rows_of(values, self.dimensions)
+        index = sample_dimensions(len(rows), self.dimensions, self.bits, source)
+        unit = self._unit(np.take_along_axis(rows, index.astype(np.intp), axis=1))
+        return SampledReport(index, draw_signs(unit, self.epsilon_per_bit, source), self.dimensions)
+
+    def estimate(self, report: SampledReport | np.ndarray, dtype: Any = np.float64) -> np.ndarray:
+        """Rectify: unbiased (n, d) estimates from reports or from their dense {-1, 0, +1} matrix."""
+        signs = report.dense(np.int8) if isinstance(report, SampledReport) else np.asarray(report)
+        estimates = signs.astype(dtype)
+        estimates *= self.step
+        estimates += self.centre
+        return estimates
+
+    def variance(self, values: Any) -> np.ndarray:
+        """Exact variance of each estimated feature, over the choice of features and the bits."""
+        offset = np.clip(finite(values), self.low, self.high) - self.centre
+        return self.step**2 * self.bits / self.dimensions - offset**2
+
+    def law(self, value: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Every dense report and its probability for one vector. Only for few features: there are C(d, m) 2^m."""
+        unit = self._unit(rows_of(value, self.dimensions)[0])
+        away = flip_probability(unit, self.epsilon_per_bit)
+        plus = np.where(unit >= 0, 1.0 - away, away)
+        reports, probabilities = [], []
+        chance = 1.0 / math.comb(self.dimensions, self.bits)
+        for chosen in itertools.combinations(range(self.dimensions), self.bits):
+            for signs in itertools.product((-1, 1), repeat=self.bits):
+                dense = np.zeros(self.dimensions, dtype=np.int8)
+                dense[list(chosen)] = signs
+                reports.append(dense)
+                each = [plus[i] if sign > 0 else 1.0 - plus[i] for i, sign in zip(chosen, signs)]
+                probabilities.append(chance * math.prod(each))
+        return np.array(reports), np.array(probabilities)
+
+    def describe(self) -> str:
+        """One sentence on what one report spends."""
+        return (
+            f"MultiBit: one bit about each of {self.bits} of {self.dimensions} features, chosen at random; the whole "
+            f"vector spends epsilon {self.epsilon:g}"
+        )
+
+    def _unit(self, values: np.ndarray) -> np.ndarray:
+        clipped = np.clip(values.astype(np.float64, copy=False), self.low, self.high)
+        return np.clip((clipped - self.centre) / ((self.high - self.low) / 2.0), -1.0, 1.0)
