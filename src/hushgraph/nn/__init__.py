@@ -1,0 +1,21 @@
+"""Small modules: layers, perceptrons, the hop classifier and the encoder, for dense and sparse rows."""
+
+from hushgraph.nn.encoder import Encoder
+from hushgraph.nn.hops import Combine, HopClassifier
+from hushgraph.nn.layers import Dropout, L2Normalise, Linear
+from hushgraph.nn.mlp import MLP
+from hushgraph.nn.sparse import Rows, SparseRows, linear_input, take_rows
+
+__all__ = [
+    "MLP",
+    "Combine",
+    "Dropout",
+    "Encoder",
+    "HopClassifier",
+    "L2Normalise",
+    "Linear",
+    "Rows",
+    "SparseRows",
+    "linear_input",
+    "take_rows",
+]

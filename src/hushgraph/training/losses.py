@@ -1,0 +1,47 @@
+"""Losses with one value per row, and the gradient of cross entropy written out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from hushgraph.errors import InputError
+
+RowLoss = Callable[[Tensor, Tensor], Tensor]
+"""Scores `[n, classes]` and labels `[n, ...]` to one loss per row, `[n]`."""
+
+
+def cross_entropy(scores: Tensor, labels: Tensor) -> Tensor:
+    """Cross entropy of each row; labels are class numbers, or class probabilities `[n, classes]`."""
+    return F.cross_entropy(scores, labels, reduction="none")
+
+
+def row_loss(loss: str | RowLoss) -> RowLoss:
+    """A loss by name, or the given function of (scores, labels)."""
+    if callable(loss):
+        return loss
+    if loss != "cross_entropy":
+        raise InputError(f"expected 'cross_entropy' or a function of rows; got '{loss}'; pass one of these")
+    return cross_entropy
+
+
+def cross_entropy_gradient(scores: Tensor, labels: Tensor) -> Tensor:
+    """The derivative of each row's cross entropy with respect to its scores: softmax minus the label."""
+    gradient = scores.softmax(1)
+    if labels.is_floating_point():
+        return gradient.mul_(labels.sum(1, keepdim=True)).sub_(labels)
+    return gradient.scatter_add_(1, labels.unsqueeze(1), gradient.new_full((len(labels), 1), -1.0))
+
+
+def check_labels(labels: Tensor, num_rows: int) -> None:
+    """Refuse labels that do not fit: wrong number, negative classes, values that are not finite."""
+    if labels.shape[:1] != (num_rows,):
+        raise InputError(f"expected one label per row ({num_rows}); got {tuple(labels.shape)}; check the selection")
+    if labels.is_floating_point():
+        if not bool(torch.isfinite(labels).all()):
+            raise InputError("expected finite label probabilities; got NaN or infinity; clean the labels")
+    elif labels.dtype != torch.int64 or (num_rows and int(labels.min()) < 0):
+        raise InputError("expected int64 class numbers >= 0; got others; leave out rows without a class")

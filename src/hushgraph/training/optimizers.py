@@ -1,0 +1,81 @@
+"""Adam and SGD on one flat vector: the same updates as `torch.optim`, in a handful of calls."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from hushgraph.errors import InputError, did_you_mean
+
+OptimizerName = Literal["adam", "sgd"]
+
+
+class FlatOptimizer(Protocol):
+    """Changes a parameter vector in place, given a gradient."""
+
+    def step(self, gradient: Tensor) -> None:
+        """One update."""
+        ...
+
+
+class FlatAdam:
+    """Adam as in `torch.optim.Adam`; weight decay is added to the gradient (L2)."""
+
+    def __init__(
+        self,
+        vector: Tensor,
+        lr: float,
+        weight_decay: float = 0.0,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+    ) -> None:
+        self.vector, self.lr, self.weight_decay, self.betas, self.eps = vector, lr, weight_decay, betas, eps
+        self.mean, self.square = torch.zeros_like(vector), torch.zeros_like(vector)
+        self._scratch = torch.empty_like(vector)
+        self.steps = 0
+
+    def step(self, gradient: Tensor) -> None:
+        """One update."""
+        if self.weight_decay:
+            gradient = gradient.add(self.vector, alpha=self.weight_decay)
+        self.steps += 1
+        first, second = self.betas
+        self.mean.lerp_(gradient, 1 - first)
+        self.square.mul_(second).addcmul_(gradient, gradient, value=1 - second)
+        correction = math.sqrt(1 - second**self.steps)
+        denominator = torch.sqrt(self.square, out=self._scratch).add_(self.eps * correction)
+        self.vector.addcdiv_(self.mean, denominator, value=-self.lr * correction / (1 - first**self.steps))
+
+
+class FlatSGD:
+    """Plain gradient descent with optional momentum, as in `torch.optim.SGD`."""
+
+    def __init__(self, vector: Tensor, lr: float, weight_decay: float = 0.0, momentum: float = 0.0) -> None:
+        self.vector, self.lr, self.weight_decay, self.momentum = vector, lr, weight_decay, momentum
+        self.velocity: Tensor | None = None
+
+    def step(self, gradient: Tensor) -> None:
+        """One update."""
+        if self.weight_decay:
+            gradient = gradient.add(self.vector, alpha=self.weight_decay)
+        if self.momentum:
+            if self.velocity is None:
+                self.velocity = torch.zeros_like(gradient)
+            gradient = self.velocity.mul_(self.momentum).add_(gradient)
+        self.vector.add_(gradient, alpha=-self.lr)
+
+
+def make_optimizer(name: OptimizerName, vector: Tensor, lr: float, weight_decay: float = 0.0) -> FlatAdam | FlatSGD:
+    """An optimizer by name, for the vector it will change in place."""
+    problems = []
+    if name not in ("adam", "sgd"):
+        problems.append(f"expected an optimizer; got '{name}'; {did_you_mean(name, ['adam', 'sgd'])}")
+    if not (math.isfinite(lr) and lr > 0):
+        problems.append(f"expected a learning rate > 0; got {lr}; 0.01 is usual")
+    if not (math.isfinite(weight_decay) and weight_decay >= 0):
+        problems.append(f"expected weight_decay >= 0; got {weight_decay}; 0 switches it off")
+    InputError.collect(problems)
+    return FlatAdam(vector, lr, weight_decay) if name == "adam" else FlatSGD(vector, lr, weight_decay)

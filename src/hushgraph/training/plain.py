@@ -1,0 +1,125 @@
+"""Plain training, for data that is public under the unit in force (or for baselines that claim nothing)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor, nn
+
+from hushgraph.errors import InputError
+from hushgraph.nn.layers import fresh_generator
+from hushgraph.nn.sparse import Rows, SparseRows, take_rows
+from hushgraph.training.flat import FlatParameters
+from hushgraph.training.losses import RowLoss, check_labels, row_loss
+from hushgraph.training.optimizers import OptimizerName, make_optimizer
+
+
+def train_plainly(
+    module: nn.Module,
+    rows: Rows,
+    labels: Tensor,
+    train: Tensor | None = None,
+    *,
+    epochs: int,
+    lr: float,
+    optimizer: OptimizerName = "adam",
+    weight_decay: float = 0.0,
+    loss: str | RowLoss = "cross_entropy",
+    val: Tensor | None = None,
+    select_best: bool = False,
+    batch_size: int | None = None,
+    generator: torch.Generator | None = None,
+    on_epoch: Callable[[int, int], None] | None = None,
+) -> float | None:
+    """Train `module` in place on the rows named by `train` (mask or positions; None: all rows).
+
+    `batch_size=None` is one step per epoch on all training rows; otherwise shuffled minibatches from `generator`. With
+    `select_best`, the weights of the epoch with the highest accuracy on `val` are restored and that accuracy is
+    returned: this looks at the validation labels after every epoch, so it is only legal where they are public. The
+    module is left in evaluation mode.
+    """
+    data = _Split(rows, labels, train, batch_size, fresh_generator(generator))
+    validation = _Validation(module, rows, labels, val) if select_best else None
+    row_losses = row_loss(loss)
+    with FlatParameters(module) as flat:
+        flat.collect_gradients()
+        update = make_optimizer(optimizer, flat.vector, lr, weight_decay)
+        module.train()
+        for epoch in range(epochs):
+            for x, y in data.batches():
+                flat.gradient.zero_()
+                row_losses(module(x), y).mean().backward()
+                update.step(flat.gradient)
+            if validation is not None:
+                validation.look(flat)
+            if on_epoch is not None:
+                on_epoch(epoch + 1, epochs)
+        if validation is not None:
+            validation.restore(flat)
+    module.eval()
+    return validation.best if validation is not None else None
+
+
+class _Split:
+    """The training rows, taken out once, handed out whole or in shuffled minibatches."""
+
+    def __init__(
+        self, rows: Rows, labels: Tensor, index: Tensor | None, batch_size: int | None, generator: torch.Generator
+    ) -> None:
+        if batch_size is not None and batch_size < 1:
+            raise InputError(f"expected batch_size >= 1 or None; got {batch_size}; None trains on all rows at once")
+        self.rows, self.labels = _select(rows, labels, index)
+        check_labels(self.labels, len(self.rows))
+        if len(self.rows) == 0:
+            raise InputError("expected at least one training row; got none; check the training mask")
+        self.batch_size, self.generator = batch_size, generator
+        if isinstance(self.rows, SparseRows) and batch_size is None:
+            self.rows.keep_transposed()
+
+    def batches(self) -> Iterator[tuple[Rows, Tensor]]:
+        if self.batch_size is None:
+            yield self.rows, self.labels
+            return
+        for index in torch.randperm(len(self.rows), generator=self.generator).split(self.batch_size):
+            yield take_rows(self.rows, index), self.labels.index_select(0, index)
+
+
+def _select(rows: Rows, labels: Tensor, index: Tensor | None) -> tuple[Rows, Tensor]:
+    if index is None:
+        return rows, labels
+    if index.dtype is torch.bool:
+        index = index.nonzero().squeeze(1)
+    return take_rows(rows, index), labels.index_select(0, index)
+
+
+class _Validation:
+    """Accuracy on the validation rows, and the state of the best epoch so far (the first one, among equals)."""
+
+    def __init__(self, module: nn.Module, rows: Rows, labels: Tensor, index: Tensor | None) -> None:
+        if index is None:
+            raise InputError("expected validation rows for select_best; got none; pass val=")
+        self.module = module
+        self.rows, self.labels = _select(rows, labels, index)
+        check_labels(self.labels, len(self.rows))
+        self.best = -1.0
+        self.buffers = list(module.buffers())
+
+    @torch.no_grad()
+    def look(self, flat: FlatParameters) -> None:
+        """Measure, and keep the state if it is the best so far."""
+        self.module.eval()
+        correct = self.module(self.rows).argmax(1).eq_(self.labels).float().mean()
+        self.module.train()
+        if float(correct) > self.best:
+            self.best = float(correct)
+            self.vector = flat.vector.clone()
+            self.kept = [buffer.clone() for buffer in self.buffers]
+
+    @torch.no_grad()
+    def restore(self, flat: FlatParameters) -> None:
+        """Go back to the best epoch."""
+        if self.best >= 0:
+            flat.vector.copy_(self.vector)
+            for buffer, kept in zip(self.buffers, self.kept):
+                buffer.copy_(kept)

@@ -1,0 +1,89 @@
+"""Private training: clipped, noised gradient steps (DP-SGD, DP-Adam) on one flat parameter vector.
+
+Nothing here charges a ledger: the vault that owns the rows charges for `steps` noisy sums drawn by this sampler before
+it calls `train_privately`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from hushgraph.errors import HushgraphError, InputError
+from hushgraph.nn.sparse import Rows, row_square_norms, take_rows
+from hushgraph.training.clipping import ClippedGradient
+from hushgraph.training.flat import FlatParameters
+from hushgraph.training.losses import RowLoss, check_labels
+from hushgraph.training.optimizers import OptimizerName, make_optimizer
+from hushgraph.training.sampling import Noise, PoissonSampler
+
+
+def train_privately(
+    module: nn.Module,
+    rows: Rows,
+    labels: Tensor,
+    *,
+    sampler: PoissonSampler,
+    steps: int,
+    max_grad_norm: float,
+    noise_std: float,
+    noise: Noise,
+    lr: float,
+    optimizer: OptimizerName = "adam",
+    weight_decay: float = 0.0,
+    loss: str | RowLoss = "cross_entropy",
+    microbatch: int | None = None,
+    allow_no_noise: bool = False,
+    on_step: Callable[[int, int], None] | None = None,
+) -> None:
+    """Train `module` in place with `steps` noisy clipped gradient sums; the final weights are the release.
+
+    Each step draws a Poisson batch, clips every example's gradient to `max_grad_norm`, adds Gaussian noise of
+    standard deviation `noise_std` (absolute: noise multiplier times the bound) to the sum, divides by the *expected*
+    batch size and updates. `noise` must be a stream that nobody else draws from. `on_step(step, steps)` is for
+    progress bars and learns nothing. Zero noise is refused unless `allow_no_noise=True` says that no privacy is
+    claimed.
+    """
+    _check(rows, labels, sampler, steps, noise_std, allow_no_noise)
+    engine = ClippedGradient(module, loss=loss, max_grad_norm=max_grad_norm, microbatch=microbatch)
+    input_square_norms = row_square_norms(rows)
+    was_training = module.training
+    module.train()
+    with FlatParameters(module) as flat, torch.no_grad():
+        update = make_optimizer(optimizer, flat.vector, lr, weight_decay)
+        for step in range(steps):
+            batch = sampler.draw(noise)
+            total = engine.sum(
+                take_rows(rows, batch),
+                labels.index_select(0, batch),
+                input_square_norms=input_square_norms.index_select(0, batch),
+            )
+            if noise_std > 0:
+                total += noise.gaussian((engine.num_parameters,), noise_std)
+            update.step(total.div_(sampler.expected_batch_size))
+            if on_step is not None:
+                on_step(step + 1, steps)
+        if not bool(torch.isfinite(flat.vector).all()):
+            raise HushgraphError("expected finite weights after training; got others; lower the learning rate")
+    module.train(was_training)
+
+
+def _check(
+    rows: Rows, labels: Tensor, sampler: PoissonSampler, steps: int, noise_std: float, allow_no_noise: bool
+) -> None:
+    problems = []
+    if len(rows) != sampler.num_examples:
+        problems.append(
+            f"expected {sampler.num_examples} rows, as the sampler says; got {len(rows)}; pass the same set"
+        )
+    if steps < 0:
+        problems.append(f"expected steps >= 0; got {steps}; 0 trains nothing")
+    if not (math.isfinite(noise_std) and noise_std >= 0) or (noise_std == 0 and not allow_no_noise):
+        problems.append(
+            f"expected a finite noise_std > 0; got {noise_std}; for a run without privacy pass allow_no_noise=True"
+        )
+    InputError.collect(problems)
+    check_labels(labels, len(rows))

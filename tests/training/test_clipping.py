@@ -1,0 +1,338 @@
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from hushgraph.errors import HushgraphError, InputError, UnprovenError
+from hushgraph.nn import MLP, Encoder, HopClassifier, L2Normalise, Linear, SparseRows
+from hushgraph.training import ClippedGradient, register_rowwise
+from hushgraph.training.clipping import METHODS
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def one_hot_like(n: int, columns: int, seed: int = 0) -> Tensor:
+    x = (torch.rand(n, columns, generator=generator(seed)) < 0.2).float()
+    x[0] = 0.0
+    return x
+
+
+def naive_sum(module: nn.Module, rows: Tensor, labels: Tensor, bound: float) -> Tensor:
+    """One backward pass per example, clipped, added up: what everything else must equal."""
+    parameters = [p for p in module.parameters() if p.requires_grad]
+    total = torch.zeros(sum(p.numel() for p in parameters), dtype=parameters[0].dtype)
+    for row, label in zip(rows, labels):
+        loss = nn.functional.cross_entropy(module(row.unsqueeze(0)), label.unsqueeze(0))
+        flat = torch.cat([g.reshape(-1) for g in torch.autograd.grad(loss, parameters)])
+        total += flat * min(1.0, bound / max(float(flat.norm()), 1e-30))
+    return total
+
+
+def models() -> dict[str, tuple[nn.Module, Tensor]]:
+    """Modules with rows that suit them."""
+    g = generator(3)
+    flat_rows = torch.randn(23, 11, generator=g)
+    hop_rows = torch.randn(23, 3, 11, generator=g)
+    found: dict[str, tuple[nn.Module, Tensor]] = {}
+    for activation in ("selu", "relu", "tanh"):
+        found[f"mlp-{activation}"] = (MLP(11, 8, 5, 3, activation=activation, generator=g), flat_rows)
+    found["mlp-gelu"] = (MLP(11, 8, 5, 2, activation="gelu", generator=g), flat_rows)
+    found["mlp-group"] = (MLP(11, 8, 5, 3, norm="group", order="activation-first", generator=g), flat_rows)
+    found["layer-norm"] = (nn.Sequential(nn.LayerNorm(11), nn.Linear(11, 5)), flat_rows)
+    found["two-groups"] = (nn.Sequential(nn.Linear(11, 8), nn.GroupNorm(2, 8), nn.Linear(8, 5)), flat_rows)
+    found["no-bias"] = (nn.Sequential(nn.Linear(11, 8, bias=False), nn.Tanh(), nn.Linear(8, 5)), flat_rows)
+    found["encoder"] = (Encoder(11, 8, 5, generator=g), flat_rows)
+    found["encoder-group"] = (Encoder(11, 8, 5, norm="group", generator=g), flat_rows)
+    for combine in ("cat", "sum", "max", "attention"):
+        found[f"hops-{combine}"] = (HopClassifier(2, 11, 8, 5, combine=combine, generator=g), hop_rows)
+    found["hops-deep"] = (HopClassifier(2, 11, 8, 5, base_layers=2, head_layers=2, norm="group", generator=g), hop_rows)
+    found["hops-no-base"] = (HopClassifier(2, 11, 8, 5, base_layers=0, generator=g), hop_rows)
+    for module, _ in found.values():
+        for p in module.parameters():  # leave the special start (ones, zeros) of norm layers
+            p.data += 0.1 * torch.randn(p.shape, generator=g)
+    return found
+
+
+MODELS = models()
+LABELS = torch.randint(5, (23,), generator=generator(4))
+
+
+@pytest.mark.parametrize("bound", [0.3, 2.0, 1e6])
+@pytest.mark.parametrize("name", MODELS)
+def test_every_method_equals_the_naive_sum(name: str, bound: float) -> None:
+    module, rows = MODELS[name]
+    expected = naive_sum(module, rows, LABELS, bound)
+    assert float(expected.norm()) > 0.1
+    tried = 0
+    for method in (None, *METHODS):
+        if method == "chain" and name in ("mlp-gelu", "two-groups", "hops-max", "hops-attention"):
+            continue
+        got = ClippedGradient(module, max_grad_norm=bound, method=method).sum(rows, LABELS)
+        torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
+        tried += 1
+    assert tried >= 3
+
+
+def test_the_fast_method_is_chosen() -> None:
+    chosen = {name: ClippedGradient(module, max_grad_norm=1.0).method for name, (module, _) in MODELS.items()}
+    assert chosen["mlp-selu"] == chosen["encoder"] == chosen["hops-cat"] == chosen["mlp-group"] == "chain"
+    assert chosen["hops-attention"] == chosen["mlp-gelu"] == chosen["hops-max"] == "closed-form"
+
+
+def opacus_sum(module: nn.Module, rows: Tensor, labels: Tensor, bound: float) -> Tensor:
+    from opacus import GradSampleModule
+
+    wrapped = GradSampleModule(copy.deepcopy(module), loss_reduction="sum")
+    nn.functional.cross_entropy(wrapped(rows), labels, reduction="sum").backward()
+    flat = torch.cat([p.grad_sample.flatten(1) for p in wrapped.parameters()], 1)
+    factors = (bound / (flat.norm(dim=1) + 1e-6)).clamp(max=1.0)
+    return factors @ flat
+
+
+def as_torch(module: nn.Module) -> nn.Module:
+    """The same model out of torch's own layers only, with the same weights."""
+    layers: list[nn.Module] = []
+    for layer in module.modules():
+        if isinstance(layer, Linear):
+            plain = nn.Linear(layer.in_features, layer.out_features)
+            plain.load_state_dict(layer.state_dict())
+            layers.append(plain)
+        elif not list(layer.children()):
+            layers.append(copy.deepcopy(layer))
+    return nn.Sequential(*layers)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["mlp-selu", "mlp-relu", "mlp-tanh", "mlp-group", "encoder", "encoder-group"])
+def test_opacus_gives_the_same_clipped_sum(name: str) -> None:
+    module, rows = MODELS[name]
+    expected = opacus_sum(as_torch(module), rows, LABELS, 0.7)
+    for method in METHODS:
+        got = ClippedGradient(module, max_grad_norm=0.7, method=method).sum(rows, LABELS)
+        assert float((got - expected).abs().max()) <= 1e-5
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_opacus_gives_the_same_clipped_sum_at_full_size() -> None:
+    module = MLP(501, 16, 6, 3, generator=generator())
+    rows, labels = torch.randn(64, 501, generator=generator(1)), torch.randint(6, (64,), generator=generator(2))
+    got = ClippedGradient(module, max_grad_norm=1.0).sum(rows, labels)
+    assert float((got - opacus_sum(as_torch(module), rows, labels, 1.0)).abs().max()) <= 1e-5
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("norm", [None, "group"])
+def test_sparse_rows_equal_dense_rows(method: str, weighted: bool, norm: str | None) -> None:
+    dense = one_hot_like(31, 40)
+    if weighted:
+        dense *= torch.rand(31, 40, generator=generator(9))
+    labels = torch.randint(4, (31,), generator=generator(5))
+    for module in (MLP(40, 8, 4, 2, norm=norm, generator=generator()), Encoder(40, 8, 4, generator=generator())):
+        engine = ClippedGradient(module, max_grad_norm=0.5, method=method)
+        got = engine.sum(SparseRows.from_tensor(dense), labels)
+        torch.testing.assert_close(got, naive_sum(module, dense, labels, 0.5), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("microbatch", [1, 5, 23, 100])
+def test_microbatches_change_nothing(method: str, microbatch: int) -> None:
+    for name in ("encoder", "hops-cat"):
+        module, rows = MODELS[name]
+        whole = ClippedGradient(module, max_grad_norm=0.4, method=method).sum(rows, LABELS)
+        pieces = ClippedGradient(module, max_grad_norm=0.4, method=method, microbatch=microbatch)
+        torch.testing.assert_close(pieces.sum(rows, LABELS), whole, rtol=1e-5, atol=1e-6)
+
+
+def test_known_input_norms_change_nothing() -> None:
+    for name in ("encoder", "hops-cat", "hops-attention", "mlp-group", "layer-norm"):
+        module, rows = MODELS[name]
+        for microbatch in (None, 7):
+            engine = ClippedGradient(module, max_grad_norm=0.4, microbatch=microbatch)
+            known = engine.sum(rows, LABELS, input_square_norms=rows.square().sum(-1))
+            torch.testing.assert_close(known, engine.sum(rows, LABELS), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_empty_batch_gives_zero(method: str) -> None:
+    engine = ClippedGradient(MLP(6, 4, 3, 2, generator=generator()), max_grad_norm=1.0, method=method)
+    engine.sum(torch.ones(2, 6), torch.tensor([0, 1]))
+    empty = engine.sum(torch.empty(0, 6), torch.empty(0, dtype=torch.int64))
+    assert empty.shape == (engine.num_parameters,)
+    assert not empty.any()
+    sparse = SparseRows.from_tensor(torch.ones(2, 6)).rows(torch.empty(0, dtype=torch.int64))
+    assert not engine.sum(sparse, torch.empty(0, dtype=torch.int64)).any()
+
+
+def test_results_are_not_overwritten_by_the_next_call() -> None:
+    module, rows = MODELS["encoder"]
+    engine = ClippedGradient(module, max_grad_norm=1.0)
+    first = engine.sum(rows, LABELS)
+    kept = first.clone()
+    engine.sum(rows[:3], LABELS[:3])
+    assert torch.equal(first, kept)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("poison", [float("nan"), float("inf"), -float("inf"), 1e30])
+def test_an_example_without_finite_gradient_counts_as_zero(method: str, poison: float) -> None:
+    module = MLP(11, 8, 5, 2, generator=generator())
+    rows = torch.randn(9, 11, generator=generator(1))
+    bad = rows.clone()
+    bad[4, 2] = poison
+    others = torch.tensor([i for i in range(9) if i != 4])
+    engine = ClippedGradient(module, max_grad_norm=0.5, method=method)
+    got = engine.sum(bad, LABELS[:9])
+    assert bool(torch.isfinite(got).all())
+    torch.testing.assert_close(got, engine.sum(rows[others], LABELS[:9][others]))
+    assert not engine.sum(bad[4:5], LABELS[4:5]).any()
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    scale=st.sampled_from([1e-6, 1.0, 1e4, 1e12]),
+    bound=st.sampled_from([1e-3, 1.0, 50.0]),
+    name=st.sampled_from(["mlp-selu", "encoder", "hops-cat", "hops-attention", "mlp-group", "layer-norm"]),
+)
+def test_one_row_never_moves_the_sum_by_more_than_the_bound(seed: int, scale: float, bound: float, name: str) -> None:
+    module, rows = MODELS[name]
+    engine = ClippedGradient(module, max_grad_norm=bound)
+    row = torch.randn((1, *rows.shape[1:]), generator=generator(seed)) * scale
+    label = torch.randint(5, (1,), generator=generator(seed))
+    alone = engine.sum(row, label).double()
+    assert float(alone.norm()) <= bound * (1 + 1e-6)
+    with_row = engine.sum(torch.cat([rows, row]), torch.cat([LABELS, label])).double()
+    moved = with_row - engine.sum(rows, LABELS).double()
+    assert float(moved.norm()) <= bound * (1 + 1e-5) * (1 + 1e-4)
+
+
+def test_a_clip_that_breaks_its_own_bound_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, rows = MODELS["mlp-selu"]
+    engine = ClippedGradient(module, max_grad_norm=0.1)
+    monkeypatch.setattr("hushgraph.training.clipping._ROUNDING", -0.5)
+    with pytest.raises(HushgraphError, match="expected clipped norms"):
+        engine.sum(rows, LABELS)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_frozen_parameters_are_left_out(method: str) -> None:
+    module = MLP(11, 8, 5, 2, norm="group", generator=generator())
+    module.layers[0].weight.requires_grad_(False)
+    module.layers[1].bias.requires_grad_(False)
+    rows = torch.randn(9, 11, generator=generator(1))
+    got = ClippedGradient(module, max_grad_norm=0.5, method=method).sum(rows, LABELS[:9])
+    torch.testing.assert_close(got, naive_sum(module, rows, LABELS[:9], 0.5), rtol=1e-5, atol=1e-6)
+
+
+def test_a_layer_used_twice_falls_back_and_stays_right() -> None:
+    shared = nn.Linear(11, 11)
+    module = nn.Sequential(shared, nn.Tanh(), shared, nn.Tanh(), nn.Linear(11, 5))
+    rows = torch.randn(9, 11, generator=generator(1))
+    engine = ClippedGradient(module, max_grad_norm=0.5)
+    expected = naive_sum(module, rows, LABELS[:9], 0.5)
+    torch.testing.assert_close(engine.sum(rows, LABELS[:9]), expected, rtol=1e-5, atol=1e-6)
+    assert engine.method == "per-example"
+
+
+def test_tied_weights_fall_back_and_stay_right() -> None:
+    module = nn.Sequential(nn.Linear(11, 11), nn.Tanh(), nn.Linear(11, 11), nn.Tanh(), nn.Linear(11, 5))
+    module[2].weight = module[0].weight
+    rows = torch.randn(9, 11, generator=generator(1))
+    engine = ClippedGradient(module, max_grad_norm=0.5)
+    assert engine.method == "per-example"
+    expected = naive_sum(module, rows, LABELS[:9], 0.5)
+    torch.testing.assert_close(engine.sum(rows, LABELS[:9]), expected, rtol=1e-5, atol=1e-6)
+
+
+class Scaled(nn.Module):
+    """A row-wise layer of a kind the closed forms do not know."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor([2.0]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.scale
+
+
+def test_another_module_falls_back_once_its_proof_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    from hushgraph.training import rowwise
+
+    monkeypatch.setattr(rowwise, "_ROWWISE", dict(rowwise._ROWWISE))
+    module = nn.Sequential(nn.Linear(11, 8), Scaled(), L2Normalise(), nn.Linear(8, 5))
+    with pytest.raises(UnprovenError, match="Scaled"):
+        ClippedGradient(module, max_grad_norm=0.5)
+    register_rowwise(Scaled, "Multiplies each entry by one number.")
+    engine = ClippedGradient(module, max_grad_norm=0.5)
+    assert engine.method == "per-example"
+    rows = torch.randn(9, 11, generator=generator(1))
+    expected = naive_sum(module, rows, LABELS[:9], 0.5)
+    torch.testing.assert_close(engine.sum(rows, LABELS[:9]), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_soft_labels(method: str) -> None:
+    module, rows = MODELS["mlp-selu"]
+    soft = torch.rand(23, 5, generator=generator(1))
+    got = ClippedGradient(module, max_grad_norm=0.5, method=method).sum(rows, soft)
+    torch.testing.assert_close(got, naive_sum(module, rows, soft, 0.5), rtol=1e-5, atol=1e-5)
+
+
+def test_a_loss_of_ones_own() -> None:
+    module, rows = MODELS["mlp-selu"]
+
+    def half_cross_entropy(scores: Tensor, labels: Tensor) -> Tensor:
+        return 0.5 * nn.functional.cross_entropy(scores, labels, reduction="none")
+
+    engine = ClippedGradient(module, max_grad_norm=1e6, loss=half_cross_entropy)
+    assert engine.method == "closed-form"
+    expected = 0.5 * naive_sum(module, rows, LABELS, 1e6)
+    torch.testing.assert_close(engine.sum(rows, LABELS), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_dropout_is_applied_while_training_and_gradients_stay_bounded() -> None:
+    module = MLP(11, 64, 5, 2, dropout=0.5, generator=generator())
+    rows = torch.randn(9, 11, generator=generator(1))
+    module.eval()
+    still = ClippedGradient(module, max_grad_norm=0.5)
+    torch.testing.assert_close(still.sum(rows, LABELS[:9]), naive_sum(module, rows, LABELS[:9], 0.5))
+    module.train()
+    engine = ClippedGradient(module, max_grad_norm=0.5)
+    first, second = engine.sum(rows, LABELS[:9]), engine.sum(rows, LABELS[:9])
+    assert float((first - second).abs().max()) > 1e-3
+    assert float(first.norm()) <= 9 * 0.5
+
+
+def test_double_precision_modules() -> None:
+    module = MLP(11, 8, 5, 2, generator=generator()).double()
+    rows = torch.randn(9, 11, generator=generator(1)).double()
+    got = ClippedGradient(module, max_grad_norm=0.5).sum(rows, LABELS[:9])
+    assert got.dtype == torch.float64
+    torch.testing.assert_close(got, naive_sum(module, rows, LABELS[:9], 0.5), rtol=2e-6, atol=1e-9)
+
+
+def test_wrong_settings_are_refused_together() -> None:
+    with pytest.raises(InputError, match="3 problems"):
+        ClippedGradient(MLP(3, 3, 3, 1), max_grad_norm=float("inf"), microbatch=0, method="chian")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="trainable"):
+        ClippedGradient(nn.Tanh(), max_grad_norm=1.0)
+    with pytest.raises(InputError, match="chain"):
+        ClippedGradient(MLP(3, 3, 3, 2, activation="gelu"), max_grad_norm=1.0, method="chain")
+
+
+def test_training_does_not_touch_gradients_of_the_module() -> None:
+    module, rows = MODELS["hops-attention"]
+    before = {name: p.detach().clone() for name, p in module.named_parameters()}
+    ClippedGradient(module, max_grad_norm=1.0).sum(rows, LABELS)
+    assert all(p.grad is None for p in module.parameters())
+    assert functional_call(module, before, (rows,)).equal(module(rows))
+    assert not any(layer._forward_hooks for layer in module.modules())
