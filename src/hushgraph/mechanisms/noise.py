@@ -32,8 +32,8 @@ class NoiseSource:
 
     * *sequential* (`gaussian`, `uniform`, `bernoulli_indices`, `integers`, `permutation`): each call continues where
       the last one stopped and never repeats itself;
-    * *addressed* (`gaussian_rows`, `pair_keys`): a pure function of the key and of what is asked for. Asking twice gives
-      the same bytes, which is what a retried block needs. Use a fresh label for every release.
+    * *addressed* (`gaussian_rows`, `pair_keys`): a pure function of the key and of what is asked for. Asking twice
+      gives the same bytes, which is what a retried block needs. Use a fresh label for every release.
 
     Edge cases: the object cannot be copied or pickled, and a forked process may not continue its parent's sequential
     draws (both would use the same noise); give the child a stream of its own.
@@ -48,6 +48,7 @@ class NoiseSource:
         "_next_word",
         "_normals",
         "_process",
+        "_ready",
         "_seeded",
         "_words",
     )
@@ -63,6 +64,7 @@ class NoiseSource:
         self._normals: NormalStream | None = None
         self._words: KeyStream | None = None
         self._next_normal = 0
+        self._ready = torch.empty(0, dtype=torch.float64)
         self._next_word = 0
 
     @classmethod
@@ -101,18 +103,15 @@ class NoiseSource:
     def gaussian(self, shape: int | Sequence[int], std: float = 1.0, dtype: torch.dtype = torch.float64) -> Tensor:
         """Independent normal samples of standard deviation `std`, computed in float64 and then cast to `dtype`."""
         scale = _checked_std(std)
-        out = torch.empty(shape if isinstance(shape, int) else tuple(shape), dtype=torch.float64)
+        size = (shape,) if isinstance(shape, int) else tuple(shape)
         with self._lock:
             self._check_process()
-            if self._normals is None:
-                self._normals = NormalStream(derive_key(self._key, "normal"))
-            self._normals.fill(out.view(-1), self._next_normal, scale)
-            self._next_normal += out.numel() + out.numel() % 2
-        return out if dtype == torch.float64 else out.to(dtype)
+            out = self._take_normals(math.prod(size), scale)
+        return out.view(size).to(dtype)
 
     def uniform(self, n: int) -> Tensor:
         """`n` float64 numbers in [0, 1), multiples of 2^-53."""
-        return self._bits53(n).to(torch.float64).mul_(2.0**-53)
+        return torch.from_numpy(self._bits53(n) * 2.0**-53)
 
     def bernoulli_indices(self, n: int, p: float) -> Tensor:
         """The sorted indices below `n` that were chosen, each independently with probability `p` (a Poisson batch)."""
@@ -122,17 +121,17 @@ class NoiseSource:
             return torch.empty(0, dtype=torch.int64)
         if p < _SPARSE_PROBABILITY:
             return self._sparse_indices(n, p)
-        return torch.nonzero(self._bits53(n) < math.ceil(p * 2.0**53)).view(-1)
+        return torch.from_numpy(np.flatnonzero(self._bits53(n) < math.ceil(p * 2.0**53)))
 
     def integers(self, n: int, high: int) -> Tensor:
         """`n` integers in [0, high), each value with probability 1/high up to a relative error of high / 2^63."""
         if not 0 < high <= 1 << 53:
             raise InputError(f"expected an upper bound between 1 and 2^53; got {high!r}; give a positive bound")
-        return self._take_words(n).bitwise_and_((1 << 63) - 1).remainder_(high)
+        return torch.from_numpy((self._take_words(n) & ((1 << 63) - 1)) % high)
 
     def permutation(self, n: int) -> Tensor:
         """A uniformly random order of 0 .. n-1 (random 64-bit sort keys; a tie has probability below n^2 / 2^65)."""
-        return torch.argsort(self._take_words(n), stable=True)
+        return torch.from_numpy(np.argsort(self._take_words(n)))
 
     def torch_generator(self, label: str) -> torch.Generator:
         """A torch generator for things that need no privacy, such as initial weights."""
@@ -166,34 +165,50 @@ class NoiseSource:
 
     # Inside
 
-    def _take_words(self, n: int) -> Tensor:
-        out = torch.empty(n, dtype=torch.int64)
+    def _take_normals(self, n: int, std: float) -> Tensor:
+        """The next `n` samples times `std`. Small requests are served from a piece computed ahead."""
+        if n <= self._ready.numel():
+            out, self._ready = self._ready[:n] * std, self._ready[n:]
+            return out
+        if self._normals is None:
+            self._normals = NormalStream(derive_key(self._key, "normal"))
+        ahead = min(self._next_normal, PIECE)  # nothing on a stream's first draw: many streams are used once
+        have = self._ready.numel()
+        out = torch.empty(max(n, have + ahead), dtype=torch.float64)
+        out[:have] = self._ready
+        self._normals.fill(out[have:], self._next_normal, 1.0)
+        self._next_normal += out.numel() - have
+        self._ready = out[n:]
+        return out[:n] * std if out.numel() > n or std != 1.0 else out
+
+    def _take_words(self, n: int) -> np.ndarray:
         with self._lock:
             self._check_process()
             if self._words is None:
                 self._words = KeyStream(derive_key(self._key, "words"))
-            for start in range(0, n, PIECE):
-                part = out[start : start + PIECE]
-                part.copy_(self._words.words(self._next_word + start, len(part)))
-            self._next_word += n + n % 2
-        return out
+            first = self._next_word
+            self._next_word += n
+            return self._words.words(first, n)
 
-    def _bits53(self, n: int) -> Tensor:
-        return self._take_words(n).bitwise_and_((1 << 53) - 1)
+    def _bits53(self, n: int) -> np.ndarray:
+        words = self._take_words(n)
+        words &= (1 << 53) - 1
+        return words
 
     def _sparse_indices(self, n: int, p: float) -> Tensor:
         """Jump from chosen index to chosen index: the gaps between them are geometric."""
         expected = n * p
         count = int(expected + 6.0 * math.sqrt(expected) + 16.0)
-        parts: list[Tensor] = []
+        parts: list[np.ndarray] = []
         last = -1
         while last < n:
-            gaps = self.uniform(count).neg_().log1p_().div_(math.log1p(-p)).floor_().clamp_(max=float(n))
-            chosen = gaps.to(torch.int64).add_(1).cumsum_(0).add_(last)
-            parts.append(chosen)
-            last = int(chosen[-1])
-        chosen = torch.cat(parts) if len(parts) > 1 else parts[0]
-        return chosen[: int(torch.searchsorted(chosen, n))]
+            survival = 1.0 - self._bits53(count) * 2.0**-53
+            with np.errstate(over="ignore"):
+                gaps = np.minimum(np.log(survival) / math.log1p(-p), float(n)).astype(np.int64)
+            parts.append(np.cumsum(gaps + 1) + last)
+            last = int(parts[-1][-1])
+        chosen = np.concatenate(parts)
+        return torch.from_numpy(chosen[: np.searchsorted(chosen, n)])
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:
