@@ -13,7 +13,6 @@ import hmac
 import math
 
 import numpy as np
-import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from scipy.special import ndtri
 from torch import Tensor
@@ -52,7 +51,7 @@ class KeyStream:
         buffer = np.empty(16 * blocks + 16, dtype=np.uint8)
         for start in range(0, 16 * blocks, len(_ZEROS)):
             size = min(len(_ZEROS), 16 * blocks - start)
-            self._context.update_into(_ZEROS[:size], buffer[start : start + size + 16])
+            self._context.update_into(_ZEROS[:size], buffer[start : start + size + 16].data)
         self._next_block = block + blocks
         return buffer.view(np.int64)[skip : skip + count]
 
@@ -69,7 +68,7 @@ class BlockFunction:
         plain[:, 0] = high
         plain[:, 1] = low
         cipher = np.empty(16 * len(low) + 16, dtype=np.uint8)
-        self._context.update_into(plain.view(np.uint8).reshape(-1), cipher)
+        self._context.update_into(plain.view(np.uint8).reshape(-1).data, cipher.data)
         return cipher[: 16 * len(low)].view("<u8")[::2]
 
 

@@ -1,0 +1,172 @@
+"""The owned-list degree cap: bound, law, and what one record can change. A refilling cap fails the same test."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from torch import Tensor
+
+from hushgraph.errors import InputError
+from hushgraph.graph.aggregate import sum_in_neighbours
+from hushgraph.graph.csr import InNeighbours
+from hushgraph.graph.degree import cap_owned_lists
+from hushgraph.mechanisms.noise import NoiseSource
+
+Cap = Callable[[Tensor, int, int, NoiseSource], Tensor]
+
+
+def lists_of(edges: Tensor, num_nodes: int) -> list[list[int]]:
+    lists: list[list[int]] = [[] for _ in range(num_nodes)]
+    for source, target in edges.T.tolist():
+        lists[source].append(target)
+    return [sorted(targets) for targets in lists]
+
+
+def refilling_cap(edges: Tensor, num_nodes: int, max_degree: int, noise: NoiseSource) -> Tensor:
+    """Broken on purpose: entries that point to null nodes are dropped first, so their places are filled again."""
+    sends = torch.zeros(num_nodes, dtype=torch.bool)
+    sends[edges[0]] = True
+    return cap_owned_lists(edges[:, sends[edges[1]]], num_nodes, max_degree, noise)
+
+
+def without(edges: Tensor, node: int) -> Tensor:
+    """The node's record becomes null: its own list is empty. Other lists are other people's records."""
+    return edges[:, edges[0] != node]
+
+
+def change(
+    cap: Cap, before: Tensor, after: Tensor, num_nodes: int, max_degree: int, node: int, new_row: float = 0.0
+) -> float:
+    """L2 change of the other nodes' aggregates; the node's own row is part of its own record.
+
+    The node's own row is multiplied by `new_row`: 0 for a null record, -1 for the farthest replacement.
+    """
+    rows = torch.nn.functional.normalize(torch.randn(num_nodes, 8, generator=torch.Generator().manual_seed(1)))
+    other_rows = rows.clone()
+    other_rows[node] *= new_row
+    sums = [
+        sum_in_neighbours(
+            InNeighbours.from_edge_index(cap(e, num_nodes, max_degree, NoiseSource.seeded(5)), num_nodes), x
+        )
+        for e, x in ((before, rows), (after, other_rows))
+    ]
+    moved = sums[0] - sums[1]
+    moved[node] = 0
+    return float(moved.norm())
+
+
+def hub_graph(num_nodes: int = 800) -> Tensor:
+    """Node 0 is linked both ways with everyone; the others have 30 more random targets each."""
+    generator = torch.Generator().manual_seed(0)
+    others = torch.arange(1, num_nodes)
+    hub = torch.zeros_like(others)
+    source = others.repeat_interleave(30)
+    target = torch.randint(1, num_nodes, (len(source),), generator=generator)
+    return torch.cat((torch.stack((hub, others)), torch.stack((others, hub)), torch.stack((source, target))), 1)
+
+
+def test_deleting_a_hub_moves_at_most_sqrt_d_and_refill_moves_more() -> None:
+    edges, max_degree = hub_graph(), 10
+    args = (edges, without(edges, 0), 800, max_degree, 0)
+    assert 0 < change(cap_owned_lists, *args) <= math.sqrt(max_degree) * (1 + 1e-5)
+    assert change(refilling_cap, *args) > 2 * math.sqrt(max_degree)
+
+
+def test_both_bounds_are_reached() -> None:
+    edges, max_degree = hub_graph(), 9
+    null = change(cap_owned_lists, edges, without(edges, 0), 800, max_degree, 0)
+    swap = change(cap_owned_lists, edges, edges, 800, max_degree, 0, new_row=-1.0)
+    assert null == pytest.approx(3.0, rel=1e-5)
+    assert swap == pytest.approx(6.0, rel=1e-5)
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    num_nodes=st.integers(2, 25),
+    density=st.floats(0, 1),
+    max_degree=st.integers(0, 6),
+    data=st.data(),
+)
+@settings(max_examples=80, deadline=None)
+def test_one_record_changes_only_its_own_list(
+    seed: int, num_nodes: int, density: float, max_degree: int, data: st.DataObject
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    edges = torch.nonzero(torch.rand(num_nodes, num_nodes, generator=generator) < density).T.contiguous()
+    node = data.draw(st.sampled_from([0, num_nodes // 2, num_nodes - 1]))
+    new_list = data.draw(st.lists(st.integers(0, num_nodes - 1), unique=True))
+    new = torch.tensor([[node] * len(new_list), new_list], dtype=torch.int64).reshape(2, -1)
+    replaced = torch.cat((new, without(edges, node)), 1)
+    kept = [
+        lists_of(cap_owned_lists(e, num_nodes, max_degree, NoiseSource.seeded(seed)), num_nodes)
+        for e in (edges, without(edges, node), replaced)
+    ]
+    assert kept[1][node] == []
+    assert len(kept[2][node]) == min(len(new_list), max_degree)
+    for other in set(range(num_nodes)) - {node}:
+        assert kept[0][other] == kept[1][other] == kept[2][other]
+    null = change(cap_owned_lists, edges, without(edges, node), num_nodes, max_degree, node)
+    assert null <= math.sqrt(max_degree) * (1 + 1e-5) + 1e-9
+    swap = change(cap_owned_lists, edges, replaced, num_nodes, max_degree, node, new_row=-1.0)
+    assert swap <= 2 * math.sqrt(max_degree) * (1 + 1e-5) + 1e-9
+
+
+@given(seed=st.integers(0, 10**6), num_nodes=st.integers(1, 20), max_degree=st.integers(0, 5))
+@settings(max_examples=80, deadline=None)
+def test_lists_are_capped_subsets_and_short_ones_stay_whole(seed: int, num_nodes: int, max_degree: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    edges = torch.randint(0, num_nodes, (2, 6 * num_nodes), generator=generator)
+    kept = cap_owned_lists(edges, num_nodes, max_degree, NoiseSource.seeded(seed))
+    before, after = lists_of(edges, num_nodes), lists_of(kept, num_nodes)
+    for old, new in zip(before, after):
+        distinct = set(old)
+        assert set(new) <= distinct
+        assert len(set(new)) == len(new) == min(max_degree, len(distinct))
+    assert kept.dtype == torch.int64
+
+
+def test_order_and_repetition_of_the_input_do_not_matter() -> None:
+    edges = hub_graph(50)
+    shuffled = edges[:, torch.randperm(edges.shape[1], generator=torch.Generator().manual_seed(3))]
+    expected = cap_owned_lists(edges, 50, 4, NoiseSource.seeded(1))
+    assert torch.equal(cap_owned_lists(shuffled, 50, 4, NoiseSource.seeded(1)), expected)
+    assert torch.equal(cap_owned_lists(edges.repeat(1, 2), 50, 4, NoiseSource.seeded(1)), expected)
+    assert not torch.equal(cap_owned_lists(edges, 50, 4, NoiseSource.seeded(2)), expected)
+
+
+def test_a_directed_star_is_capped_at_the_sender_not_at_the_receiver() -> None:
+    everyone, last = torch.arange(99), torch.full((99,), 99)
+    inward = cap_owned_lists(torch.stack((everyone, last)), 100, 3, NoiseSource.seeded(1))
+    outward = cap_owned_lists(torch.stack((last, everyone)), 100, 3, NoiseSource.seeded(1))
+    assert inward.shape[1] == 99
+    assert outward.shape[1] == 3
+
+
+def test_the_kept_subset_is_uniform() -> None:
+    # 6,000 independent lists of 5 entries keep 2: ten subsets, chi-square at level 1e-4 (the flake rate of a fresh
+    # seed). A choice that prefers the first entry 3/2 times as often is rejected.
+    owners = torch.arange(6000)
+    source = owners.repeat_interleave(5)
+    target = 6000 + torch.arange(5).repeat(6000)
+    kept = cap_owned_lists(torch.stack((source, target)), 6005, 2, NoiseSource.seeded(9))
+    pairs = (kept[1] - 6000).view(-1, 2).numpy()
+    counts = np.bincount(pairs[:, 0] * 5 + pairs[:, 1], minlength=25)
+    counts = counts[counts > 0]
+    assert len(counts) == 10
+    assert stats.chisquare(counts).pvalue > 1e-4
+    first = np.array([(pairs == 0).any(axis=1).sum(), 6000 - (pairs == 0).any(axis=1).sum()])
+    assert stats.chisquare(first, [6000 * 0.4, 6000 * 0.6]).pvalue > 1e-4
+    assert stats.chisquare(first, [6000 * 0.6, 6000 * 0.4]).pvalue < 1e-12
+
+
+@pytest.mark.parametrize("wrong", [-1, 1.5, True, None])
+def test_wrong_caps_are_refused(wrong: object) -> None:
+    with pytest.raises(InputError, match="degree cap"):
+        cap_owned_lists(torch.tensor([[0], [1]]), 2, wrong, NoiseSource.seeded(0))  # type: ignore[arg-type]
