@@ -16,10 +16,9 @@ import math
 from typing import Any
 
 from dp_accounting import dp_event as dpa
+from dp_accounting.dp_event import DpEvent as Event
 
 from hushgraph.errors import InputError, LedgerError
-
-Event = dpa.DpEvent
 
 _KNOWN: dict[str, tuple[type, tuple[str, ...]]] = {
     "NoOp": (dpa.NoOpDpEvent, ()),
@@ -97,15 +96,15 @@ def to_json(event: Event) -> dict[str, Any]:
     if name is None:
         raise InputError(f"no ledger form for the event {type(event).__name__}")
     _, fields = _KNOWN[name]
-    return {"event": name, **{field: _value_to_json(getattr(event, field)) for field in fields}}
+    return {"type": name, **{field: _value_to_json(getattr(event, field)) for field in fields}}
 
 
 def from_json(values: dict[str, Any]) -> Event:
     """The inverse of `to_json`; anything unknown is an error, never a guess."""
     try:
-        cls, fields = _KNOWN[values["event"]]
-        if set(values) != {"event", *fields}:
-            raise LedgerError(f"the event '{values['event']}' has fields {sorted(set(values) - {'event'})}")
+        cls, fields = _KNOWN[values["type"]]
+        if set(values) != {"type", *fields}:
+            raise LedgerError(f"the event '{values['type']}' has fields {sorted(set(values) - {'type'})}")
         return cls(**{field: _value_from_json(values[field]) for field in fields})
     except (KeyError, TypeError, ValueError) as error:
         raise LedgerError(f"unreadable privacy event {values!r}") from error
@@ -129,6 +128,4 @@ def _value_from_json(value: Any) -> Any:
 
 def _require_multiplier(noise_multiplier: float) -> None:
     if not math.isfinite(noise_multiplier) or noise_multiplier < 0.0:
-        raise InputError(
-            f"noise multiplier: expected a finite number of at least 0; got {noise_multiplier!r}"
-        )
+        raise InputError(f"noise multiplier: expected a finite number of at least 0; got {noise_multiplier!r}")

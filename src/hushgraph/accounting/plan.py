@@ -17,8 +17,8 @@ from hushgraph.accounting.calibration import Accountant, noise_scale
 from hushgraph.accounting.events import Event
 from hushgraph.accounting.privacy_loss import PrivacyLoss
 from hushgraph.budget import Budget
-from hushgraph.errors import CalibrationError, InputError
-from hushgraph.units import Unit
+from hushgraph.errors import CalibrationError, InputError, UnprovenError
+from hushgraph.units import Relation, Unit
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Stage:
         raise TypeError("a bare stage has no sensitivity")
 
     def noise_multiplier(self, unit: Unit) -> float:
-        """Noise standard deviation over sensitivity (for gradients: over the norm bound of one example)."""
+        """Noise standard deviation over sensitivity."""
         return self.std / self.sensitivity(unit)
 
     def event(self, unit: Unit) -> Event:
@@ -91,14 +91,16 @@ class GradientStage(Stage):
         return "gradient"
 
     def sensitivity(self, unit: Unit) -> float:
-        """The norm bound of the examples that one unit touches."""
-        return self.max_grad_norm * unit.examples_touched()
+        """The one example that a unit touches comes or goes (C), or turns into its opposite (2C)."""
+        if unit.examples_touched() > 1:
+            raise UnprovenError(f"a row-wise gradient has no bound for '{unit}', which touches several examples")
+        return self.max_grad_norm * unit.examples_touched() * (2.0 if unit.relation is Relation.REPLACE else 1.0)
 
     def event(self, unit: Unit) -> Event:
         """Nothing where examples are public; a Poisson-sampled Gaussian where a unit is one example."""
         if unit.examples_touched() == 0:
             return events.repeated(events.gaussian(1.0), 0)
-        return events.sampled_gaussian(self.sample_rate, self.noise_multiplier(unit), self.count)
+        return events.sampled_gaussian(self.sample_rate, self.std / self.max_grad_norm, self.count)
 
     def as_dict(self, unit: Unit) -> dict[str, Any]:
         """As `Stage.as_dict`, with the sample rate."""
@@ -146,9 +148,7 @@ class Plan:
         if self.budget.is_private and not math.isfinite(self.epsilon):
             raise CalibrationError(f"the plan of {self.method} has no finite epsilon")
         if self.epsilon > self.budget.epsilon:
-            raise CalibrationError(
-                f"the plan costs {self.epsilon:g}, over its budget {self.budget.epsilon:g}"
-            )
+            raise CalibrationError(f"the plan costs {self.epsilon:g}, over its budget {self.budget.epsilon:g}")
 
     def stage(self, name: str) -> Stage:
         """The stage called `name`."""
@@ -156,6 +156,19 @@ class Plan:
             if stage.name == name:
                 return stage
         raise InputError(f"the plan of {self.method} has no stage '{name}'")
+
+    def gradient(self, name: str) -> GradientStage | None:
+        """The gradient stage called `name`, if training is private in this plan."""
+        return next((s for s in self.stages if s.name == name and isinstance(s, GradientStage)), None)
+
+    def aggregation(self, name: str) -> AggregationStage:
+        """The aggregation called `name`; one without noise in a run without protection."""
+        found = [s for s in self.stages if s.name == name and isinstance(s, AggregationStage)]
+        if found:
+            return found[0]
+        if any(isinstance(stage, UnprotectedStage) for stage in self.stages):
+            return AggregationStage(name, 1, 0.0)
+        raise InputError(f"the plan of {self.method} has no aggregation '{name}'")
 
     def event(self, unit: Unit) -> Event:
         """All stages together, for `unit`."""

@@ -7,9 +7,13 @@ a finer grid only makes them tighter. Every epsilon that hushgraph prints comes 
 
 from __future__ import annotations
 
+import contextlib
+import json
+import logging
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from dp_accounting import dp_event as dpa
@@ -19,15 +23,13 @@ from dp_accounting.privacy_accountant import NeighboringRelation
 from dp_accounting.rdp import RdpAccountant
 from scipy import optimize, stats
 
-from hushgraph.accounting.events import Event, flatten
+from hushgraph.accounting.events import Event, flatten, from_json, to_json
 from hushgraph.errors import CalibrationError, InputError, UnprovenError
 from hushgraph.units import Relation
 
 COARSE_GRID = 1e-3
 FINE_GRID = 2e-4
-RENYI_ORDERS = tuple(
-    [1 + x / 10 for x in range(1, 100)] + list(range(11, 64)) + [80, 96, 128, 256, 512, 1024]
-)
+RENYI_ORDERS = tuple([1 + x / 10 for x in range(1, 100)] + list(range(11, 64)) + [80, 96, 128, 256, 512, 1024])
 
 
 @dataclass(frozen=True)
@@ -114,8 +116,7 @@ class PrivacyLoss:
 
     @cached_property
     def _gaussian_mu(self) -> float:
-        multipliers = [(x.noise_multiplier, n) for x, n in self._leaves if isinstance(x, dpa.GaussianDpEvent)]
-        return math.sqrt(sum(count / multiplier**2 for multiplier, count in multipliers))
+        return _mu_of(self._leaves)
 
     @property
     def _has_pld(self) -> bool:
@@ -123,13 +124,8 @@ class PrivacyLoss:
 
     @cached_property
     def _pld(self) -> pld_lib.PrivacyLossDistribution:
-        total = pld_lib.identity(value_discretization_interval=self.grid)
-        if self._gaussian_mu > 0.0:
-            total = total.compose(_gaussian_pld(self._gaussian_mu, self.grid))
-        for leaf, count in self._leaves:
-            if not isinstance(leaf, dpa.GaussianDpEvent):
-                total = total.compose(_leaf_pld(leaf, self.relation, self.grid).self_compose(count))
-        return total
+        leaves = sorted(json.dumps([to_json(leaf), count], sort_keys=True) for leaf, count in self._leaves)
+        return _composed_pld(tuple(leaves), self.relation, self.grid)
 
     @cached_property
     def _renyi(self) -> RdpAccountant:
@@ -137,8 +133,21 @@ class PrivacyLoss:
         for leaf, count in self._leaves:
             if self.relation is Relation.REPLACE and not isinstance(leaf, dpa.GaussianDpEvent):
                 raise UnprovenError(f"no Renyi bound for {type(leaf).__name__} when a record is replaced")
-            accountant.compose(leaf, count)
+            with _without_order_warnings():
+                accountant.compose(leaf, count)
         return accountant
+
+
+@contextlib.contextmanager
+def _without_order_warnings() -> Iterator[None]:
+    """The Renyi accountant warns of each order whose series does not converge; leaving an order out is safe."""
+    logger = logging.getLogger("absl")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 _NEIGHBOURS = {
@@ -146,6 +155,24 @@ _NEIGHBOURS = {
     Relation.NULL: NeighboringRelation.REPLACE_SPECIAL,
     Relation.REPLACE: NeighboringRelation.REPLACE_ONE,
 }
+
+
+@lru_cache(maxsize=32)
+def _composed_pld(leaves: tuple[str, ...], relation: Relation, grid: float) -> pld_lib.PrivacyLossDistribution:
+    """The distribution of all leaves, each given as JSON [event, count]; kept, because a run asks several times."""
+    read = [(from_json(event), count) for event, count in map(json.loads, leaves)]
+    mu = _mu_of(read)
+    total = pld_lib.identity(value_discretization_interval=grid) if mu == 0.0 else _gaussian_pld(mu, grid)
+    for leaf, count in read:
+        if not isinstance(leaf, dpa.GaussianDpEvent):
+            total = total.compose(_leaf_pld(leaf, relation, grid).self_compose(count))
+    return total
+
+
+def _mu_of(leaves: list[tuple[Event, int]]) -> float:
+    """Gaussian releases with multipliers z are one Gaussian with mu = sqrt(sum 1/z^2)."""
+    gaussians = [(leaf, count) for leaf, count in leaves if isinstance(leaf, dpa.GaussianDpEvent)]
+    return math.sqrt(sum(count / leaf.noise_multiplier**2 for leaf, count in gaussians))
 
 
 def _leaf_has_pld(leaf: Event) -> bool:

@@ -1,0 +1,38 @@
+"""hushgraph: graph neural networks with differential privacy, audited and reported.
+
+Names are loaded when they are first used, so that `import hushgraph` and `hushgraph --help` stay fast.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+_EXPORTS = {
+    "Budget": "hushgraph.budget",
+    "Certificate": "hushgraph.certificate",
+    "GAP": "hushgraph.methods.gap",
+    "DPMLP": "hushgraph.methods.mlp",
+    "MLP": "hushgraph.methods.mlp",
+    "GCN": "hushgraph.methods.unprotected",
+    "GraphSAGE": "hushgraph.methods.unprotected",
+    "Ledger": "hushgraph.ledger",
+    "load_model": "hushgraph.methods.saving",
+}
+_MODULES = ("accounting", "budget", "datasets", "errors", "ledger", "local", "methods", "units")
+
+__all__ = [*_EXPORTS, "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _EXPORTS:
+        return getattr(importlib.import_module(_EXPORTS[name]), name)
+    if name in _MODULES:
+        return importlib.import_module(f"hushgraph.{name}")
+    raise AttributeError(f"module 'hushgraph' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_EXPORTS, *_MODULES})

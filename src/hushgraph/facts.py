@@ -1,0 +1,42 @@
+"""The public facts about a graph: all that a plan may know."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from hushgraph.errors import InputError
+
+TRAIN_SHARE, VAL_SHARE = 0.75, 0.10
+
+
+@dataclass(frozen=True)
+class PublicFacts:
+    """Sizes declared public. `num_edges` counts directed entries and is used for delta and defaults only."""
+
+    num_nodes: int
+    num_edges: int
+    num_train: int
+    num_val: int = 0
+    num_test: int = 0
+    num_features: int | None = None
+    num_classes: int | None = None
+    name: str = "graph"
+
+    def __post_init__(self) -> None:
+        least = {"nodes": (self.num_nodes, 1), "edges": (self.num_edges, 0), "train nodes": (self.num_train, 1)}
+        problems = [f"{what}: expected at least {low}; got {size}" for what, (size, low) in least.items() if size < low]
+        if self.num_train > self.num_nodes:
+            problems.append(f"train nodes: expected at most {self.num_nodes}; got {self.num_train}")
+        InputError.collect(problems)
+
+    @classmethod
+    def from_sizes(cls, num_nodes: int, num_edges: int, num_train: int | None = None) -> PublicFacts:
+        """Facts for a plan without data; 75% of the nodes train unless said otherwise."""
+        train = int(TRAIN_SHARE * num_nodes) if num_train is None else num_train
+        val = int(VAL_SHARE * num_nodes)
+        return cls(num_nodes, num_edges, train, val, max(0, num_nodes - train - val))
+
+    def as_dict(self) -> dict[str, Any]:
+        """The facts as plain JSON values."""
+        return asdict(self)

@@ -1,0 +1,1 @@
+"""Everything through which private data may leave a vault."""

@@ -1,0 +1,125 @@
+"""A run: a plan at work on a ledger. Mechanisms charge here before they release.
+
+`open_run` checks the whole plan against the dataset's limit before private data is read; `Run.charge` lets through
+only what the plan foresaw; `Run.close` gives back what was planned and not used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from hushgraph.accounting import events
+from hushgraph.accounting.plan import Plan, Stage
+from hushgraph.accounting.privacy_loss import PrivacyLoss
+from hushgraph.errors import BudgetError
+from hushgraph.ledger import History, Ledger, new_run_id, over_limit
+from hushgraph.units import from_dict
+
+
+@dataclass
+class Run:
+    """One use of a dataset under one plan."""
+
+    ledger: Ledger
+    plan: Plan
+    identity: str
+    seeded: bool
+    _used: Counter[str] = field(default_factory=Counter)
+    _closed: bool = False
+
+    def charge(self, stage: Stage, count: int | None = None) -> None:
+        """Write to the ledger that `count` releases of `stage` (default: all) are about to leave the vault."""
+        count = stage.count if count is None else count
+        planned = self.plan.stage(stage.name)
+        if self._closed:
+            raise BudgetError(f"the run is closed: '{stage.name}' cannot be charged any more")
+        if planned.part(stage.count) != stage:
+            raise BudgetError(f"'{stage.name}' is not the stage that was planned: expected {planned}; got {stage}")
+        if count < 1 or self._used[stage.name] + count > planned.count:
+            raise BudgetError(
+                f"'{stage.name}' was planned {planned.count} times, used {self._used[stage.name]}; "
+                f"{count} more are refused"
+            )
+        unit = self.plan.charged_unit
+        with self.ledger.transaction():
+            self.ledger.append(
+                "charge",
+                {
+                    "run": self.identity,
+                    "stage": stage.name,
+                    "mechanism": stage.mechanism,
+                    "count": count,
+                    "std": stage.std,
+                    "sensitivity": _finite(stage.sensitivity(unit)),
+                    "event": events.to_json(planned.part(count).event(unit)),
+                },
+            )
+        self._used[stage.name] += count
+
+    def close(self) -> None:
+        """The run is done: only what was charged stays spent."""
+        if not self._closed:
+            with self.ledger.transaction():
+                self.ledger.append("close", {"run": self.identity})
+            self._closed = True
+
+
+def open_run(ledger: Ledger, plan: Plan, dataset: str, *, seeded: bool) -> Run:
+    """Enter the whole plan in the ledger, or refuse it where it would exceed the dataset's limit."""
+    unit = plan.charged_unit
+    ledger.create(dataset, unit.as_dict())
+    identity = new_run_id()
+    planned = events.to_json(plan.event(unit))
+    with ledger.transaction():
+        _check_limit(ledger.history(), planned)
+        ledger.append(
+            "open",
+            {
+                "run": identity,
+                "method": plan.method,
+                "seeded": seeded,
+                "paper_mode": plan.paper_mode,
+                "claim": _claim(plan),
+                "stages": [_finite_values(stage.as_dict(unit)) for stage in plan.stages],
+                "assumed_public": list(plan.assumptions),
+                "event": planned,
+            },
+        )
+    return Run(ledger, plan, identity, seeded)
+
+
+def spent(history: History, run: str | None = None) -> PrivacyLoss:
+    """The privacy loss a ledger proves: of one run, or of the whole dataset."""
+    found = history.events() if run is None else history.events_of_run(run)
+    total = events.composed([events.from_json(event) for event in found])
+    return PrivacyLoss(total, from_dict(history.header["unit"]).relation)
+
+
+def _check_limit(history: History, planned: dict[str, Any]) -> None:
+    limit = history.limit()
+    if limit is None:
+        return
+    before = spent(history)
+    after = PrivacyLoss(events.composed([before.event, events.from_json(planned)]), before.relation)
+    if not after.epsilon(limit["delta"]) <= limit["epsilon"]:
+        raise over_limit(after.epsilon(limit["delta"]), before.epsilon(limit["delta"]), limit)
+
+
+def _claim(plan: Plan) -> dict[str, Any]:
+    return {
+        "unit": plan.unit.as_dict(),
+        "epsilon": _finite(plan.epsilon),
+        "delta": plan.budget.definite_delta,
+        "accountant": "RDP" if plan.paper_accountant == "renyi" else plan.loss.accountant,
+    }
+
+
+def _finite(value: float) -> float | str:
+    return value if math.isfinite(value) else str(value)
+
+
+def _finite_values(values: dict[str, Any]) -> dict[str, Any]:
+    return {key: _finite(value) if isinstance(value, float) else value for key, value in values.items()}

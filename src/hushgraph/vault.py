@@ -1,0 +1,281 @@
+"""The vault: the only holder of private tensors.
+
+It hands out what the unit leaves public, as tensors, and everything else as `PrivateRows`: a handle with a shape and
+nothing inside. Handles can be transformed row by row, stacked, trained on and aggregated, always inside the vault; a
+tensor comes out only of a mechanism, after its charge is in the ledger. So a method is checked by reading one file:
+every line that touches private data is a call on the vault.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor, nn
+
+from hushgraph.accounting.plan import AggregationStage, GradientStage, UnprotectedStage
+from hushgraph.errors import InputError, PrivateAccessError, UnprovenError
+from hushgraph.facts import PublicFacts
+from hushgraph.graph.aggregate import sum_in_neighbours
+from hushgraph.graph.csr import InNeighbours
+from hushgraph.graph.degree import cap_owned_lists
+from hushgraph.intake import CheckedGraph, check_unit
+from hushgraph.mechanisms.aggregate import bounded_rows, noisy_sum
+from hushgraph.mechanisms.noise import NoiseSource
+from hushgraph.nn.sparse import Rows, dense_rows
+from hushgraph.run import Run
+from hushgraph.training.optimizers import OptimizerName
+from hushgraph.training.plain import train_plainly
+from hushgraph.training.private import train_privately
+from hushgraph.training.rowwise import require_rowwise
+from hushgraph.training.sampling import PoissonSampler
+
+Progress = Callable[[str, int, int], None]
+
+
+class PrivateRows:
+    """A handle to rows that stay in a vault. It knows its shape; everything else raises."""
+
+    __slots__ = ("__weakref__", "shape", "what")
+
+    def __init__(self, shape: tuple[int, ...], what: str) -> None:
+        self.shape = shape
+        self.what = what
+
+    def __repr__(self) -> str:
+        return f"PrivateRows({self.what}, shape={self.shape})"
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise PrivateAccessError(
+            f"{self.what} are private under the unit in force and stay in the vault; pass the handle to a vault method"
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        self._refuse()
+
+    __getitem__ = __iter__ = __array__ = __bool__ = __float__ = __int__ = __reduce_ex__ = _refuse
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __matmul__ = __rmatmul__ = _refuse
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to train: public choices. `epochs` counts passes over the train nodes."""
+
+    epochs: int
+    lr: float = 0.01
+    optimizer: OptimizerName = "adam"
+    weight_decay: float = 0.0
+    batch_size: int | None = None
+    select_best: bool = False
+
+
+class Vault:
+    """Holds `graph` for one `run`. `progress(stage, done, total)` is called while it works."""
+
+    def __init__(self, graph: CheckedGraph, run: Run, noise: NoiseSource, progress: Progress | None = None) -> None:
+        unit = run.plan.charged_unit
+        check_unit(graph, unit)
+        self.facts: PublicFacts = graph.facts
+        self.unit = unit
+        self.unprotected = False
+        self._graph = graph
+        self._run = run
+        self._noise = noise
+        self._progress = progress
+        self._releases = 0
+        self.seconds: dict[str, float] = {}
+        self._rows: weakref.WeakKeyDictionary[PrivateRows, Rows] = weakref.WeakKeyDictionary()
+        for stage in run.plan.stages:
+            if isinstance(stage, UnprotectedStage):
+                run.charge(stage)
+                self.unprotected = True
+        self._edges = graph.edges if self.unprotected else self._capped(graph.edges)
+
+    # What is public, and handles to the rest
+
+    def is_public(self, part: str) -> bool:
+        """Whether the unit leaves `edges`, `features` or `labels` public (all, in a run without protection)."""
+        return self.unprotected or part in self.unit.public
+
+    @property
+    def features(self) -> Rows | PrivateRows:
+        """The features: a tensor where they are public, a handle otherwise."""
+        return self._guarded(self._graph.features, "features")
+
+    @property
+    def labels(self) -> Tensor:
+        """The labels, where they are public."""
+        if not self.is_public("labels"):
+            raise PrivateAccessError(f"labels are private under the unit '{self.unit}'; train through the vault")
+        return self._graph.labels
+
+    @property
+    def edge_index(self) -> Tensor:
+        """The edges, in a run without protection only."""
+        if not self.is_public("edges"):
+            raise PrivateAccessError(
+                f"edges are private under the unit '{self.unit}'; the only way out is a charged mechanism (aggregate)"
+            )
+        return self._edges.edge_index()
+
+    def nodes(self, split: str) -> Tensor:
+        """The node numbers of `train`, `val` or `test` (membership is public)."""
+        return self._graph.split(split)
+
+    def generator(self, purpose: str) -> torch.Generator:
+        """A generator for public randomness such as initial weights."""
+        return self._noise.torch_generator(purpose)
+
+    # Work that stays inside
+
+    def apply(self, function: Callable[[Any], Tensor], rows: Rows | PrivateRows) -> Rows | PrivateRows:
+        """A row-wise module (or a bound method of one) on every row; private rows give a new handle."""
+        if not isinstance(rows, PrivateRows):
+            with torch.no_grad():
+                return function(rows)
+        owner = function if isinstance(function, nn.Module) else getattr(function, "__self__", None)
+        if not isinstance(owner, nn.Module):
+            raise UnprovenError("private rows: expected a module, or a method of one; got an arbitrary function")
+        require_rowwise(owner)
+        with torch.no_grad():
+            return self._keep(function(self._rows[rows]), f"rows computed from {rows.what}")
+
+    def stack(self, parts: Sequence[Rows | PrivateRows]) -> Rows | PrivateRows:
+        """The parts side by side, `[nodes, parts, columns]`; private as soon as one part is."""
+        stacked = torch.stack([dense_rows(self._open(part)) for part in parts], dim=1)
+        private = [part for part in parts if isinstance(part, PrivateRows)]
+        return self._keep(stacked, private[0].what) if private else stacked
+
+    def predictions(self, module: nn.Module, rows: Rows | PrivateRows) -> Tensor:
+        """Class scores, one row per node, each meant for that node's owner.
+
+        Where features are private a node's scores depend on its own record: what others see of the run stays
+        protected, the node's own row does not (`Unit.not_protected` says so).
+        """
+        if isinstance(rows, PrivateRows):
+            require_rowwise(module)
+        module.eval()
+        with torch.no_grad():
+            scores: Tensor = module(self._open(rows))
+        if scores.shape != (self.facts.num_nodes, self.facts.num_classes):
+            raise UnprovenError(f"predictions: expected class scores; got shape {tuple(scores.shape)}")
+        return scores
+
+    # Mechanisms: charged before anything leaves
+
+    def aggregate(self, rows: Rows | PrivateRows, stage: AggregationStage) -> Tensor | PrivateRows:
+        """One noisy sum over in-neighbours of the rows, each scaled to the stage's norm first.
+
+        Under `node-promise` a node's own sum is part of its own record, so the result stays in the vault.
+        """
+        with self._timed(stage.name):
+            return self._aggregate(rows, stage)
+
+    def _aggregate(self, rows: Rows | PrivateRows, stage: AggregationStage) -> Tensor | PrivateRows:
+        if self.unprotected:
+            with torch.no_grad():
+                return sum_in_neighbours(self._edges, bounded_rows(dense_rows(self._open(rows)), stage.row_norm))
+        self._run.charge(stage, 1)
+        self._releases += 1
+        self.report(stage.name, self._releases, stage.count)
+        noise = self._noise.stream(f"aggregate/{stage.name}/{self._releases}")
+        released = noisy_sum(self._edges, dense_rows(self._open(rows)), stage.row_norm, stage.std, noise)
+        return self._keep(released, "aggregated rows") if self.unit.degree_promised else released
+
+    def train(
+        self, module: nn.Module, rows: Rows | PrivateRows, recipe: Recipe, stage: GradientStage | None, name: str
+    ) -> None:
+        """Train `module` on the train nodes: plainly where all it reads is public, by DP-SGD otherwise."""
+        with self._timed(name):
+            if stage is None or self.unprotected:
+                self._train_plainly(module, rows, recipe, name)
+            else:
+                self._train_privately(module, rows, recipe, stage)
+
+    def _train_plainly(self, module: nn.Module, rows: Rows | PrivateRows, recipe: Recipe, name: str) -> None:
+        if isinstance(rows, PrivateRows):
+            raise PrivateAccessError(f"{rows.what} are private under the unit '{self.unit}': plan a gradient stage")
+        labels = self.labels
+        train_plainly(
+            module,
+            rows,
+            labels,
+            self._graph.train,
+            epochs=recipe.epochs,
+            lr=recipe.lr,
+            optimizer=recipe.optimizer,
+            weight_decay=recipe.weight_decay,
+            val=self._graph.val if self._graph.val.numel() else None,
+            select_best=recipe.select_best and bool(self._graph.val.numel()),
+            batch_size=recipe.batch_size,
+            generator=self.generator(f"batches/{name}"),
+            on_epoch=lambda done, total: self.report(name, done, total),
+        )
+
+    def _train_privately(
+        self, module: nn.Module, rows: Rows | PrivateRows, recipe: Recipe, stage: GradientStage
+    ) -> None:
+        if recipe.select_best:
+            raise UnprovenError(
+                "best-epoch selection reads private validation labels for free; use a fixed number of epochs"
+            )
+        require_rowwise(module)
+        train = self._graph.train
+        sampler = PoissonSampler(train.numel(), stage.sample_rate)
+        self._run.charge(stage)
+        opened = self._open(rows)
+        train_privately(
+            module,
+            opened.rows(train) if not isinstance(opened, Tensor) else opened[train],
+            self._graph.labels[train],
+            sampler=sampler,
+            steps=stage.count,
+            max_grad_norm=stage.max_grad_norm,
+            noise_std=stage.std,
+            noise=self._noise.stream(f"gradient/{stage.name}"),
+            lr=recipe.lr,
+            optimizer=recipe.optimizer,
+            weight_decay=recipe.weight_decay,
+            on_step=lambda done, total: self.report(stage.name, done, total),
+        )
+
+    # Inside
+
+    def _guarded(self, rows: Rows, part: str) -> Rows | PrivateRows:
+        return rows if self.is_public(part) else self._keep(rows, part)
+
+    def _keep(self, rows: Rows, what: str) -> PrivateRows:
+        handle = PrivateRows(tuple(rows.shape), what)
+        self._rows[handle] = rows
+        return handle
+
+    def _open(self, rows: Rows | PrivateRows) -> Rows:
+        if not isinstance(rows, PrivateRows):
+            return rows
+        if rows not in self._rows:
+            raise InputError("these private rows belong to another vault")
+        return self._rows[rows]
+
+    def _capped(self, edges: InNeighbours) -> InNeighbours:
+        """The owned lists cut to the unit's cap, where it has one; a promised bound was checked instead."""
+        cap = self.unit.max_out_degree
+        if cap is None or self.unit.degree_promised:
+            return edges
+        kept = cap_owned_lists(edges.edge_index(), edges.num_nodes, cap, self._noise.stream("degree cap"))
+        return InNeighbours.from_edge_index(kept, edges.num_nodes)
+
+    @contextlib.contextmanager
+    def _timed(self, name: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
+
+    def report(self, stage: str, done: int, total: int) -> None:
+        """Tell whoever watches how far a stage is; carries no private value."""
+        if self._progress is not None:
+            self._progress(stage, done, total)
