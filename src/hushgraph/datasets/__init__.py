@@ -1,0 +1,52 @@
+"""Graphs to work on: generated, read from files, or public; and the ways to split them.
+
+`load(name_or_path)` gets any of them and `available()` lists what there is. Names are imported on first use, so that
+importing this package does not import torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hushgraph.datasets.catalogue import DatasetRecord, available
+    from hushgraph.datasets.inductive import disjoint_graphs
+    from hushgraph.datasets.loading import load
+    from hushgraph.datasets.npz import read_npz, write_npz
+    from hushgraph.datasets.public import load_public
+    from hushgraph.datasets.splits import random_split, split_from
+
+__all__ = [
+    "DatasetRecord",
+    "available",
+    "disjoint_graphs",
+    "load",
+    "load_public",
+    "random_split",
+    "read_npz",
+    "split_from",
+    "write_npz",
+]
+
+_HOME = {
+    "DatasetRecord": "catalogue",
+    "available": "catalogue",
+    "disjoint_graphs": "inductive",
+    "load": "loading",
+    "load_public": "public",
+    "random_split": "splits",
+    "read_npz": "npz",
+    "split_from": "splits",
+    "write_npz": "npz",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,136 @@
+"""Who is trained on, who is validated on, who is tested on: random splits and splits from a file."""
+
+from __future__ import annotations
+
+import copy
+import math
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from hushgraph.errors import InputError
+
+MASKS = ("train_mask", "val_mask", "test_mask")
+
+
+def random_split(
+    data: Data,
+    train: float = 0.75,
+    val: float = 0.10,
+    test: float = 0.15,
+    seed: int = 0,
+    labelled: Tensor | None = None,
+) -> Data:
+    """A copy of `data` with a uniform random split of its labelled nodes; `data` itself is not changed.
+
+    The fractions are of the labelled nodes and may sum to less than one: the nodes left over are in no mask.
+    `labelled` is a boolean mask of the nodes that may be used; without it, those with `y >= 0`.
+    """
+    _check_fractions(train, val, test)
+    ids = torch.nonzero(_labelled_mask(data, labelled)).flatten().numpy()
+    if len(ids) == 0:
+        raise InputError("expected at least one labelled node (y >= 0) to split; got none")
+    shuffled = np.random.default_rng(seed).permutation(ids)
+    first = round(train * len(ids))
+    second = first + round(val * len(ids))
+    # Rounding must not leave a node out when the fractions sum to one, nor run past the end.
+    last = len(ids) if math.isclose(train + val + test, 1.0) else second + round(test * len(ids))
+    parts = (shuffled[:first], shuffled[first:second], shuffled[second:last])
+    masks = tuple(_mask_of(part, int(data.y.shape[0])) for part in parts)
+    return with_masks(data, *masks)
+
+
+def split_from(data: Data, file: str | Path) -> Data:
+    """A copy of `data` with the split stored in an npz file (`train_mask`, `val_mask`, `test_mask`).
+
+    If the file holds `node_ids`, they must be those of `data.node_ids`, in that order (a graph without `node_ids` has
+    the ids 0 to n - 1). Nodes without a label are taken out of all masks.
+    """
+    from hushgraph.datasets.archive import Archive
+
+    with Archive(file) as archive:
+        archive.require(MASKS, "a split file holds")
+        count = int(data.y.shape[0])
+        if "node_ids" in archive:
+            _check_node_ids(data, archive.integers("node_ids", (None,)), archive.path)
+        masks = [torch.from_numpy(archive.booleans(name, (count,))) for name in MASKS]
+    check_masks(masks[0], masks[1], masks[2], str(archive.path))
+    return with_masks(data, *(mask & (data.y >= 0) for mask in masks))
+
+
+def with_masks(data: Data, train_mask: Tensor, val_mask: Tensor, test_mask: Tensor) -> Data:
+    """A shallow copy of `data` with these masks; the tensors of `data` are shared, never written to."""
+    result = copy.copy(data)
+    result.train_mask, result.val_mask, result.test_mask = train_mask, val_mask, test_mask
+    return result
+
+
+def has_split(data: Data) -> bool:
+    """Whether all three masks are there."""
+    return all(isinstance(data.get(name), Tensor) for name in MASKS)
+
+
+def check_masks(train_mask: Tensor, val_mask: Tensor, test_mask: Tensor, where: str) -> None:
+    """Refuse masks that share a node."""
+    together = train_mask.int() + val_mask.int() + test_mask.int()
+    shared = int((together > 1).sum())
+    if shared:
+        first = int(torch.nonzero(together > 1)[0])
+        raise InputError(
+            f"{where}: expected train, val and test masks without a common node; got {shared} nodes in more than "
+            f"one (the first is node {first}); correct the masks"
+        )
+
+
+def _check_fractions(train: float, val: float, test: float) -> None:
+    problems = []
+    for name, value in (("train", train), ("val", val), ("test", test)):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value <= 1.0:
+            problems.append(f"expected {name} to be a fraction between 0 and 1; got {value!r}")
+    if not problems and train == 0:
+        problems.append("expected a train fraction above 0; got 0")
+    if not problems and train + val + test > 1.0 + 1e-9:
+        total = train + val + test
+        problems.append(f"expected fractions that sum to at most 1; got {train} + {val} + {test} = {total:.4g}")
+    InputError.collect(problems)
+
+
+def _labelled_mask(data: Data, labelled: Tensor | None) -> Tensor:
+    if not isinstance(data.get("y"), Tensor):
+        raise InputError("expected data.y, the class of each node, to split by; got data without y")
+    has_label = data.y >= 0
+    if labelled is None:
+        return has_label
+    if labelled.dtype != torch.bool or labelled.shape != has_label.shape:
+        raise InputError(
+            f"expected labelled to be a boolean mask of shape {tuple(has_label.shape)}; "
+            f"got {labelled.dtype} of shape {tuple(labelled.shape)}"
+        )
+    return labelled & has_label
+
+
+def _mask_of(ids: np.ndarray, count: int) -> Tensor:
+    mask = torch.zeros(count, dtype=torch.bool)
+    mask[torch.from_numpy(ids)] = True
+    return mask
+
+
+def _check_node_ids(data: Data, stored: np.ndarray, path: Path) -> None:
+    own = data.get("node_ids")
+    ids = own.numpy() if isinstance(own, Tensor) else np.arange(int(data.y.shape[0]))
+    if len(ids) != len(stored):
+        raise InputError(
+            f"{path}: expected a split of the {len(ids)} nodes of this graph; got node_ids of {len(stored)} nodes; "
+            "was the split made for the task subgraph (task=True) or for another file?"
+        )
+    different = np.flatnonzero(ids != stored)
+    if len(different):
+        at = int(different[0])
+        raise InputError(
+            f"{path}: expected node_ids equal to the ids of the graph's nodes, ascending; they differ in "
+            f"{len(different)} places (first at position {at}: graph {ids[at]}, file {stored[at]}); "
+            "the split belongs to another graph"
+        )

@@ -1,0 +1,68 @@
+"""Induced subgraphs against a plain computation with loops."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+from torch_geometric.data import Data
+
+from hushgraph.datasets.sparse import to_torch_csr
+from hushgraph.datasets.subgraph import induced
+from hushgraph.errors import InputError
+
+
+def _graph(count: int, seed: int, sparse_x: bool = False) -> Data:
+    rng = np.random.default_rng(seed)
+    pairs = np.argwhere(rng.random((count, count)) < 0.3)
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    x = rng.random((count, 3)).astype(np.float32)
+    return Data(
+        x=to_torch_csr(sparse.csr_matrix(x)) if sparse_x else torch.from_numpy(x),
+        edge_index=torch.from_numpy(pairs.T.copy()),
+        edge_attr=torch.arange(len(pairs)),
+        y=torch.from_numpy(rng.integers(3, size=count)),
+        train_mask=torch.from_numpy(rng.random(count) < 0.5),
+        class_names=["a", "b", "c"],
+        num_nodes=count,
+    )
+
+
+@given(st.integers(2, 12), st.integers(0, 50), st.booleans(), st.data())
+def test_matches_the_plain_computation(count: int, seed: int, sparse_x: bool, draw: st.DataObject) -> None:
+    data = _graph(count, seed, sparse_x)
+    keep = draw.draw(st.lists(st.booleans(), min_size=count, max_size=count))
+    part = induced(data, torch.tensor(keep))
+    kept = [node for node in range(count) if keep[node]]
+    place = {node: number for number, node in enumerate(kept)}
+    expected = [
+        (place[s], place[t], number)
+        for number, (s, t) in enumerate(data.edge_index.t().tolist())
+        if keep[s] and keep[t]
+    ]
+    found = list(zip(*part.edge_index.tolist(), part.edge_attr.tolist()))
+    assert found == expected
+    assert part.node_ids.tolist() == kept
+    assert part.num_nodes == len(kept)
+    assert part.y.tolist() == data.y[kept].tolist()
+    assert part.train_mask.tolist() == data.train_mask[kept].tolist()
+    assert part.x.layout == data.x.layout
+    assert torch.equal(part.x.to_dense(), data.x.to_dense()[kept])
+    assert part.class_names == ["a", "b", "c"]
+    assert data.num_nodes == count
+
+
+def test_ids_refer_to_the_first_graph() -> None:
+    first = induced(_graph(8, 0), torch.arange(8) >= 2)
+    second = induced(first, torch.arange(6) % 2 == 1)
+    assert second.node_ids.tolist() == [3, 5, 7]
+
+
+def test_refuses_other_masks() -> None:
+    with pytest.raises(InputError, match=r"boolean mask of shape \(4,\)"):
+        induced(_graph(4, 0), torch.ones(3, dtype=torch.bool))
+    with pytest.raises(InputError, match="boolean mask"):
+        induced(_graph(4, 0), torch.ones(4))
