@@ -56,7 +56,7 @@ def test_draws_are_unbiased_with_the_stated_variance(sampled):
 
 
 @settings(max_examples=80, deadline=None)
-@given(epsilon=st.floats(0.01, 60.0), dimensions=st.integers(1, 40))
+@given(epsilon=st.floats(0.01, 30.0), dimensions=st.integers(1, 40))
 def test_number_of_bits_is_the_best_one_and_never_worse_than_the_floor(epsilon, dimensions):
     chosen = best_bits(epsilon, dimensions)
     assert 1 <= chosen <= dimensions

@@ -24,7 +24,7 @@ from hushgraph.errors import InputError
 from hushgraph.local.randomness import Randomness, os_generator
 
 LARGEST_EPSILON = 30.0
-"""Per number. Above this a 53-bit uniform cannot realise the unlikely reports; such a budget promises nothing anyway."""
+"""Per number. Above this a 53-bit uniform cannot realise the unlikely reports; such a budget promises nothing."""
 
 
 def check_epsilon(epsilon: float, name: str = "epsilon") -> None:

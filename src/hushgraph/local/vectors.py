@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from hushgraph.errors import InputError
-from hushgraph.local.base import ScalarMechanism, finite
+from hushgraph.local.base import LARGEST_EPSILON, ScalarMechanism, finite
 from hushgraph.local.randomness import Randomness, os_generator
 
 
@@ -96,7 +96,8 @@ def best_sampled(make: Callable[[float], ScalarMechanism], epsilon: float, dimen
 
     `make(e)` builds the mechanism for one feature at budget e. Only public facts enter.
     """
-    candidates = range(1, min(dimensions, math.ceil(epsilon) + 1) + 1)
+    fewest = min(dimensions, max(1, math.ceil(epsilon / LARGEST_EPSILON)))
+    candidates = range(fewest, min(dimensions, math.ceil(epsilon) + 1) + 1)
     return min(candidates, key=lambda m: _worst_variance(make(epsilon / m), dimensions, m))
 
 
