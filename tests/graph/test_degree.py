@@ -14,6 +14,7 @@ from scipy import stats
 from torch import Tensor
 
 from hushgraph.errors import InputError
+from hushgraph.graph import degree
 from hushgraph.graph.aggregate import sum_in_neighbours
 from hushgraph.graph.csr import InNeighbours
 from hushgraph.graph.degree import cap_owned_lists
@@ -164,6 +165,23 @@ def test_the_kept_subset_is_uniform() -> None:
     first = np.array([(pairs == 0).any(axis=1).sum(), 6000 - (pairs == 0).any(axis=1).sum()])
     assert stats.chisquare(first, [6000 * 0.4, 6000 * 0.6]).pvalue > 1e-4
     assert stats.chisquare(first, [6000 * 0.6, 6000 * 0.4]).pvalue < 1e-12
+
+
+@pytest.mark.parametrize("bits", [0, 1, 40])
+def test_ties_between_keys_never_raise_the_number_kept(monkeypatch: pytest.MonkeyPatch, bits: int) -> None:
+    def coarse_keys(_self: object, _label: str, owners: np.ndarray, entries: np.ndarray) -> np.ndarray:
+        return (owners * 7 + entries).astype(np.uint64) & np.uint64((1 << bits) - 1)
+
+    monkeypatch.setattr(NoiseSource, "pair_keys", coarse_keys)
+    kept = cap_owned_lists(hub_graph(100), 100, 7, NoiseSource.seeded(1))
+    assert torch.bincount(kept[0], minlength=100).tolist() == [7] * 100
+
+
+def test_lists_are_handled_the_same_in_small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    edges = hub_graph(120)
+    expected = cap_owned_lists(edges, 120, 6, NoiseSource.seeded(1))
+    monkeypatch.setattr(degree, "_RUN", 100)
+    assert torch.equal(cap_owned_lists(edges, 120, 6, NoiseSource.seeded(1)), expected)
 
 
 @pytest.mark.parametrize("wrong", [-1, 1.5, True, None])
