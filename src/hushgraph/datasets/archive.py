@@ -63,7 +63,8 @@ class Archive:
 
     def numbers(self, name: str, shape: Shape) -> NDArray[np.float32]:
         """An array of finite numbers of any kind, as float32."""
-        array = self._checked(name, shape, "biuf", "numbers").astype(np.float32)
+        with np.errstate(over="ignore"):
+            array = self._checked(name, shape, "biuf", "numbers").astype(np.float32)
         if not np.isfinite(array).all():
             bad = int((~np.isfinite(array)).sum())
             raise InputError(

@@ -67,7 +67,8 @@ def _read(source: str | Path, root: str | Path | None, split: Split, seed: int, 
     if known is not None:
         options = {"num_classes": known.classes, **options}
     data = _call(read_npz, name, options, path, split=number)
-    data.name = name if known is not None else data.name
+    if Path(name).suffix != ".npz":
+        data.name = name
     return data
 
 
