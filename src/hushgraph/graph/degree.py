@@ -43,7 +43,7 @@ def capped(packed: np.ndarray, max_degree: int, noise: NoiseSource) -> np.ndarra
         raise InputError(
             f"expected a degree cap of 0 or more; got {max_degree!r}; choose it without looking at the data"
         )
-    packed = _distinct(packed)
+    packed = distinct(packed)
     lengths = _list_lengths(packed)
     if len(lengths) == 0 or lengths.max() <= max_degree:
         return packed
@@ -91,7 +91,8 @@ def _smallest(keys: np.ndarray, lengths: np.ndarray, count: int) -> np.ndarray:
     return keep
 
 
-def _distinct(packed: np.ndarray) -> np.ndarray:
+def distinct(packed: np.ndarray) -> np.ndarray:
+    """Sorted pairs with each repeated pair kept once."""
     if len(packed) < 2:
         return packed
     new = np.empty(len(packed), dtype=bool)
