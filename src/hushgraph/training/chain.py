@@ -1,210 +1,69 @@
-"""Forward and backward passes written out for chains of known layers, with per-example gradient norms on the way.
+"""Whole models as chains of written-out layers, for private and plain training.
 
-For a linear layer with input row a and output gradient row g, the gradient of one example is the outer product g a^T,
-so its squared norm is |g|^2 |a|^2 (plus |g|^2 for the bias) and the clipped sum over a batch is (w * g)^T a: no
-per-example gradient is ever formed. The same holds, layer by layer, for the others below. What automatic
-differentiation would do in general is done here by hand for the common shapes, because at the size of these models
-its overhead costs more than the arithmetic.
+What automatic differentiation would do in general is done here by hand for the common shapes, because at the size of
+these models its overhead costs more than the arithmetic.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 
 from hushgraph.nn import MLP, Combine, Dropout, Encoder, HopClassifier, L2Normalise, Linear
-from hushgraph.nn.sparse import Rows, linear_input, row_square_norms
+from hushgraph.nn.sparse import Rows
+from hushgraph.training.layer_steps import (
+    ACTIVATIONS,
+    ActivationStep,
+    BatchNormStep,
+    LinearStep,
+    NormaliseStep,
+    RowNormStep,
+    Step,
+    Views,
+)
 from hushgraph.training.losses import cross_entropy_gradient
-
-Views = dict[int, Tensor]
-"""Where the gradient of each trainable parameter goes, by `id(parameter)`."""
+from hushgraph.training.scratch import Scratch
 
 
-class Step(Protocol):
-    """One layer of a chain. `forward`, then `backward`, then `square_norms`, then `write`, always in this order."""
-
-    def forward(self, x: Rows, square_norms: Tensor | None) -> Tensor:
-        """Apply the layer; `square_norms` are those of the rows of `x` when already known."""
-        ...
-
-    def backward(self, grad: Tensor, first: bool) -> Tensor:
-        """Keep the gradient of the output; return that of the input (anything, if `first`)."""
-        ...
-
-    def square_norms(self, total: Tensor) -> None:
-        """Add each example's squared gradient norm over this layer's parameters to `total`."""
-        ...
-
-    def write(self, factors: Tensor) -> None:
-        """Write the sum of the examples' gradients, example i scaled by `factors[i]`, into the views."""
-        ...
-
-
-class _LinearStep:
-    """A linear layer on dense or sparse rows."""
-
-    def __init__(self, layer: nn.Linear, views: Views) -> None:
-        self.weight, self.bias = layer.weight, layer.bias
-        self.weight_view = views.get(id(layer.weight))
-        self.bias_view = views.get(id(layer.bias))
-
-    def forward(self, x: Rows, square_norms: Tensor | None) -> Tensor:
-        self.x, self.known = x, square_norms
-        return linear_input(x, self.weight, self.bias)
-
-    def backward(self, grad: Tensor, first: bool) -> Tensor:
-        self.grad = grad
-        return grad if first else grad.mm(self.weight)
-
-    def square_norms(self, total: Tensor) -> None:
-        of_grad = row_square_norms(self.grad)
-        if self.weight_view is not None:
-            of_input = row_square_norms(self.x) if self.known is None else self.known
-            total.addcmul_(of_grad, of_input)
-        if self.bias_view is not None:
-            total.add_(of_grad)
-
-    def write(self, factors: Tensor) -> None:
-        weighted = self.grad * factors.unsqueeze(1)
-        if self.weight_view is not None:
-            if isinstance(self.x, Tensor):
-                torch.mm(weighted.t(), self.x, out=self.weight_view)
-            else:
-                self.weight_view.copy_(self.x.transpose_matmul(weighted).t())
-        if self.bias_view is not None:
-            torch.sum(weighted, 0, out=self.bias_view)
-
-
-class _Parameterless:
-    """A layer without parameters: nothing to add, nothing to write."""
-
-    def square_norms(self, total: Tensor) -> None:
-        pass
-
-    def write(self, factors: Tensor) -> None:
-        pass
-
-
-class _ActivationStep(_Parameterless):
-    """SELU, ReLU or tanh, whose derivative follows from their own output."""
-
-    def __init__(self, apply: Callable[[Tensor], Tensor], derive: Callable[[Tensor, Tensor], Tensor]) -> None:
-        self.apply, self.derive = apply, derive
-
-    def forward(self, x: Tensor, square_norms: Tensor | None) -> Tensor:
-        self.output = self.apply(x)
-        return self.output
-
-    def backward(self, grad: Tensor, first: bool) -> Tensor:
-        return self.derive(grad, self.output)
-
-
-_SELU_ALPHA, _SELU_SCALE = 1.6732632423543772, 1.0507009873554805
-
-
-def _selu_backward(grad: Tensor, output: Tensor) -> Tensor:
-    return torch.ops.aten.elu_backward(grad, _SELU_ALPHA, _SELU_SCALE, 1.0, True, output)
-
-
-def _relu_backward(grad: Tensor, output: Tensor) -> Tensor:
-    return torch.ops.aten.threshold_backward(grad, output, 0.0)
-
-
-def _tanh_backward(grad: Tensor, output: Tensor) -> Tensor:
-    return torch.ops.aten.tanh_backward(grad, output)
-
-
-_ACTIVATIONS = {
-    nn.SELU: (torch.selu, _selu_backward),
-    nn.ReLU: (torch.relu, _relu_backward),
-    nn.Tanh: (torch.tanh, _tanh_backward),
-}
-
-
-class _NormaliseStep(_Parameterless):
-    """Rows scaled to unit length; the gradient loses its part along the row."""
-
-    def forward(self, x: Tensor, square_norms: Tensor | None) -> Tensor:
-        self.length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-        self.divisor = self.length.clamp_min(L2Normalise.eps)
-        self.output = x / self.divisor
-        return self.output
-
-    def backward(self, grad: Tensor, first: bool) -> Tensor:
-        along = (grad * self.output).sum(-1, keepdim=True)
-        along.mul_(self.length >= L2Normalise.eps)
-        return torch.addcmul(grad, self.output, along, value=-1.0).div_(self.divisor)
-
-
-class _NormStep:
-    """LayerNorm over channels, or GroupNorm with one group, on `[n, channels]`."""
-
-    def __init__(self, layer: nn.LayerNorm | nn.GroupNorm, views: Views) -> None:
-        self.weight, self.bias, self.eps = layer.weight, layer.bias, layer.eps
-        self.weight_view = views.get(id(layer.weight))
-        self.bias_view = views.get(id(layer.bias))
-
-    def forward(self, x: Tensor, square_norms: Tensor | None) -> Tensor:
-        self.x = x
-        self.standard, self.mean, self.rstd = torch.native_layer_norm(x, x.shape[1:], None, None, self.eps)
-        if self.weight is None:
-            return self.standard
-        if self.bias is None:
-            return self.standard * self.weight
-        return torch.addcmul(self.bias, self.standard, self.weight)
-
-    def backward(self, grad: Tensor, first: bool) -> Tensor:
-        self.grad = grad
-        if first:
-            return grad
-        inner = grad if self.weight is None else grad * self.weight
-        return torch.ops.aten.native_layer_norm_backward(
-            inner, self.x, self.x.shape[1:], self.mean, self.rstd, None, None, [True, False, False]
-        )[0]
-
-    def square_norms(self, total: Tensor) -> None:
-        if self.weight_view is not None:
-            self.of_weight = self.grad * self.standard
-            total.add_(row_square_norms(self.of_weight))
-        if self.bias_view is not None:
-            total.add_(row_square_norms(self.grad))
-
-    def write(self, factors: Tensor) -> None:
-        if self.weight_view is not None:
-            torch.mv(self.of_weight.t(), factors, out=self.weight_view)
-        if self.bias_view is not None:
-            torch.mv(self.grad.t(), factors, out=self.bias_view)
-
-
-class _HopsStep:
+class HopsStep:
     """One chain per hop on `[n, hops, width]`, and their outputs concatenated or added."""
 
-    def __init__(self, branches: list[list[Step]], mode: str) -> None:
-        self.branches, self.mode = branches, mode
+    in_place, output_is_free = False, True
+
+    def __init__(self, branches: list[list[Step]], mode: str, width: int) -> None:
+        self.branches, self.mode, self.width = branches, mode, width
+        self.scratch = self.temporary = Scratch()
 
     def forward(self, x: Tensor, square_norms: Tensor | None) -> Tensor:
-        outputs = []
-        for k, branch in enumerate(self.branches):
-            known = None if square_norms is None else square_norms[:, k]
-            outputs.append(run_forward(branch, x[:, k], known))
-        self.widths = [output.shape[1] for output in outputs]
-        return torch.cat(outputs, 1) if self.mode == "cat" else torch.stack(outputs).sum(0)
+        """Each hop through its own chain, then combined."""
+        known = [None] * len(self.branches) if square_norms is None else square_norms.unbind(1)
+        hops = list(zip(self.branches, x.unbind(1), known))
+        if self.mode == "sum":
+            return torch.stack([run_forward(*hop) for hop in hops]).sum(0)
+        out = self.scratch("output", x, len(x), len(hops) * self.width)
+        out = x.new_empty(len(x), len(hops) * self.width) if out is None else out
+        for (branch, hop, norms), part in zip(hops, out.split(self.width, 1)):
+            _run_forward_into(part, branch, hop, norms)
+        return out
 
     def backward(self, grad: Tensor, first: bool) -> Tensor:
-        pieces = grad.split(self.widths, 1) if self.mode == "cat" else [grad] * len(self.branches)
+        """Each hop's part of the gradient through its own chain."""
+        copies = [grad.clone() for _ in self.branches] if self.mode == "sum" else None
+        pieces = copies or grad.split(self.width, 1)
         for branch, piece in zip(self.branches, pieces):
             run_backward(branch, piece)
         return grad
 
     def square_norms(self, total: Tensor) -> None:
+        """Those of all hops."""
         for branch in self.branches:
             for step in branch:
                 step.square_norms(total)
 
-    def write(self, factors: Tensor) -> None:
+    def write(self, factors: Tensor | None) -> None:
+        """Those of all hops."""
         for branch in self.branches:
             for step in branch:
                 step.write(factors)
@@ -219,59 +78,110 @@ def run_forward(steps: list[Step], x: Rows, square_norms: Tensor | None) -> Tens
     return x
 
 
+def _run_forward_into(out: Tensor, steps: list[Step], x: Tensor, square_norms: Tensor | None) -> None:
+    """Push rows through the chain and leave the result in `out`."""
+    if steps and isinstance(steps[-1], LinearStep):
+        before = run_forward(steps[:-1], x, square_norms) if len(steps) > 1 else x
+        steps[-1].forward(before, square_norms if len(steps) == 1 else None, out=out)
+    else:
+        out.copy_(run_forward(steps, x, square_norms))
+
+
 def run_backward(steps: list[Step], grad: Tensor) -> None:
     """Push the gradient of the scores back through the chain."""
     for i in range(len(steps) - 1, -1, -1):
         grad = steps[i].backward(grad, i == 0)
 
 
-def build_chain(module: nn.Module, views: Views) -> list[Step] | None:
-    """The module as a chain of written-out steps, or None when it holds something that has none."""
-    kind = type(module)
-    if kind is nn.Identity or (kind in (Dropout, nn.Dropout) and getattr(module, "p", 1.0) == 0.0):
+def build_chain(module: nn.Module, views: Views, *, batch_norm: bool = False) -> list[Step] | None:
+    """The module as a chain of written-out steps, or None when it holds something that has none.
+
+    `batch_norm=True` admits batch norm; such a chain has no per-example gradients.
+    """
+    steps = None if shares_parameters(module) else _build(module, views, batch_norm)
+    if steps is not None:
+        _connect(steps, Scratch())
+    return steps
+
+
+def _connect(steps: list[Step], temporary: Scratch) -> None:
+    """Let the steps share memory where that is safe."""
+    for before, step in pairwise(steps):
+        step.in_place = before.output_is_free
+    for step in steps:
+        step.temporary = temporary
+        if isinstance(step, HopsStep):
+            for branch in step.branches:
+                _connect(branch, temporary)
+
+
+def shares_parameters(module: nn.Module) -> bool:
+    """Whether some layer with parameters, or some parameter, stands in two places of the module.
+
+    The squared norm of a sum of two gradients is not the sum of their squared norms, so sharing has no closed form.
+    """
+    seen: list[int] = []
+    for _, layer in module.named_modules(remove_duplicate=False):
+        seen += [id(p) for p in layer.parameters(recurse=False)]
+    return len(seen) != len(set(seen))
+
+
+def _build(module: nn.Module, views: Views, batch_norm: bool) -> list[Step] | None:
+    if type(module) is nn.Sequential:
+        return _join(list(module.children()), views, batch_norm)
+    if type(module) is MLP:
+        return _build(module.layers, views, batch_norm)
+    if type(module) is Encoder:
+        return _join([module.body, module.middle, module.head], views, batch_norm)
+    if type(module) is HopClassifier:
+        return _build_hops(module, views, batch_norm)
+    return _build_layer(module, views, batch_norm)
+
+
+def _build_layer(layer: nn.Module, views: Views, batch_norm: bool) -> list[Step] | None:
+    if type(layer) is nn.Identity or (type(layer) in (Dropout, nn.Dropout) and layer.p == 0.0):
         return []
-    if kind in (nn.Linear, Linear):
-        return [_LinearStep(module, views)]  # type: ignore[arg-type]
-    if kind in _ACTIVATIONS:
-        return [_ActivationStep(*_ACTIVATIONS[kind])]  # type: ignore[list-item]
-    if kind is L2Normalise:
-        return [_NormaliseStep()]  # type: ignore[list-item]
-    if kind is nn.LayerNorm or (kind is nn.GroupNorm and module.num_groups == 1):
-        return [_NormStep(module, views)]  # type: ignore[arg-type, list-item]
-    if kind is nn.Sequential:
-        return _join(list(module.children()), views)
-    if kind is MLP:
-        return build_chain(module.layers, views)  # type: ignore[arg-type]
-    if kind is Encoder:
-        return _join([module.body, module.middle, module.head], views)  # type: ignore[list-item]
-    if kind is HopClassifier:
-        return _hops_chain(module, views)  # type: ignore[arg-type]
+    if type(layer) in (nn.Linear, Linear):
+        return [LinearStep(layer, views)]  # type: ignore[arg-type]
+    if type(layer) in ACTIVATIONS:
+        return [ActivationStep(*ACTIVATIONS[type(layer)])]  # type: ignore[list-item]
+    if type(layer) is L2Normalise:
+        return [NormaliseStep()]  # type: ignore[list-item]
+    if type(layer) is nn.LayerNorm or (type(layer) is nn.GroupNorm and layer.num_groups == 1):
+        return [RowNormStep(layer, views)]  # type: ignore[list-item]
+    if batch_norm and type(layer) is nn.BatchNorm1d and _is_usual(layer):
+        return [BatchNormStep(layer, views)]  # type: ignore[list-item]
     return None
 
 
-def _join(parts: list[nn.Module], views: Views) -> list[Step] | None:
+def _is_usual(layer: nn.BatchNorm1d) -> bool:
+    return layer.affine and layer.track_running_stats and layer.momentum is not None
+
+
+def _join(parts: list[nn.Module], views: Views, batch_norm: bool) -> list[Step] | None:
     steps: list[Step] = []
     for part in parts:
-        found = build_chain(part, views)
+        found = _build(part, views, batch_norm)
         if found is None:
             return None
         steps += found
     return steps
 
 
-def _hops_chain(module: HopClassifier, views: Views) -> list[Step] | None:
+def _build_hops(module: HopClassifier, views: Views, batch_norm: bool) -> list[Step] | None:
     combine = module.combine
     if type(combine) is not Combine or combine.mode not in ("cat", "sum"):
         return None
-    branches = [build_chain(base, views) for base in module.bases]
-    rest = _join([module.middle, module.head], views)
+    branches = [_build(base, views, batch_norm) for base in module.bases]
+    rest = _join([module.middle, module.head], views, batch_norm)
     if rest is None or any(branch is None for branch in branches):
         return None
-    return [_HopsStep(branches, combine.mode), *rest]  # type: ignore[arg-type, list-item]
+    width = module.bases[0].out_features
+    return [HopsStep(branches, combine.mode, width), *rest]  # type: ignore[arg-type, list-item]
 
 
 class ChainGradient:
-    """Per-example norms and weighted sums of gradients through a written-out chain, for cross entropy."""
+    """Gradients of cross entropy through a written-out chain: per example, or plain."""
 
     def __init__(self, steps: list[Step]) -> None:
         self.steps = steps
@@ -291,3 +201,29 @@ class ChainGradient:
         """Write the sum of the gradients, example i scaled by `factors[i]`, into the views."""
         for step in self.steps:
             step.write(factors)
+
+    @torch.no_grad()
+    def write_mean(self, rows: Rows, labels: Tensor) -> None:
+        """Write the gradient of the mean loss over `rows`, as plain training uses it, into the views."""
+        scores = run_forward(self.steps, rows, None)
+        grad = cross_entropy_gradient(scores, labels).div_(len(scores))
+        for i in range(len(self.steps) - 1, -1, -1):
+            before = self.steps[i].backward(grad, i == 0)
+            self.steps[i].write(None)  # at once, while its gradient is still in the cache
+            grad = before
+
+    @torch.no_grad()
+    def scores(self, rows: Rows) -> Tensor:
+        """The scores at inference, for a chain that is used for nothing else: batch norm uses running statistics."""
+        set_evaluating(self.steps)
+        return run_forward(self.steps, rows, None)
+
+
+def set_evaluating(steps: list[Step]) -> None:
+    """Let batch norm use its running statistics from now on."""
+    for step in steps:
+        if isinstance(step, BatchNormStep):
+            step.evaluating = True
+        elif isinstance(step, HopsStep):
+            for branch in step.branches:
+                set_evaluating(branch)

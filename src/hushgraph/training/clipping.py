@@ -90,7 +90,7 @@ class ClippedGradient:
         self.strategy: _Strategy
         if method == "chain":
             steps = build_chain(self.module, self.views)
-            if steps is None or not has_closed_form(self.module):
+            if steps is None:
                 raise InputError("expected a chain of known layers; got another; use method=None to choose freely")
             self.strategy = ChainGradient(steps)
         elif method == "closed-form":

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from hushgraph.nn import Linear
 from hushgraph.nn.sparse import Rows, SparseRows, row_square_norms
-from hushgraph.training.chain import Views
+from hushgraph.training.chain import shares_parameters
+from hushgraph.training.layer_steps import Views
 from hushgraph.training.losses import RowLoss
 
 _LINEAR = (nn.Linear, Linear)
@@ -24,17 +25,12 @@ class NotClosedForm(Exception):
 
 
 def has_closed_form(module: nn.Module) -> bool:
-    """Whether every trainable parameter sits in exactly one layer of a known kind, and that layer in one place.
-
-    The squared norm of a sum of two gradients is not the sum of their squared norms, so sharing has no closed form.
-    """
-    seen: list[int] = []
-    for _, layer in module.named_modules(remove_duplicate=False):
-        own = [id(p) for p in layer.parameters(recurse=False) if p.requires_grad]
-        if own and type(layer) not in (*_LINEAR, *_NORMS):
+    """Whether every trainable parameter sits in exactly one layer of a known kind, and that layer in one place."""
+    for layer in module.modules():
+        trainable = any(p.requires_grad for p in layer.parameters(recurse=False))
+        if trainable and type(layer) not in (*_LINEAR, *_NORMS):
             return False
-        seen += own
-    return len(seen) == len(set(seen))
+    return not shares_parameters(module)
 
 
 class _Record:

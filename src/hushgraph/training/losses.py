@@ -30,10 +30,11 @@ def row_loss(loss: str | RowLoss) -> RowLoss:
 
 def cross_entropy_gradient(scores: Tensor, labels: Tensor) -> Tensor:
     """The derivative of each row's cross entropy with respect to its scores: softmax minus the label."""
-    gradient = scores.softmax(1)
+    # One row per class while the softmax is taken: over a few contiguous rows it is several times faster.
+    by_class = scores.t().contiguous().softmax(0)
     if labels.is_floating_point():
-        return gradient.mul_(labels.sum(1, keepdim=True)).sub_(labels)
-    return gradient.scatter_add_(1, labels.unsqueeze(1), gradient.new_full((len(labels), 1), -1.0))
+        return by_class.mul_(labels.sum(1)).sub_(labels.t()).t()
+    return by_class.scatter_add_(0, labels.unsqueeze(0), by_class.new_full((1, len(labels)), -1.0)).t()
 
 
 def check_labels(labels: Tensor, num_rows: int) -> None:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from hushgraph.nn.sparse import Rows, dense_rows
-from hushgraph.training.chain import Views
+from hushgraph.training.layer_steps import Views
 from hushgraph.training.losses import RowLoss
 
 

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from hushgraph.errors import InputError
 from hushgraph.nn.layers import fresh_generator
 from hushgraph.nn.sparse import Rows, SparseRows, take_rows
-from hushgraph.training.flat import FlatParameters
+from hushgraph.training.chain import ChainGradient, build_chain
+from hushgraph.training.flat import FlatParameters, views_of
 from hushgraph.training.losses import RowLoss, check_labels, row_loss
 from hushgraph.training.optimizers import OptimizerName, make_optimizer
 
@@ -41,15 +42,13 @@ def train_plainly(
     """
     data = _Split(rows, labels, train, batch_size, fresh_generator(generator))
     validation = _Validation(module, rows, labels, val) if select_best else None
-    row_losses = row_loss(loss)
     with FlatParameters(module) as flat:
-        flat.collect_gradients()
+        gradient = _gradient_of(module, flat, loss)
         update = make_optimizer(optimizer, flat.vector, lr, weight_decay)
         module.train()
         for epoch in range(epochs):
             for x, y in data.batches():
-                flat.gradient.zero_()
-                row_losses(module(x), y).mean().backward()
+                gradient(x, y)
                 update.step(flat.gradient)
             if validation is not None:
                 validation.look(flat)
@@ -59,6 +58,22 @@ def train_plainly(
             validation.restore(flat)
     module.eval()
     return validation.best if validation is not None else None
+
+
+def _gradient_of(module: nn.Module, flat: FlatParameters, loss: str | RowLoss) -> Callable[[Rows, Tensor], None]:
+    """A function that writes the gradient of the mean loss to `flat.gradient`: by hand if it can, else by autograd."""
+    views = dict(zip(map(id, flat.parameters), views_of(flat.gradient, flat.parameters)))
+    steps = build_chain(module, views, batch_norm=True) if loss == "cross_entropy" else None
+    if steps is not None:
+        return ChainGradient(steps).write_mean
+    flat.collect_gradients()
+    losses = row_loss(loss)
+
+    def write(x: Rows, y: Tensor) -> None:
+        flat.gradient.zero_()
+        losses(module(x), y).mean().backward()
+
+    return write
 
 
 class _Split:
@@ -103,18 +118,26 @@ class _Validation:
         self.rows, self.labels = _select(rows, labels, index)
         check_labels(self.labels, len(self.rows))
         self.best = -1.0
+        steps = build_chain(module, {}, batch_norm=True)
+        self.chain = None if steps is None else ChainGradient(steps)
         self.buffers = list(module.buffers())
 
     @torch.no_grad()
     def look(self, flat: FlatParameters) -> None:
         """Measure, and keep the state if it is the best so far."""
-        self.module.eval()
-        correct = self.module(self.rows).argmax(1).eq_(self.labels).float().mean()
-        self.module.train()
-        if float(correct) > self.best:
-            self.best = float(correct)
+        accuracy = float(self._scores().argmax(1).eq_(self.labels).float().mean())
+        if accuracy > self.best:
+            self.best = accuracy
             self.vector = flat.vector.clone()
             self.kept = [buffer.clone() for buffer in self.buffers]
+
+    def _scores(self) -> Tensor:
+        if self.chain is not None:
+            return self.chain.scores(self.rows)
+        self.module.eval()
+        scores: Tensor = self.module(self.rows)
+        self.module.train()
+        return scores
 
     @torch.no_grad()
     def restore(self, flat: FlatParameters) -> None:

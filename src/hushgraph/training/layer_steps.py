@@ -1,0 +1,332 @@
+"""Forward and backward passes of single layers written out, with per-example gradient norms on the way.
+
+For a linear layer with input row a and output gradient row g, the gradient of one example is the outer product g a^T,
+so its squared norm is |g|^2 |a|^2 (plus |g|^2 for the bias) and the clipped sum over a batch is (w * g)^T a: no
+per-example gradient is ever formed. The same holds, layer by layer, for the others below. All of it runs without
+automatic differentiation, and large results go to reused memory.
+
+Who may overwrite what: a step with parameters keeps the gradient it is given and returns a new one; a step without
+parameters keeps nothing of it and works in place. In the forward direction a step may overwrite its input when
+`in_place` is set, which the builder of the chain does where the step before has `output_is_free`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from hushgraph.errors import InputError
+from hushgraph.nn.layers import L2Normalise
+from hushgraph.nn.sparse import Rows, row_square_norms
+from hushgraph.training.scratch import Scratch
+
+# Products with fewer output columns than this are computed transposed (measured).
+_NARROW = 12
+
+Views = dict[int, Tensor]
+"""Where the gradient of each trainable parameter goes, by `id(parameter)`."""
+
+
+class Step(Protocol):
+    """One layer of a chain. `forward`, then `backward`, then `square_norms`, then `write`, always in this order."""
+
+    in_place: bool
+    output_is_free: bool
+    temporary: Scratch
+    """Memory that holds nothing between two calls; the steps of a chain share it."""
+
+    def forward(self, x: Rows, square_norms: Tensor | None) -> Tensor:
+        """Apply the layer; `square_norms` are those of the rows of `x` when already known."""
+        ...
+
+    def backward(self, grad: Tensor, first: bool) -> Tensor:
+        """Keep the gradient of the output; return that of the input (anything, if `first`)."""
+        ...
+
+    def square_norms(self, total: Tensor) -> None:
+        """Add each example's squared gradient norm over this layer's parameters to `total`."""
+        ...
+
+    def write(self, factors: Tensor | None) -> None:
+        """Write the sum of the examples' gradients, example i scaled by `factors[i]` (None: one), to the views."""
+        ...
+
+
+class LinearStep:
+    """A linear layer on dense or sparse rows."""
+
+    in_place, output_is_free = False, True
+
+    def __init__(self, layer: nn.Linear, views: Views) -> None:
+        self.weight, self.bias = layer.weight, layer.bias
+        self.weight_view = views.get(id(layer.weight))
+        self.bias_view = views.get(id(layer.bias))
+        self.scratch = self.temporary = Scratch()
+
+    def forward(self, x: Rows, square_norms: Tensor | None, out: Tensor | None = None) -> Tensor:
+        """Rows times the transposed weight, plus the bias."""
+        self.x, self.known = x, square_norms
+        if not isinstance(x, Tensor):
+            product = x.matmul(self.weight.t())
+            return product if self.bias is None else product.add_(self.bias)
+        if out is None:
+            if len(self.weight) < _NARROW:
+                return self._narrow_forward(x)
+            out = self.scratch("output", x, len(x), len(self.weight))
+        if self.bias is None:
+            return torch.mm(x, self.weight.t(), out=out)
+        return torch.addmm(self.bias, x, self.weight.t(), out=out)
+
+    def _narrow_forward(self, x: Tensor) -> Tensor:
+        """The same, stored one output column after the other: several times faster for a handful of columns."""
+        out = self.scratch("output", x, len(self.weight), len(x))
+        if self.bias is None:
+            return torch.mm(self.weight, x.t(), out=out).t()
+        return torch.addmm(self.bias.unsqueeze(1), self.weight, x.t(), out=out).t()
+
+    def backward(self, grad: Tensor, first: bool) -> Tensor:
+        """The gradient times the weight."""
+        self.grad = grad
+        if first:
+            return grad
+        return torch.mm(grad, self.weight, out=self.scratch("input", grad, len(grad), self.weight.shape[1]))
+
+    def square_norms(self, total: Tensor) -> None:
+        """|g|^2 |a|^2 for the weight, |g|^2 for the bias."""
+        of_grad = short_row_norms(self.grad, self.temporary)
+        if self.weight_view is not None:
+            of_input = row_square_norms(self.x) if self.known is None else self.known
+            total.addcmul_(of_grad, of_input)
+        if self.bias_view is not None:
+            total.add_(of_grad)
+
+    def write(self, factors: Tensor | None) -> None:
+        """(w * g)^T a for the weight, the sum of w * g for the bias."""
+        grad = self.grad
+        if factors is not None:
+            grad = torch.mul(grad, factors.unsqueeze(1), out=self.temporary("temporary", grad, *grad.shape))
+        if self.weight_view is not None:
+            if isinstance(self.x, Tensor):
+                torch.mm(grad.t(), self.x, out=self.weight_view)
+            else:
+                self.weight_view.copy_(self.x.transpose_matmul(grad).t())
+        if self.bias_view is not None:
+            torch.sum(grad, 0, out=self.bias_view)
+
+
+def short_row_norms(x: Tensor, temporary: Scratch) -> Tensor:
+    """Squared norms of narrow rows: a product with ones adds them up faster than a sum over a short dimension."""
+    squares = torch.square(x, out=temporary("temporary", x, *x.shape))
+    return torch.mv(squares, x.new_ones(x.shape[1]))
+
+
+class Parameterless:
+    """A layer without parameters: nothing to add, nothing to write."""
+
+    in_place, output_is_free = False, False
+
+    def square_norms(self, total: Tensor) -> None:
+        """Nothing to add."""
+
+    def write(self, factors: Tensor | None) -> None:
+        """Nothing to write."""
+
+
+class ActivationStep(Parameterless):
+    """SELU, ReLU or tanh, whose derivative follows from their own output."""
+
+    def __init__(
+        self,
+        apply: Callable[[Tensor, Tensor, Scratch], Tensor],
+        derive: Callable[[Tensor, Tensor], Tensor],
+    ) -> None:
+        self.apply, self.derive = apply, derive
+        self.scratch = self.temporary = Scratch()
+
+    def forward(self, x: Tensor, square_norms: Tensor | None) -> Tensor:
+        """Apply the function to each entry."""
+        out = x if self.in_place else self.scratch("output", x, *x.shape)
+        self.output = self.apply(x, torch.empty_like(x) if out is None else out, self.temporary)
+        return self.output
+
+    def backward(self, grad: Tensor, first: bool) -> Tensor:
+        """The gradient times the derivative."""
+        return self.derive(grad, self.output)
+
+
+_SELU_ALPHA, _SELU_SCALE = 1.6732632423543772, 1.0507009873554805
+
+
+def _selu(x: Tensor, out: Tensor, temporary: Scratch) -> Tensor:
+    falling = temporary("temporary", x, *x.shape)
+    if falling is None:
+        return torch.ops.aten.elu.out(x, _SELU_ALPHA, _SELU_SCALE, 1.0, out=out)
+    # In large, exp is faster than the expm1 of torch.selu, and as exact as single precision needs here.
+    torch.clamp_max(x, 0.0, out=falling).exp_()
+    rising = torch.clamp_min(x, 0.0, out=out).add_(falling, alpha=_SELU_ALPHA)
+    return torch.add(x.new_tensor(-_SELU_ALPHA * _SELU_SCALE), rising, alpha=_SELU_SCALE, out=out)
+
+
+def _relu(x: Tensor, out: Tensor, temporary: Scratch) -> Tensor:
+    return torch.clamp_min(x, 0.0, out=out)
+
+
+def _tanh(x: Tensor, out: Tensor, temporary: Scratch) -> Tensor:
+    return torch.tanh(x, out=out)
+
+
+def _selu_backward(grad: Tensor, output: Tensor) -> Tensor:
+    return torch.ops.aten.elu_backward.grad_input(grad, _SELU_ALPHA, _SELU_SCALE, 1.0, True, output, grad_input=grad)
+
+
+def _relu_backward(grad: Tensor, output: Tensor) -> Tensor:
+    return torch.ops.aten.threshold_backward.grad_input(grad, output, 0.0, grad_input=grad)
+
+
+def _tanh_backward(grad: Tensor, output: Tensor) -> Tensor:
+    return torch.ops.aten.tanh_backward.grad_input(grad, output, grad_input=grad)
+
+
+ACTIVATIONS = {
+    nn.SELU: (_selu, _selu_backward),
+    nn.ReLU: (_relu, _relu_backward),
+    nn.Tanh: (_tanh, _tanh_backward),
+}
+
+
+class NormaliseStep(Parameterless):
+    """Rows scaled to unit length; the gradient loses its part along the row."""
+
+    def __init__(self) -> None:
+        self.scratch = self.temporary = Scratch()
+
+    def forward(self, x: Tensor, square_norms: Tensor | None) -> Tensor:
+        """Divide each row by its length."""
+        self.length = short_row_norms(x, self.temporary).sqrt_().unsqueeze(1)
+        self.divisor = self.length.clamp_min(L2Normalise.eps)
+        out = x if self.in_place else self.scratch("output", x, *x.shape)
+        self.output = torch.div(x, self.divisor, out=out)
+        return self.output
+
+    def backward(self, grad: Tensor, first: bool) -> Tensor:
+        """Project off the row and divide by its length."""
+        product = torch.mul(grad, self.output, out=self.temporary("temporary", grad, *grad.shape))
+        along = torch.mv(product, grad.new_ones(grad.shape[1])).unsqueeze(1)
+        along.mul_(self.length >= L2Normalise.eps)
+        return grad.addcmul_(self.output, along, value=-1.0).div_(self.divisor)
+
+
+class RowNormStep:
+    """LayerNorm over channels, or GroupNorm with one group, on `[n, channels]`."""
+
+    in_place, output_is_free = False, False
+
+    def __init__(self, layer: nn.LayerNorm | nn.GroupNorm, views: Views) -> None:
+        self.weight, self.bias, self.eps = layer.weight, layer.bias, layer.eps
+        self.weight_view = views.get(id(layer.weight))
+        self.bias_view = views.get(id(layer.bias))
+        self.scratch = self.temporary = Scratch()
+
+    def forward(self, x: Tensor, square_norms: Tensor | None) -> Tensor:
+        """Standardise each row, then scale and shift the channels."""
+        self.x = x
+        self.standard, self.mean, self.rstd = torch.native_layer_norm(x, x.shape[1:], None, None, self.eps)
+        if self.weight is None:
+            return self.standard
+        if self.bias is None:
+            return self.standard * self.weight
+        return torch.addcmul(self.bias, self.standard, self.weight)
+
+    def backward(self, grad: Tensor, first: bool) -> Tensor:
+        """Back through scale and standardisation."""
+        self.grad = grad
+        if first:
+            return grad
+        inner = grad if self.weight is None else grad * self.weight
+        return torch.ops.aten.native_layer_norm_backward(
+            inner, self.x, self.x.shape[1:], self.mean, self.rstd, None, None, [True, False, False]
+        )[0]
+
+    def square_norms(self, total: Tensor) -> None:
+        """Scale and shift have one gradient entry per channel and example: formed outright."""
+        if self.weight_view is not None:
+            total.add_(short_row_norms(self.grad * self.standard, self.temporary))
+        if self.bias_view is not None:
+            total.add_(short_row_norms(self.grad, self.temporary))
+
+    def write(self, factors: Tensor | None) -> None:
+        """Weighted sums of those entries."""
+        factors = self.grad.new_ones(len(self.grad)) if factors is None else factors
+        if self.weight_view is not None:
+            torch.mv((self.grad * self.standard).t(), factors, out=self.weight_view)
+        if self.bias_view is not None:
+            torch.mv(self.grad.t(), factors, out=self.bias_view)
+
+
+class BatchNormStep:
+    """Batch norm while training: mixes rows, so it has no per-example gradients and is for plain training only."""
+
+    in_place, output_is_free = False, True
+
+    def __init__(self, layer: nn.BatchNorm1d, views: Views) -> None:
+        self.layer, self.evaluating = layer, False
+        self.weight_view, self.bias_view = views.get(id(layer.weight)), views.get(id(layer.bias))
+        self.scratch = self.temporary = Scratch()
+
+    def forward(self, x: Tensor, square_norms: Tensor | None) -> Tensor:
+        """Standardise each channel over the batch, scale and shift; keep the running statistics up to date."""
+        layer, n = self.layer, len(x)
+        if self.evaluating:
+            return self._evaluate(x)
+        if n < 2:
+            raise InputError(f"expected at least two rows for batch norm; got {n}; use a larger batch")
+        share = x.new_full((n,), 1.0 / n)
+        mean = torch.mv(x.t(), share)
+        centred = torch.sub(x, mean, out=self.scratch("standard", x, *x.shape))
+        variance = torch.mv(torch.square(centred, out=self.temporary("temporary", x, *x.shape)).t(), share)
+        self._remember(mean, variance * (n / (n - 1)))
+        rstd = (variance + layer.eps).rsqrt_()
+        self.standard, self.scale = centred.mul_(rstd), rstd.mul_(layer.weight)
+        return torch.addcmul(layer.bias, self.standard, layer.weight, out=self.scratch("output", x, *x.shape))
+
+    def _evaluate(self, x: Tensor) -> Tensor:
+        layer = self.layer
+        assert layer.running_mean is not None
+        assert layer.running_var is not None
+        scale = (layer.running_var + layer.eps).rsqrt_().mul_(layer.weight)
+        shift = layer.bias - layer.running_mean * scale
+        return torch.addcmul(shift, x, scale, out=self.scratch("output", x, *x.shape))
+
+    def _remember(self, mean: Tensor, variance: Tensor) -> None:
+        layer = self.layer
+        assert layer.running_mean is not None
+        assert layer.running_var is not None
+        assert layer.num_batches_tracked is not None
+        assert layer.momentum is not None
+        layer.running_mean.lerp_(mean, layer.momentum)
+        layer.running_var.lerp_(variance, layer.momentum)
+        layer.num_batches_tracked += 1
+
+    def backward(self, grad: Tensor, first: bool) -> Tensor:
+        """Take off the mean and the part along the standardised channel, then rescale."""
+        n, product = len(grad), self.temporary("temporary", grad, *grad.shape)
+        ones = grad.new_ones(n)
+        self.of_bias = torch.mv(grad.t(), ones)
+        self.of_weight = torch.mv(torch.mul(grad, self.standard, out=product).t(), ones)
+        return grad.addcmul_(self.standard, self.of_weight / n, value=-1.0).sub_(self.of_bias / n).mul_(self.scale)
+
+    def square_norms(self, total: Tensor) -> None:
+        """Refused: there is no gradient of one example."""
+        raise InputError("expected a row-wise layer; got batch norm, which mixes rows; use norm='group'")
+
+    def write(self, factors: Tensor | None) -> None:
+        """The gradients of scale and shift."""
+        if factors is not None:
+            raise InputError("expected a row-wise layer; got batch norm, which mixes rows; use norm='group'")
+        if self.weight_view is not None:
+            self.weight_view.copy_(self.of_weight)
+        if self.bias_view is not None:
+            self.bias_view.copy_(self.of_bias)

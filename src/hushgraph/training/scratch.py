@@ -1,0 +1,31 @@
+"""Reusable memory for large intermediate results.
+
+Fresh memory for a large tensor comes from the operating system page by page, which costs more than most of the
+arithmetic done on it. Small tensors are cheap to allocate and are left alone.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+_LARGE = 32_768
+
+
+class Scratch:
+    """Named pieces of memory that grow when needed and are overwritten by the next use of the same name."""
+
+    def __init__(self) -> None:
+        self._pieces: dict[str, Tensor] = {}
+
+    def __call__(self, name: str, like: Tensor, *shape: int) -> Tensor | None:
+        """Memory of the given shape and the type of `like`, for `out=`; None (allocate as usual) when small."""
+        size = math.prod(shape)
+        if size < _LARGE:
+            return None
+        piece = self._pieces.get(name)
+        if piece is None or piece.numel() < size or piece.dtype != like.dtype:
+            piece = self._pieces[name] = torch.empty(size + size // 8, dtype=like.dtype)
+        return piece[:size].view(shape)
