@@ -1,0 +1,22 @@
+"""Reports: one HTML file that a privacy officer can read, offline, without this package.
+
+`write_report` puts a trained model's certificate, budget, accuracy, attacks and audits on one page. Names are imported
+on first use, so that importing this package does not import torch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hushgraph.report.page import write_report
+
+__all__ = ["write_report"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "write_report":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from hushgraph.report.page import write_report
+
+    return write_report

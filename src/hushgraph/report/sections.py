@@ -1,0 +1,375 @@
+"""The sections of a report, each a function from what was read to HTML."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from hushgraph.accounting.privacy_loss import PrivacyLoss
+from hushgraph.report import html
+from hushgraph.report.checklists import Row
+from hushgraph.report.record import RunRecord, StagePrice
+from hushgraph.report.svg import Axis, Bar, Series, bar_chart, line_chart
+
+PROVES_NOTHING = (
+    "An attack that fails proves nothing: a better one may exist. The guarantee is the certificate, not this section."
+)
+EVALUATION = "Not private: evaluation. These figures were computed on the data itself, outside the guarantee."
+
+
+def claim(record: RunRecord, loss: PrivacyLoss | None) -> str:
+    """The claim in one sentence, with what it means for one person."""
+    certificate = record.certificate
+    big = (
+        f'<div class="big"><div class="number">{html.text(_short(record.epsilon))}</div>'
+        f'<div class="unit">epsilon at delta {html.text(f"{record.delta:g}")}<br>'
+        f"per {html.text(record.unit.name)}</div></div>"
+    )
+    words = f"<blockquote>{html.text(certificate['sentence'])}</blockquote>{_state(record)}"
+    parts = [f'<div class="claim">{big}<div>{words}</div></div>', _paper_banner(certificate)]
+    if loss is not None:
+        parts += [_tiles(record, loss), _delta_slider(record, loss)]
+    return html.section("claim", "The claim", *parts)
+
+
+def accuracy(record: RunRecord, others: Sequence[RunRecord]) -> str:
+    """Accuracy of this run, and against epsilon when there are others to compare with."""
+    ordered = sorted([record, *others], key=lambda one: (one.method, one.unit.name, one.epsilon))
+    rows = [_accuracy_row(one, one is record) for one in ordered]
+    head = ["run", "unit", "epsilon", "train", "validation", "test"]
+    shown = [html.table(head, rows, numeric=(2, 3, 4, 5))]
+    finite = [one for one in [record, *others] if _plottable(one)]
+    if len(finite) > 1:
+        shown.insert(0, _accuracy_plot(record, finite, [one for one in others if not math.isfinite(one.epsilon)]))
+    return html.section("accuracy", "Accuracy against epsilon", *shown, lead=EVALUATION)
+
+
+def budget(record: RunRecord, prices: Sequence[StagePrice]) -> str:
+    """Where the privacy loss comes from."""
+    if not prices:
+        lines = html.bullets(record.certificate["released"])
+        return html.section("budget", "Budget by stage", lines, lead="What was released, as the certificate lists it.")
+    bars = [Bar(p.name, p.epsilon_alone, _stage_tip(p), number) for number, p in enumerate(prices)]
+    rows = [
+        [
+            html.text(price.name),
+            html.text(price.mechanism),
+            f"{price.count}",
+            f"{price.std:.4g}",
+            f"{price.sensitivity:.4g}",
+            f"{price.epsilon_alone:.4g}",
+        ]
+        for price in prices
+    ]
+    head = ["stage", "mechanism", "releases", "noise std", "sensitivity", "epsilon alone"]
+    return html.section(
+        "budget",
+        "Budget by stage",
+        bar_chart(
+            bars, title="Epsilon of each stage, if it were the only one", label=f"epsilon at delta {record.delta:g}"
+        ),
+        html.table(head, rows, numeric=(2, 3, 4, 5)),
+        lead=f"Together the stages cost epsilon {record.epsilon:.4g}."
+        + (" Stages compose better than they add, so the bars sum to more than the total." if len(prices) > 1 else ""),
+    )
+
+
+def attacks(record: RunRecord, found: Sequence[dict[str, Any]], limits: Sequence[tuple[float, float]]) -> str:
+    """What attacks achieved, with their curves at low false-positive rates."""
+    if not found:
+        nothing = html.paragraph("No attack was run against this model (hushgraph attack).")
+        return html.section("attacks", "Attacks", nothing, html.paragraph(PROVES_NOTHING, "note"))
+    pictures = "".join(_pictures(one) for one in found)
+    scored = [one for one in found if one.get("roc")]
+    head = ["attack", "target", "AUC", "TPR at 1% FPR", "TPR at 0.1% FPR", "balanced accuracy"]
+    rows = [_attack_row(one) for one in scored]
+    parts = [_roc(record, scored, limits), html.table(head, rows, numeric=(2, 3, 4, 5))] if scored else []
+    parts += [_other_figures(one) for one in found if not one.get("roc")]
+    return html.section(
+        "attacks", "Attacks", *parts, pictures, _assumptions(found), html.paragraph(PROVES_NOTHING, "note")
+    )
+
+
+def audit(found: dict[str, Any] | None) -> str:
+    """What the audits measured, beside what was claimed."""
+    if found is None:
+        words = "This run was not audited. `hushgraph audit RUN_DIR` measures a lower bound on epsilon."
+        return html.section("audit", "Audit", html.paragraph(words))
+    contradicted = found["verdict"] == "contradicted"
+    verdict = (
+        "CONTRADICTED: the audit proved more privacy loss than was claimed."
+        if contradicted
+        else "No contradiction found. This does not prove the claim; it failed to disprove it."
+    )
+    bars = [
+        Bar(
+            one["name"],
+            one["lower_bound"],
+            _finding_tip(one),
+            1 if one["contradicts"] else 0,
+            one["claimed"],
+            "claimed",
+        )
+        for one in found["findings"]
+        if math.isfinite(one["claimed"])
+    ]
+    rows = [
+        [
+            html.text(one["name"]),
+            html.text(one["method"]),
+            f"{one['canaries']}",
+            f"{one['claimed']:.4g}",
+            f"{one['lower_bound']:.4g}",
+            html.pill("contradicted", "bad") if one["contradicts"] else html.pill("consistent", "good"),
+        ]
+        for one in found["findings"]
+    ]
+    head = ["canaries on", "bound", "canaries", "claimed epsilon", "proven lower bound", "verdict"]
+    plot = bar_chart(bars, title="Proven lower bound (bar) and claimed epsilon (line)", label="epsilon") if bars else ""
+    return html.section(
+        "audit",
+        "Audit",
+        html.banner(verdict, "" if contradicted else "good"),
+        plot,
+        html.table(head, rows, numeric=(2, 3, 4)),
+        html.paragraph(f"Each bound holds with confidence {found['confidence']:.0%}. {found['ran_on']}", "note"),
+    )
+
+
+def promises(record: RunRecord) -> str:
+    """What is protected, what is not, and what was taken as public."""
+    certificate = record.certificate
+    columns = (
+        f"<div><h3>Protected</h3>{html.bullets([record.unit.protects])}</div>"
+        f"<div><h3>Not protected</h3>{html.bullets(certificate['not_protected'])}</div>"
+        f"<div><h3>Taken as public</h3>{html.bullets(certificate['public'])}</div>"
+    )
+    return html.section(
+        "scope",
+        "What is protected, and what is not",
+        f'<div class="columns">{columns}</div>',
+        html.paragraph(
+            "Correlations are not hidden: what can be learned about somebody from other people's data can still be "
+            "learned. The guarantee is about the difference that the named unit makes.",
+            "note",
+        ),
+    )
+
+
+def checklist(identity: str, title: str, rows: Sequence[Row], lead: str) -> str:
+    """A check list with a state for every line."""
+    body = [[html.text(row.name), html.state_pill(row.state), html.text(row.words)] for row in rows]
+    return html.section(identity, title, html.table(["item", "state", "in this run"], body), lead=lead)
+
+
+def provenance(record: RunRecord, ledger_words: str, written: str) -> str:
+    """Where the numbers come from."""
+    certificate = record.certificate
+    facts = record.config.get("facts", {})
+    parameters = ", ".join(f"{key}={value}" for key, value in record.config.get("parameters", {}).items())
+    rows = [
+        ("ledger fingerprint", f'<span class="hash">{html.text(certificate["ledger_hash"])}</span>'),
+        ("ledger", html.text(ledger_words)),
+        ("run", f'<span class="hash">{html.text(certificate["run"])}</span>'),
+        ("method", f"{html.text(record.method)} <span class='note'>({html.text(parameters)})</span>"),
+        ("accountant", html.text(certificate["accountant"])),
+        ("noise", html.text(certificate["noise_source"])),
+        ("public sizes", html.text(_sizes(facts))),
+        ("versions", html.text(", ".join(f"{name} {value}" for name, value in certificate["versions"].items()))),
+        ("report written", html.text(written)),
+    ]
+    return html.section("provenance", "Provenance", html.table(["", ""], rows))
+
+
+# Parts
+
+
+def _short(value: float) -> str:
+    return "∞" if math.isinf(value) else f"{value:.3g}"
+
+
+def _state(record: RunRecord) -> str:
+    if math.isinf(record.epsilon):
+        return html.pill("no guarantee", "bad")
+    if "seeded" in record.certificate["noise_source"]:
+        return html.pill("seeded run: not private", "bad")
+    if record.epsilon == 0.0:
+        return html.pill("does not read what is protected", "good")
+    return html.pill("proved from the ledger", "good") + " " + html.pill(record.certificate["accountant"], "plain")
+
+
+def _paper_banner(certificate: dict[str, Any]) -> str:
+    claimed = certificate.get("claimed")
+    if not claimed:
+        return ""
+    return html.banner(
+        f"Paper mode: the publication would claim epsilon {float(claimed['epsilon']):.4g} for the unit "
+        f"'{claimed['unit']['name']}'. What can be proved for the honest unit is "
+        f"{html.number(float(certificate['epsilon']))}.",
+        "warn",
+    )
+
+
+def _tiles(record: RunRecord, loss: PrivacyLoss) -> str:
+    best_guess = 0.5 * (1.0 + loss.delta(0.0))
+    limit = record.certificate["dataset_limit"]
+    total = float(record.certificate["dataset_epsilon"])
+    tiles = [
+        html.tile(
+            "best possible guess",
+            f"{100 * best_guess:.1f}%",
+            "how often anyone can be right about one unit, present or not, when both are equally likely (50%: chance)",
+        ),
+        html.tile(
+            "spent on this dataset",
+            html.number(total, 3),
+            f"epsilon over {record.certificate['dataset_runs']} run(s); "
+            + ("no limit declared" if limit is None else f"limit {limit['epsilon']:g}"),
+        ),
+    ]
+    if record.accuracy() is not None:
+        tiles.append(html.tile("test accuracy", f"{record.accuracy():.1f}%", "not private: evaluation"))
+    if record.certificate.get("mu") is not None:
+        tiles.append(
+            html.tile("Gaussian DP", f"μ = {float(record.certificate['mu']):.3g}", "the whole trade-off in one number")
+        )
+    return f'<div class="facts">{"".join(tiles)}</div>'
+
+
+def _delta_slider(record: RunRecord, loss: PrivacyLoss) -> str:
+    exponents = sorted({-e for e in range(3, 13)} | {math.log10(record.delta)}, reverse=True)
+    curve = [(f"{10**e:.3g}", f"{max(loss.epsilon(10**e), 0.0):.4g}") for e in exponents]
+    here = exponents.index(math.log10(record.delta))
+    return (
+        '<div class="slider"><label for="delta">Read epsilon at another delta</label>'
+        f'<input type="range" id="delta" min="0" max="{len(curve) - 1}" step="1" value="{here}">'
+        f'<output id="delta-words" for="delta">epsilon {curve[here][1]} at delta {curve[here][0]}</output></div>'
+        + html.data_island("delta-curve", curve)
+    )
+
+
+def _plottable(record: RunRecord) -> bool:
+    return math.isfinite(record.epsilon) and record.epsilon > 0 and record.accuracy() is not None
+
+
+def _accuracy_row(record: RunRecord, this: bool) -> list[str]:
+    figures = [record.accuracy(split) for split in ("train", "val", "test")]
+    name = html.text(record.method) + (" " + html.pill("this run", "plain") if this else "")
+    cells = ["—" if value is None else f"{value:.1f}%" for value in figures]
+    return [name, html.text(record.unit.name), html.number(record.epsilon), *cells]
+
+
+def _accuracy_plot(this: RunRecord, finite: Sequence[RunRecord], free: Sequence[RunRecord]) -> str:
+    epsilons = [one.epsilon for one in finite]
+    low, high = min(epsilons) / 1.4, max(epsilons) * 1.4
+    groups: dict[tuple[str, str], list[RunRecord]] = {}
+    for one in finite:
+        groups.setdefault((one.method, one.unit.name), []).append(one)
+    series = [
+        _accuracy_series(f"{method}, {unit}", sorted(runs, key=lambda one: one.epsilon), number)
+        for number, ((method, unit), runs) in enumerate(groups.items())
+    ]
+    for number, one in enumerate(free, start=len(series)):
+        level = one.accuracy()
+        if level is not None:
+            tips = [f"{one.method} without privacy: {level:.1f}%"] * 2
+            series.append(
+                Series(f"{one.method}, no privacy", [low, high], [level, level], number, dashed=True, tips=tips)
+            )
+    levels = [y for one in series for y in one.y]
+    bottom = max(0.0, 10 * math.floor((min(levels) - 3) / 10))
+    top = min(100.0, 10 * math.ceil((max(levels) + 3) / 10))
+    ticks = tuple(sorted({float(f"{value:.2g}") for value in epsilons}))
+    x = Axis("epsilon (logarithmic)", low, high, log=True, ticks=ticks)
+    mine = f" This run: epsilon {this.epsilon:.3g}, {this.accuracy():.1f}%." if _plottable(this) else ""
+    return line_chart(x, Axis("test accuracy, %", bottom, top), series, title=f"Test accuracy against epsilon.{mine}")
+
+
+def _accuracy_series(name: str, runs: Sequence[RunRecord], colour: int) -> Series:
+    figures = [one.accuracy() or 0.0 for one in runs]
+    tips = [
+        f"{name}\nepsilon {one.epsilon:.4g} at delta {one.delta:g}\ntest {value:.2f}%"
+        for one, value in zip(runs, figures)
+    ]
+    return Series(name, [one.epsilon for one in runs], figures, colour, dots=True, tips=tips)
+
+
+def _stage_tip(price: StagePrice) -> str:
+    return (
+        f"{price.name}: {price.count} x {price.mechanism}\nnoise std {price.std:.4g}, "
+        f"sensitivity {price.sensitivity:.4g}\nepsilon alone {price.epsilon_alone:.4g}"
+    )
+
+
+def _finding_tip(one: dict[str, Any]) -> str:
+    return f"{one['name']}, {one['method']}\nlower bound {one['lower_bound']:.4g}, claimed {one['claimed']:.4g}"
+
+
+def _attack_row(one: dict[str, Any]) -> list[str]:
+    rates = [one["tpr_at"].get(rate) for rate in ("0.01", "0.001")]
+    auc = f"{one['auc']:.3f} <span class='note'>[{one['auc_low']:.3f}, {one['auc_high']:.3f}]</span>"
+    return [
+        html.text(one["name"]),
+        html.text(one["target"]),
+        auc,
+        *[_rate(value) for value in rates],
+        f"{one['balanced_accuracy']:.3f}",
+    ]
+
+
+def _rate(value: dict[str, float] | None) -> str:
+    if value is None:
+        return "too few"
+    return (
+        f"{100 * value['value']:.2f}% <span class='note'>[{100 * value['low']:.2f}, {100 * value['high']:.2f}]</span>"
+    )
+
+
+def _roc(record: RunRecord, found: Sequence[dict[str, Any]], limits: Sequence[tuple[float, float]]) -> str:
+    series = []
+    for number, one in enumerate(found):
+        pairs = [(max(x, 1e-4), max(y, 1e-4)) for x, y in zip(one["roc"]["fpr"], one["roc"]["tpr"])]
+        label = f"{one['name']} on {one['target']}"
+        tips = [f"{label}\nFPR {100 * x:.3g}%, TPR {100 * y:.3g}%" for x, y in pairs]
+        series.append(Series(label, [x for x, _ in pairs], [y for _, y in pairs], number, tips=tips))
+    chance = [1e-4, 1.0]
+    series.append(Series("guessing", chance, chance, 6, dashed=True))
+    if limits:
+        label = f"most that the guarantee allows ({record.unit.name})"
+        series.append(Series(label, [x for x, _ in limits], [y for _, y in limits], 5, dashed=True))
+    across = Axis("false-positive rate (logarithmic)", 1e-4, 1.0, log=True, percent=True)
+    up = Axis("true-positive rate (logarithmic)", 1e-4, 1.0, log=True, percent=True)
+    return line_chart(across, up, series, title="Attack curves at low false-positive rates", height=440)
+
+
+def _other_figures(one: dict[str, Any]) -> str:
+    rows = [[html.text(key), html.text(_figure(value))] for key, value in one.get("figures", {}).items()]
+    return f"<h3>{html.text(one['name'])} on {html.text(one['target'])}</h3>" + html.table(
+        ["figure", "value"], rows, (1,)
+    )
+
+
+def _figure(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _pictures(one: dict[str, Any]) -> str:
+    shown = [
+        f'<figure><figcaption>{html.text(name)}</figcaption><img alt="{html.text(name)}" src="{html.text(source)}" '
+        'width="640"></figure>'
+        for name, source in one.get("pictures", {}).items()
+        if str(source).startswith("data:image/png;base64,")
+    ]
+    return f'<div class="pictures">{"".join(shown)}</div>' if shown else ""
+
+
+def _assumptions(found: Sequence[dict[str, Any]]) -> str:
+    words = {one["name"]: one.get("assumes", "") for one in found}
+    rows = [[html.text(name), html.text(assumes)] for name, assumes in words.items() if assumes]
+    return "<h3>What each attacker is given</h3>" + html.table(["attack", "assumes"], rows) if rows else ""
+
+
+def _sizes(facts: dict[str, Any]) -> str:
+    names = {"num_nodes": "nodes", "num_edges": "edge entries", "num_train": "train nodes", "num_features": "features"}
+    return ", ".join(f"{facts[key]} {word}" for key, word in names.items() if facts.get(key) is not None)
