@@ -1,0 +1,201 @@
+"""A collection task: what is asked, through which mechanism, at what price.
+
+A task is public and never changes. Its identity is the SHA-256 of its canonical JSON: both sides compute it, the person
+agrees to that hash, and every report carries it. A different question is a different task with a different hash.
+
+Only mechanisms with finitely many reports may be used: their law on a computer is the law that was proved.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from datetime import date
+from typing import Any
+
+from hushgraph.errors import InputError, did_you_mean
+from hushgraph.local import MultiBit, OneBit, PerFeature, RandomizedResponse, UnaryEncoding
+
+FORMAT = "hushgraph-task/1"
+FEATURE_MECHANISMS = ("multi_bit", "one_bit")
+LABEL_MECHANISMS = ("randomized_response", "unary_symmetric", "unary_optimised")
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+
+
+@dataclass(frozen=True)
+class FeatureQuestion:
+    """A vector of `dimensions` numbers in [low, high]; `epsilon` is the total for the whole vector.
+
+    `multi_bit` sends one bit about `sampled` random features; `one_bit` sends one bit about every feature, each at
+    epsilon/dimensions.
+    """
+
+    dimensions: int
+    epsilon: float
+    low: float = 0.0
+    high: float = 1.0
+    mechanism: str = "multi_bit"
+    sampled: int = 0
+
+    def __post_init__(self) -> None:
+        if self.mechanism not in FEATURE_MECHANISMS:
+            raise InputError(
+                f"expected a feature mechanism; got {self.mechanism!r}; "
+                f"{did_you_mean(str(self.mechanism), FEATURE_MECHANISMS)}"
+            )
+        object.__setattr__(self, "low", float(self.low))
+        object.__setattr__(self, "high", float(self.high))
+        object.__setattr__(self, "epsilon", float(self.epsilon))
+        built = self.build()
+        bits = built.bits if isinstance(built, MultiBit) else self.dimensions
+        # The number of sent bits is part of the agreement, so it is written down rather than recomputed by each side.
+        if self.sampled not in (0, bits):
+            raise InputError(f"expected sampled = {bits} for this mechanism; got {self.sampled}; leave it out")
+        object.__setattr__(self, "sampled", bits)
+
+    def build(self) -> MultiBit | PerFeature:
+        """The mechanism of this question."""
+        if self.mechanism == "one_bit":
+            return PerFeature.with_total(OneBit, self.epsilon, self.dimensions, self.low, self.high)
+        return MultiBit(self.epsilon, self.dimensions, self.low, self.high, self.sampled or None)
+
+
+@dataclass(frozen=True)
+class LabelQuestion:
+    """One of `classes`. With `optional`, a person without a label may send none; that absence is visible."""
+
+    classes: tuple[str, ...]
+    epsilon: float
+    mechanism: str = "randomized_response"
+    optional: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "classes", tuple(self.classes))
+        object.__setattr__(self, "epsilon", float(self.epsilon))
+        if self.mechanism not in LABEL_MECHANISMS:
+            raise InputError(
+                f"expected a label mechanism; got {self.mechanism!r}; "
+                f"{did_you_mean(str(self.mechanism), LABEL_MECHANISMS)}"
+            )
+        if len(set(self.classes)) != len(self.classes) or not all(isinstance(c, str) and c for c in self.classes):
+            raise InputError(f"expected different class names; got {list(self.classes)}; name each class once")
+        self.build()
+
+    def build(self) -> RandomizedResponse | UnaryEncoding:
+        """The mechanism of this question."""
+        if self.mechanism == "randomized_response":
+            return RandomizedResponse(self.epsilon, len(self.classes))
+        kind: Any = self.mechanism.removeprefix("unary_")
+        return UnaryEncoding(self.epsilon, len(self.classes), kind)
+
+
+@dataclass(frozen=True)
+class Task:
+    """Everything both sides must agree on. `opens` and `closes` are days (inclusive), empty for no limit."""
+
+    id: str
+    title: str
+    nodes: int
+    features: FeatureQuestion | None = None
+    labels: LabelQuestion | None = None
+    purpose: str = ""
+    contact: str = ""
+    opens: str = ""
+    closes: str = ""
+
+    def __post_init__(self) -> None:
+        InputError.collect(_problems(self))
+
+    @property
+    def epsilon(self) -> float:
+        """What one person spends by answering: features and label together."""
+        return sum(part.epsilon for part in (self.features, self.labels) if part is not None)
+
+    def canonical_json(self) -> str:
+        """The one text form of this task: sorted keys, no spaces, ASCII."""
+        body = {"format": FORMAT, **asdict(self)}
+        return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+    @property
+    def sha256(self) -> str:
+        """The identity of this task."""
+        return hashlib.sha256(self.canonical_json().encode("ascii")).hexdigest()
+
+    def is_open_on(self, day: date) -> bool:
+        """Whether reports are accepted on this day."""
+        return (not self.opens or date.fromisoformat(self.opens) <= day) and (
+            not self.closes or day <= date.fromisoformat(self.closes)
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Task:
+        """Read a task; refused unless it is exactly in canonical form, so that text and hash cannot disagree."""
+        try:
+            body = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise InputError("expected a task in JSON; got something else; fetch the task again") from error
+        if not isinstance(body, dict) or body.pop("format", None) != FORMAT:
+            raise InputError(f"expected format {FORMAT!r}; got another; update hushgraph or fetch the task again")
+        task = cls.from_dict(body)
+        if task.canonical_json() != text:
+            raise InputError("expected the canonical form of the task; got a rewritten one; fetch the task again")
+        return task
+
+    @classmethod
+    def from_dict(cls, body: Mapping[str, Any]) -> Task:
+        """Build a task from plain data (a configuration file); unknown or missing names are refused."""
+        values = dict(body)
+        for name, kind in (("features", FeatureQuestion), ("labels", LabelQuestion)):
+            if values.get(name) is not None:
+                values[name] = _build(kind, values[name], name)
+        return _build(cls, values, "task")
+
+
+def _build(kind: Any, values: Any, where: str) -> Any:
+    """Call a dataclass with checked names, so that a typing mistake is an error with a suggestion."""
+    known = [field.name for field in fields(kind)]
+    if not isinstance(values, Mapping):
+        raise InputError(f"expected named values for {where}; got {type(values).__name__}; see docs/collect.md")
+    InputError.collect(
+        f"unknown entry {name!r} in {where}; {did_you_mean(name, known)}" for name in values if name not in known
+    )
+    try:
+        return kind(**values)
+    except TypeError as error:
+        raise InputError(f"expected all required entries of {where} with the right types; got: {error}") from error
+
+
+def _problems(task: Task) -> list[str]:
+    """Everything wrong with a task at once."""
+    problems = []
+    if not (isinstance(task.id, str) and _NAME.fullmatch(task.id)):
+        problems.append(f"expected an id of small letters, digits and dashes; got {task.id!r}; rename the task")
+    if not (isinstance(task.nodes, int) and not isinstance(task.nodes, bool) and task.nodes >= 1):
+        problems.append(f"expected nodes >= 1; got {task.nodes!r}; give the number of nodes of the graph")
+    if task.features is None and task.labels is None:
+        problems.append("expected features or labels; got neither; ask for something")
+    for name in ("title", "purpose", "contact"):
+        if not isinstance(getattr(task, name), str):
+            problems.append(f"expected text for {name}; got {getattr(task, name)!r}; write a sentence")
+    for name in ("opens", "closes"):
+        if not _is_day(getattr(task, name)):
+            problems.append(f"expected {name} as YYYY-MM-DD or empty; got {getattr(task, name)!r}; write a day")
+    return problems
+
+
+def _is_day(text: Any) -> bool:
+    if text == "":
+        return True
+    try:
+        return isinstance(text, str) and date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
+
+
+def odds_factor(epsilon: float) -> float:
+    """How much a report can change anyone's odds about a person: e^epsilon, infinite when it overflows."""
+    return math.exp(epsilon) if epsilon < 700 else math.inf
