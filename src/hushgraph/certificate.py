@@ -160,7 +160,11 @@ def _released(history: History, run: str) -> list[str]:
 
 
 def _number(value: float) -> str:
-    return f"{value:.4g}" if math.isfinite(value) else "inf"
+    """Four digits, rounded up: a printed promise is never better than the proved one."""
+    if not math.isfinite(value) or value == 0.0:
+        return f"{value:g}"
+    unit = 10.0 ** (math.floor(math.log10(abs(value))) - 3)
+    return f"{math.ceil(round(value / unit, 9)) * unit:.4g}"
 
 
 def _block(title: str, items: tuple[str, ...]) -> list[str]:

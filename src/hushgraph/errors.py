@@ -17,18 +17,24 @@ class HushgraphError(Exception):
 
 
 class InputError(HushgraphError, ValueError):
-    """The request or the data is wrong; nothing was read from private data and nothing was charged."""
+    """The request or the data is wrong; nothing was read from private data and nothing was charged.
+
+    `problems` lists what is wrong, one sentence each.
+    """
 
     exit_code = 2
+
+    def __init__(self, *problems: str) -> None:
+        self.problems = problems
+        listed = "\n".join(f"  - {problem}" for problem in problems)
+        super().__init__(problems[0] if len(problems) == 1 else f"{len(problems)} problems:\n{listed}")
 
     @classmethod
     def collect(cls, problems: Iterable[str]) -> None:
         """Raise one error that lists all `problems`; do nothing when there are none."""
         found = list(problems)
-        if len(found) == 1:
-            raise cls(found[0])
         if found:
-            raise cls(f"{len(found)} problems:\n" + "\n".join(f"  - {problem}" for problem in found))
+            raise cls(*found)
 
 
 class UnprovenError(InputError):

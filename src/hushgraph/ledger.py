@@ -122,10 +122,10 @@ class Ledger:
             yield
 
     def create(self, dataset: str, unit: dict[str, Any]) -> None:
-        """Start the ledger of `dataset`; a no-op when it exists for the same unit, an error for another one."""
+        """Start the ledger of `dataset`; a no-op when it exists for the same dataset and unit, an error otherwise."""
         with self.transaction():
             if self.exists:
-                _require_same_unit(self.history().header, unit)
+                _require_same(self.history().header, dataset, unit)
                 return
             header = {"version": _VERSION, "dataset": dataset, "unit": unit}
             line, _ = _seal("ledger", header, _FIRST_LINK, 0)
@@ -231,7 +231,11 @@ def _digest(values: dict[str, Any]) -> str:
     return hashlib.sha256(_canonical(values)).hexdigest()
 
 
-def _require_same_unit(header: dict[str, Any], unit: dict[str, Any]) -> None:
+def _require_same(header: dict[str, Any], dataset: str, unit: dict[str, Any]) -> None:
+    if header["dataset"] != dataset:
+        raise LedgerError(
+            f"this ledger belongs to the dataset '{header['dataset']}'; got '{dataset}'. Use another folder"
+        )
     if header["unit"] != unit:
         raise LedgerError(
             f"this ledger protects the unit {header['unit']}; got {unit}. Costs for different units do not add up: "

@@ -14,7 +14,7 @@ from typing import Any
 from hushgraph.accounting import events
 from hushgraph.accounting.plan import Plan, Stage
 from hushgraph.accounting.privacy_loss import PrivacyLoss
-from hushgraph.errors import BudgetError
+from hushgraph.errors import BudgetError, LedgerError
 from hushgraph.ledger import History, Ledger, new_run_id, over_limit
 from hushgraph.units import from_dict
 
@@ -123,3 +123,49 @@ def _finite(value: float) -> float | str:
 
 def _finite_values(values: dict[str, Any]) -> dict[str, Any]:
     return {key: _finite(value) if isinstance(value, float) else value for key, value in values.items()}
+
+
+def statement(history: History, delta: float | None = None) -> dict[str, Any]:
+    """What a ledger says: each run's price at its own delta, and the total at `delta` (default: the last run's)."""
+    runs = []
+    for run in history.runs():
+        opened = history.of_run(run, "open")[0].values
+        at = opened["claim"]["delta"]
+        runs.append(
+            {
+                "run": run,
+                "method": opened["method"],
+                "state": "closed" if history.is_closed(run) else "open: its whole plan counts",
+                "charges": len(history.of_run(run, "charge")),
+                "seeded": opened["seeded"],
+                "paper_mode": opened["paper_mode"],
+                "epsilon": spent(history, run).epsilon(at),
+                "delta": at,
+            }
+        )
+    at = delta if delta is not None else (runs[-1]["delta"] if runs else 1e-6)
+    return {
+        "dataset": history.header["dataset"],
+        "unit": history.header["unit"],
+        "runs": runs,
+        "total": {"epsilon": spent(history).epsilon(at), "delta": at},
+        "limit": history.limit(),
+        "torn_bytes": len(history.torn),
+    }
+
+
+def check_history(history: History) -> None:
+    """Refuse a ledger whose charges do not fit the plans they were made under."""
+    for run in history.runs():
+        planned = {stage["name"]: stage for stage in history.of_run(run, "open")[0].values["stages"]}
+        used: Counter[str] = Counter()
+        for entry in history.of_run(run, "charge"):
+            values = entry.values
+            stage = planned.get(values["stage"])
+            used[values["stage"]] += values["count"]
+            if stage is None or used[values["stage"]] > stage["count"] or values["std"] != stage["std"]:
+                raise LedgerError(f"run {run}: a charge for '{values['stage']}' does not fit its plan")
+    known = set(history.runs())
+    for entry in history.entries:
+        if entry.run is not None and entry.run not in known:
+            raise LedgerError(f"an entry names the run {entry.run}, which was never opened")

@@ -13,7 +13,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +27,7 @@ from hushgraph.graph.degree import cap_owned_lists
 from hushgraph.intake import CheckedGraph, check_unit
 from hushgraph.mechanisms.aggregate import bounded_rows, noisy_sum
 from hushgraph.mechanisms.noise import NoiseSource
+from hushgraph.nn.joined import JoinedRows
 from hushgraph.nn.sparse import Rows, dense_rows
 from hushgraph.run import Run
 from hushgraph.training.optimizers import OptimizerName
@@ -150,6 +151,12 @@ class Vault:
         stacked = torch.stack([dense_rows(self._open(part)) for part in parts], dim=1)
         private = [part for part in parts if isinstance(part, PrivateRows)]
         return self._keep(stacked, private[0].what) if private else stacked
+
+    def join(self, parts: Sequence[Rows | PrivateRows]) -> Rows | PrivateRows:
+        """The parts side by side, each in its own form and width; private as soon as one part is."""
+        joined = cast(Rows, JoinedRows([self._open(part) for part in parts]))
+        private = [part for part in parts if isinstance(part, PrivateRows)]
+        return self._keep(joined, private[0].what) if private else joined
 
     def predictions(self, module: nn.Module, rows: Rows | PrivateRows) -> Tensor:
         """Class scores, one row per node, each meant for that node's owner.

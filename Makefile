@@ -1,0 +1,38 @@
+# Two commands for everybody: `make demo` and `make test`. Each sets up all it needs in .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: demo test lint bench lock clean
+
+$(READY): requirements.lock pyproject.toml
+	@echo "Setting up $(VENV) (a few minutes the first time) ..."
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "hushgraph needs Python 3.11 or newer"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(READY)
+
+demo: $(READY)  ## train, audit and report on the built-in graph
+	@$(BIN)/python examples/demo.py
+
+test: $(READY)  ## all tests
+	@$(BIN)/python -m pytest -n 2
+
+lint: $(READY)  ## style and types
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+bench: $(READY)  ## ratios measured side by side on this machine
+	@$(BIN)/python -m benchmarks
+
+lock: $(READY)  ## write the versions in .venv to requirements.lock
+	@$(BIN)/python -m pip freeze --exclude-editable --all | grep -v -i -E '^(pip|torch)==' > requirements.lock
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

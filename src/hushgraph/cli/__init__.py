@@ -1,0 +1,47 @@
+"""The command line. Each command is a thin shell over the library; heavy imports happen when a command runs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from hushgraph import __version__
+from hushgraph.cli import datasets, doctor, ledger, plan, predict, train
+
+app = typer.Typer(
+    name="hushgraph",
+    help="Train, audit and report on graph neural networks with differential privacy.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"hushgraph {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+app.command("plan")(plan.plan)
+app.command("train")(train.train)
+app.command("predict")(predict.predict)
+app.add_typer(ledger.app, name="ledger")
+app.command("datasets")(datasets.datasets)
+app.command("doctor")(doctor.doctor)
+
+
+def main() -> None:
+    """Entry point of the `hushgraph` command."""
+    app()

@@ -1,0 +1,112 @@
+"""`hushgraph doctor`: does this machine have what a private run needs?"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import tempfile
+from importlib import metadata, util
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from hushgraph.cli.output import Json, command, show_json
+
+CORE = ("torch", "torch-geometric", "dp-accounting", "numpy", "scipy", "scikit-learn", "safetensors", "cryptography")
+OPTIONAL = {
+    "fastapi": "hushgraph collect serve",
+    "opacus": "benchmarks",
+    "ray": "distributed studies",
+    "ogb": "OGB datasets",
+}
+
+
+@command
+def doctor(as_json: Json = False) -> None:
+    """Check the installation: packages, entropy, noise, accountant, a ledger on this disk."""
+    checks = [_python(), *_packages(), _entropy(), _noise(), _accountant(), _ledger(), _data_folder(), *_optional()]
+    healthy = all(check["ok"] for check in checks if check["needed"])
+    if as_json:
+        show_json({"healthy": healthy, "checks": checks})
+    else:
+        for check in checks:
+            mark = "ok  " if check["ok"] else ("FAIL" if check["needed"] else "-   ")
+            typer.echo(f"{mark} {check['what']:<22} {check['detail']}")
+        typer.echo("all that is needed is here" if healthy else "something that is needed is missing: see FAIL above")
+    if not healthy:
+        raise typer.Exit(1)
+
+
+def _check(what: str, ok: bool, detail: str, needed: bool = True) -> dict[str, Any]:
+    return {"what": what, "ok": ok, "detail": detail, "needed": needed}
+
+
+def _python() -> dict[str, Any]:
+    found = platform.python_version_tuple()
+    return _check(
+        "python", (int(found[0]), int(found[1])) >= (3, 11), f"{platform.python_version()}, {os.cpu_count()} cores"
+    )
+
+
+def _packages() -> list[dict[str, Any]]:
+    checks = []
+    for name in CORE:
+        try:
+            checks.append(_check(name, True, metadata.version(name)))
+        except metadata.PackageNotFoundError:
+            checks.append(_check(name, False, "not installed; run make, or pip install hushgraph"))
+    return checks
+
+
+def _entropy() -> dict[str, Any]:
+    return _check("entropy", os.urandom(32) != os.urandom(32), "operating system's random source answers")
+
+
+def _noise() -> dict[str, Any]:
+    from hushgraph.mechanisms.noise import NoiseSource
+
+    sample = NoiseSource.from_os().gaussian(100_000)
+    spread = float(sample.std())
+    return _check(
+        "noise", abs(spread - 1.0) < 0.02, f"100,000 samples have standard deviation {spread:.4f} (expected 1)"
+    )
+
+
+def _accountant() -> dict[str, Any]:
+    from hushgraph.accounting.events import gaussian
+    from hushgraph.accounting.privacy_loss import PrivacyLoss
+    from hushgraph.units import Relation
+
+    epsilon = PrivacyLoss(gaussian(1.8354, 2), Relation.ADD_OR_REMOVE).epsilon(1e-7)
+    return _check(
+        "accountant", abs(epsilon - 4.0) < 1e-3, f"two Gaussians of scale 1.8354 cost {epsilon:.4f} (expected 4)"
+    )
+
+
+def _ledger() -> dict[str, Any]:
+    from hushgraph.ledger import Ledger
+
+    with tempfile.TemporaryDirectory() as folder:
+        book = Ledger(Path(folder) / "ledger")
+        book.create("doctor", {"name": "record"})
+        book.set_limit(1.0, 1e-6)
+        entries = len(book.history().entries)
+    return _check("ledger", entries == 2, "written, locked, flushed and verified in the temporary folder")
+
+
+def _data_folder() -> dict[str, Any]:
+    folder = Path(os.environ.get("HUSHGRAPH_DATA", "../shared/data"))
+    detail = f"{folder} ({'found' if folder.is_dir() else 'not there; only studies and benchmarks need it'})"
+    return _check("HUSHGRAPH_DATA", folder.is_dir(), detail, needed=False)
+
+
+def _optional() -> list[dict[str, Any]]:
+    checks = [
+        _check(name, util.find_spec(name) is not None, f"for {purpose}", needed=False)
+        for name, purpose in OPTIONAL.items()
+    ]
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    checks.append(_check("chromium", chromium is not None, "to look at reports in tests", needed=False))
+    return checks

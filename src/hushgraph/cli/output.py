@@ -1,0 +1,92 @@
+"""How commands speak: words or JSON on standard output, errors with the right exit code, progress on a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import sys
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, ParamSpec
+
+import typer
+
+from hushgraph.errors import HushgraphError, InputError
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of words.")]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the method or unit; repeatable.")
+]
+
+P = ParamSpec("P")
+
+
+def command(function: Callable[P, None]) -> Callable[P, None]:
+    """Turn library errors into a message and the exit code that belongs to them."""
+
+    @functools.wraps(function)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            function(*args, **kwargs)
+        except HushgraphError as error:
+            if kwargs.get("as_json"):
+                show_json({"error": str(error), "kind": type(error).__name__, "exit_code": error.exit_code})
+            typer.echo(f"hushgraph: {error}", err=True)
+            raise typer.Exit(error.exit_code) from None
+        except KeyboardInterrupt:
+            typer.echo("hushgraph: stopped. What was charged stays charged; see `hushgraph ledger show`", err=True)
+            raise typer.Exit(130) from None
+
+    return wrapped
+
+
+def show_json(values: dict[str, Any]) -> None:
+    """Print one JSON object; infinity is written as the string "inf"."""
+    typer.echo(json.dumps(_finite(values), indent=2, allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return str(value)
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
+
+
+def words(settings: list[str] | None) -> dict[str, str]:
+    """`KEY=VALUE` words as a dictionary."""
+    found: dict[str, str] = {}
+    problems = []
+    for word in settings or []:
+        key, equals, value = word.partition("=")
+        if not equals or not key.strip():
+            problems.append(f"--set: expected KEY=VALUE; got '{word}'")
+        elif key.strip() in found:
+            problems.append(f"--set: '{key.strip()}' is given twice")
+        else:
+            found[key.strip()] = value.strip()
+    InputError.collect(problems)
+    return found
+
+
+@contextlib.contextmanager
+def progress_bar(quiet: bool) -> Iterator[Callable[[str, int, int], None] | None]:
+    """A bar per stage on standard error, when that is a terminal."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description:>14}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bars:
+        tasks: dict[str, Any] = {}
+
+        def report(stage: str, done: int, total: int) -> None:
+            if stage not in tasks:
+                tasks[stage] = bars.add_task(stage, total=total)
+            bars.update(tasks[stage], completed=done, total=total)
+
+        yield report

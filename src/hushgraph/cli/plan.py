@@ -1,0 +1,68 @@
+"""`hushgraph plan`: the price of a run before any data is read."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from hushgraph.cli.output import Json, Settings, command, show_json, words
+
+Method = Annotated[str, typer.Argument(help="gap, progap, chorus, dp-gnn, mlp, dp-mlp, sage, gcn, ...")]
+UnitName = Annotated[
+    str, typer.Option(help="What is protected: undirected-edge, directed-edge, node, node-replace, ...")
+]
+Epsilon = Annotated[float, typer.Option(help="The budget; inf asks for no protection.")]
+Delta = Annotated[float | None, typer.Option(help="Default: the largest power of ten below 1/(10 x units).")]
+PaperMode = Annotated[bool, typer.Option("--paper-mode", help="Calibrate as the paper does, and show both epsilons.")]
+
+
+@command
+def plan(
+    method: Method,
+    unit: UnitName,
+    nodes: Annotated[int, typer.Option(help="Number of nodes (public).")],
+    edges: Annotated[int, typer.Option(help="Number of directed edges (public).")],
+    epsilon: Epsilon,
+    delta: Delta = None,
+    train_nodes: Annotated[int | None, typer.Option(help="Number of train nodes; default 75% of the nodes.")] = None,
+    paper_mode: PaperMode = False,
+    settings: Settings = None,
+    as_json: Json = False,
+) -> None:
+    """Show which releases a method would make, with how much noise, without reading any data."""
+    from hushgraph.cli.choices import read_choices
+    from hushgraph.facts import PublicFacts
+
+    choices = read_choices(method, unit, epsilon, delta, words(settings))
+    facts = PublicFacts.from_sizes(nodes, edges, train_nodes)
+    assert choices.unit is not None
+    made = choices.method.plan(facts, choices.unit, choices.budget, paper_mode=paper_mode).as_dict()
+    if as_json:
+        show_json(made)
+    else:
+        _show(made)
+
+
+def _show(plan: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"{plan['method']}: what would be released")
+    for column in ("stage", "mechanism", "count", "noise multiplier", "sensitivity", "noise std"):
+        table.add_column(column, justify="left" if column in ("stage", "mechanism") else "right")
+    for stage in plan["stages"]:
+        numbers = (f"{float(stage[key]):.5g}" for key in ("noise_multiplier", "sensitivity", "std"))
+        table.add_row(stage["name"], stage["mechanism"], str(stage["count"]), *numbers)
+    console = Console()
+    console.print(table)
+    console.print(
+        f"epsilon {plan['epsilon']:.4g} at delta {plan['delta']:g} for the unit '{plan['unit']}'", highlight=False
+    )
+    if plan.get("paper_mode"):
+        console.print(
+            f"paper mode: claimed epsilon {plan['claimed_epsilon']:.4g} for '{plan['unit']}'; "
+            f"provable {plan['provable_epsilon']:.4g} for '{plan['provable_unit']}'",
+            highlight=False,
+        )
+    console.print(f"accountant: {plan['accountant']}. Nothing was read and nothing was charged.", highlight=False)

@@ -1,0 +1,102 @@
+"""`hushgraph predict`: classes from a trained model's folder, or for another graph as a new charged release."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hushgraph.cli.output import Json, command, show_json
+from hushgraph.errors import InputError
+
+
+@command
+def predict(
+    model: Annotated[Path, typer.Argument(help="The folder that `train` wrote.")],
+    data: Annotated[
+        str | None, typer.Option(help="Transductive: the nodes' own features, where they are private.")
+    ] = None,
+    on: Annotated[
+        str | None, typer.Option(help="Inductive: another graph. A new release, with its own budget.")
+    ] = None,
+    epsilon: Annotated[float | None, typer.Option(help="With --on: the budget of that release.")] = None,
+    delta: Annotated[float | None, typer.Option(help="With --on: its delta.")] = None,
+    ledger: Annotated[Path | None, typer.Option(help="With --on: the ledger of that graph.")] = None,
+    split: Annotated[str | None, typer.Option(help="A file with train/val/test masks.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write probabilities and classes to this .npz file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Predict every node's class. Without --on no edge is read and nothing is charged."""
+    import torch
+
+    from hushgraph.methods.saving import load_model
+
+    torch.set_num_threads(1)
+    if out is not None and out.exists():
+        raise InputError(f"--out: expected a new file; {out} exists already")
+    trained = load_model(model)
+    shown: dict[str, Any] = {"model": str(model), "unit": trained.unit.name}
+    if on is not None:
+        probabilities, certificate = _predict_on(trained, on, split, epsilon, delta, ledger)
+        shown |= {"certificate": certificate, "charged": True}
+    else:
+        probabilities = trained.predict_proba(_load(data, split))
+        shown |= {"charged": False, "own_features": _own_features(trained, data)}
+    classes = probabilities.argmax(dim=1)
+    counts = torch.bincount(classes, minlength=probabilities.shape[1]).tolist()
+    shown |= {"nodes": int(classes.numel()), "classes": dict(zip(trained.class_names, counts))}
+    if out is not None:
+        _write(out, probabilities, classes)
+        shown["out"] = str(out)
+    if as_json:
+        shown["predictions"] = classes.tolist()
+        show_json(shown)
+    else:
+        _show(shown)
+
+
+def _predict_on(
+    trained: Any, on: str, split: str | None, epsilon: float | None, delta: float | None, ledger: Path | None
+) -> tuple[Any, dict[str, Any]]:
+    from hushgraph.budget import Budget
+    from hushgraph.ledger import Ledger
+
+    if epsilon is None:
+        raise InputError("--on: expected --epsilon too, because another graph is a new release; got none")
+    if not hasattr(trained, "predict_on"):
+        raise InputError(f"--on: {trained.method.name} has no inductive inference")
+    book = Ledger(ledger) if ledger is not None else Ledger()
+    fresh = trained.predict_on(_load(on, split), Budget(epsilon, delta), ledger=book)
+    return fresh.predict_proba(), fresh.certificate.as_dict()
+
+
+def _load(name: str | None, split: str | None) -> Any:
+    from hushgraph.datasets import load
+
+    return None if name is None else load(name, split=split)
+
+
+def _own_features(trained: Any, data: str | None) -> str:
+    if "features" in trained.unit.public:
+        return "public, stored with the model"
+    return "read from --data" if data else "absent: predicted from the released neighbourhood sums alone"
+
+
+def _write(out: Path, probabilities: Any, classes: Any) -> None:
+    import numpy as np
+
+    with open(out, "wb") as file:
+        np.savez_compressed(file, probabilities=probabilities.numpy(), classes=classes.numpy())
+
+
+def _show(shown: dict[str, Any]) -> None:
+    typer.echo(f"{shown['nodes']} nodes predicted with the model in {shown['model']}")
+    for name, count in shown["classes"].items():
+        typer.echo(f"  {name:<20} {count}")
+    if shown["charged"]:
+        typer.echo(shown["certificate"]["sentence"])
+    else:
+        typer.echo(f"nothing was charged; the nodes' own features: {shown['own_features']}")
+    if "out" in shown:
+        typer.echo(f"written to {shown['out']}")

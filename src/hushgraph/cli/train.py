@@ -1,0 +1,93 @@
+"""`hushgraph train`: fit a method on a graph, charge the ledger, write the model's folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hushgraph.cli.output import Json, Settings, command, progress_bar, show_json, words
+from hushgraph.cli.plan import Delta, Epsilon, Method, PaperMode
+from hushgraph.errors import InputError
+
+if TYPE_CHECKING:
+    from hushgraph.methods.base import TrainedModel
+
+Data = Annotated[str, typer.Option(help="A dataset's name (see `hushgraph datasets`) or a file FILE.npz.")]
+Split = Annotated[str | None, typer.Option(help="A file with train/val/test masks.")]
+
+
+@command
+def train(
+    method: Method,
+    data: Data,
+    epsilon: Epsilon,
+    out: Annotated[Path, typer.Option(help="Folder for the model; must be new or empty.")],
+    unit: Annotated[str | None, typer.Option(help="What is protected; default: one edge of the graph.")] = None,
+    delta: Delta = None,
+    split: Split = None,
+    paper_mode: PaperMode = False,
+    seed: Annotated[int | None, typer.Option(help="Repeatable and NOT private; for tests and studies.")] = None,
+    ledger: Annotated[Path | None, typer.Option(help="The dataset's ledger folder; default: OUT/ledger.")] = None,
+    threads: Annotated[int, typer.Option(min=1, help="Threads of the numeric library.")] = 1,
+    settings: Settings = None,
+    as_json: Json = False,
+) -> None:
+    """Train METHOD on a graph within a privacy budget and write the model, its certificate and its metrics."""
+    from hushgraph.cli.choices import read_choices
+
+    choices = read_choices(method, unit, epsilon, delta, words(settings))
+    require_new_folder(out)
+    import torch
+
+    from hushgraph.datasets import load
+    from hushgraph.ledger import Ledger
+    from hushgraph.methods.saving import save_model
+
+    torch.set_num_threads(threads)
+    graph = load(data, split=split)
+    book = Ledger(ledger if ledger is not None else out / "ledger")
+    with progress_bar(as_json) as progress:
+        model = choices.method.fit(
+            graph, choices.unit, choices.budget, ledger=book, paper_mode=paper_mode, seed=seed, progress=progress
+        )
+    save_model(model, out)
+    shown = summary(model, out, book.folder)
+    if as_json:
+        show_json(shown)
+    else:
+        _show(model, out)
+
+
+def summary(model: TrainedModel, out: Path, ledger: Path | None) -> dict[str, Any]:
+    """What `--json` prints."""
+    certificate = model.certificate
+    return {
+        "method": model.method.name,
+        "epsilon": certificate.epsilon,
+        "delta": certificate.delta,
+        "unit": certificate.unit["name"],
+        "claimed": certificate.claimed,
+        "accuracy": model.metrics.get("accuracy", {}),
+        "accuracy_note": model.metrics.get("note", ""),
+        "certificate": certificate.as_dict(),
+        "seconds": model.seconds,
+        "out": str(out),
+        "ledger": None if ledger is None else str(ledger),
+    }
+
+
+def require_new_folder(folder: Path) -> None:
+    """Never write over what is there."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"--out: expected a new or empty folder; {folder} is not. Name another, or remove it first")
+
+
+def _show(model: TrainedModel, out: Path) -> None:
+    accuracy = model.metrics.get("accuracy", {})
+    shown = ", ".join(f"{name} {value:.1f}%" for name, value in accuracy.items() if value is not None)
+    typer.echo(str(model.certificate))
+    typer.echo(f"\naccuracy        {shown} ({model.metrics.get('note')})")
+    typer.echo(f"time            {model.seconds['total']:.1f} s")
+    typer.echo(f"model           {out}")

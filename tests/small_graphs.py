@@ -1,0 +1,41 @@
+"""Small graphs that several tests share."""
+
+from __future__ import annotations
+
+import torch
+from torch_geometric.data import Data
+
+
+def random_graph(
+    seed: int, num_nodes: int = 40, num_edges: int = 120, *, symmetric: bool = True, num_features: int = 5
+) -> Data:
+    """A random graph with isolated nodes among the last ones, three classes and a split."""
+    generator = torch.Generator().manual_seed(seed)
+    edges = torch.randint(0, num_nodes - 2, (2, num_edges), generator=generator)
+    edges = edges[:, edges[0] != edges[1]]
+    if symmetric:
+        edges = torch.cat([edges, edges.flip(0)], dim=1)
+    edges = torch.unique(edges, dim=1)
+    split = torch.arange(num_nodes) % 4
+    return Data(
+        x=torch.randn(num_nodes, num_features, generator=generator),
+        y=torch.randint(0, 3, (num_nodes,), generator=generator),
+        edge_index=edges,
+        train_mask=split < 2,
+        val_mask=split == 2,
+        test_mask=split == 3,
+        class_names=["a", "b", "c"],
+        name=f"random-{seed}",
+    )
+
+
+def hub_graph(num_leaves: int = 60) -> Data:
+    """A hub that everybody names and that names everybody, plus a ring: the worst case for degree caps."""
+    nodes = torch.arange(1, num_leaves + 1)
+    hub = torch.zeros_like(nodes)
+    ring = torch.stack([nodes, nodes.roll(1)])
+    edges = torch.cat([torch.stack([hub, nodes]), torch.stack([nodes, hub]), ring, ring.flip(0)], dim=1)
+    graph = random_graph(0, num_leaves + 1)
+    graph.edge_index = torch.unique(edges, dim=1)
+    graph.name = "hub"
+    return graph
