@@ -5,6 +5,7 @@ Convention used everywhere in hushgraph, whatever the relation of the unit:
 * `GaussianDpEvent(z)`: z = noise standard deviation / L2 distance between the two outputs on neighbours;
 * `PoissonSampledDpEvent(q, GaussianDpEvent(z))`: z = noise standard deviation / norm bound of *one example*. Under a
   `REPLACE` relation the example may turn into its opposite; `privacy_loss` accounts for that.
+* `SampledGroupDpEvent(z, q, before, after)`: z as above, when one unit changes several examples of a Poisson batch.
 
 The JSON form names the class and its fields; events are never re-meant, so old ledgers stay readable.
 """
@@ -15,10 +16,27 @@ import json
 import math
 from typing import Any
 
+import attr
 from dp_accounting import dp_event as dpa
 from dp_accounting.dp_event import DpEvent as Event
 
 from hushgraph.errors import InputError, LedgerError
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class SampledGroupDpEvent(Event):  # type: ignore[misc]
+    """A noisy sum over a Poisson batch in which one unit can change several examples.
+
+    In the one dataset `before` examples depend on the unit, in the other `after`; each is bounded by 1 and joins with
+    probability `sampling_probability`; the noise has standard deviation `noise_multiplier`. The loss is that of
+    `accounting.mixture.TwoSidedMixture`, whatever the relation of the unit.
+    """
+
+    noise_multiplier: float
+    sampling_probability: float
+    before: int
+    after: int
+
 
 _KNOWN: dict[str, tuple[type, tuple[str, ...]]] = {
     "NoOp": (dpa.NoOpDpEvent, ()),
@@ -31,6 +49,7 @@ _KNOWN: dict[str, tuple[type, tuple[str, ...]]] = {
         ("standard_deviation", "sensitivities", "sampling_probs"),
     ),
     "PoissonSampled": (dpa.PoissonSampledDpEvent, ("sampling_probability", "event")),
+    "SampledGroup": (SampledGroupDpEvent, ("noise_multiplier", "sampling_probability", "before", "after")),
     "SelfComposed": (dpa.SelfComposedDpEvent, ("event", "count")),
     "Composed": (dpa.ComposedDpEvent, ("events",)),
     "RepeatAndSelect": (dpa.RepeatAndSelectDpEvent, ("event", "mean", "shape")),
@@ -55,6 +74,16 @@ def sampled_gaussian(sample_rate: float, noise_multiplier: float, steps: int) ->
     if noise_multiplier == 0.0:
         return dpa.NonPrivateDpEvent()
     return repeated(dpa.PoissonSampledDpEvent(sample_rate, dpa.GaussianDpEvent(noise_multiplier)), steps)
+
+
+def sampled_group(sample_rate: float, noise_multiplier: float, before: int, after: int, steps: int) -> Event:
+    """`steps` noisy sums over Poisson batches in which one unit touches up to `before` (`after`) examples."""
+    _require_multiplier(noise_multiplier)
+    if not 0.0 < sample_rate <= 1.0:
+        raise InputError(f"sample rate: expected above 0 and at most 1; got {sample_rate!r}")
+    if noise_multiplier == 0.0:
+        return dpa.NonPrivateDpEvent()
+    return repeated(SampledGroupDpEvent(noise_multiplier, sample_rate, before, after), steps)
 
 
 def repeated(event: Event, count: int) -> Event:

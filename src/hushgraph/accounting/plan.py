@@ -15,6 +15,7 @@ from typing import Any
 from hushgraph.accounting import events
 from hushgraph.accounting.calibration import Accountant, noise_scale
 from hushgraph.accounting.events import Event
+from hushgraph.accounting.mixture import occurrence_bound
 from hushgraph.accounting.privacy_loss import PrivacyLoss
 from hushgraph.budget import Budget
 from hushgraph.errors import CalibrationError, InputError, UnprovenError
@@ -108,6 +109,49 @@ class GradientStage(Stage):
 
 
 @dataclass(frozen=True)
+class RootedGradientStage(Stage):
+    """Noisy sums of clipped per-root gradients: each root reads the nodes that reach it in `layers` steps.
+
+    Every node's own list has at most `max_degree` entries, so a node occurs in at most N = 1 + K + ... + K^r rooted
+    examples. A record that becomes null changes those N, one of which (its own) vanishes; a record that is replaced
+    changes those of its old and of its new list, 2N - 1 together. Proof: docs/proofs/dpgnn.md.
+    """
+
+    max_grad_norm: float = 1.0
+    sample_rate: float = 1.0
+    max_degree: int = 1
+    layers: int = 1
+
+    @property
+    def mechanism(self) -> str:
+        """Clip per root, sum, perturb."""
+        return "rooted gradient"
+
+    def touched(self, unit: Unit) -> tuple[int, int]:
+        """How many rooted examples depend on one unit, before and after the change."""
+        if unit.max_out_degree is None or unit.degree_promised:
+            raise UnprovenError(f"rooted gradients have no bound under the unit '{unit}'; use node or node-replace")
+        bound = occurrence_bound(min(self.max_degree, unit.max_out_degree), self.layers)
+        return (2 * bound - 1, 2 * bound - 1) if unit.relation is Relation.REPLACE else (bound, bound - 1)
+
+    def sensitivity(self, unit: Unit) -> float:
+        """All touched examples in one batch: each side moves by at most the clip norm."""
+        return self.max_grad_norm * sum(self.touched(unit))
+
+    def event(self, unit: Unit) -> Event:
+        """Poisson batches in which one unit touches several examples."""
+        return events.sampled_group(
+            self.sample_rate, self.std / self.max_grad_norm, *self.touched(unit), steps=self.count
+        )
+
+    def as_dict(self, unit: Unit) -> dict[str, Any]:
+        """As `Stage.as_dict`, with what the cost depends on."""
+        before, after = self.touched(unit)
+        extra = {"sample_rate": self.sample_rate, "max_degree": self.max_degree, "layers": self.layers}
+        return {**super().as_dict(unit), **extra, "examples_touched": [before, after]}
+
+
+@dataclass(frozen=True)
 class UnprotectedStage(Stage):
     """A release without any protection (baselines): it costs infinity, and the certificate says so."""
 
@@ -160,6 +204,10 @@ class Plan:
     def gradient(self, name: str) -> GradientStage | None:
         """The gradient stage called `name`, if training is private in this plan."""
         return next((s for s in self.stages if s.name == name and isinstance(s, GradientStage)), None)
+
+    def rooted_gradient(self, name: str) -> RootedGradientStage | None:
+        """The rooted gradient stage called `name`, if training is private in this plan."""
+        return next((s for s in self.stages if s.name == name and isinstance(s, RootedGradientStage)), None)
 
     def aggregation(self, name: str) -> AggregationStage:
         """The aggregation called `name`; one without noise in a run without protection."""

@@ -23,7 +23,8 @@ from dp_accounting.privacy_accountant import NeighboringRelation
 from dp_accounting.rdp import RdpAccountant
 from scipy import optimize, stats
 
-from hushgraph.accounting.events import Event, flatten, from_json, to_json
+from hushgraph.accounting.events import Event, SampledGroupDpEvent, flatten, from_json, to_json
+from hushgraph.accounting.mixture import group_pld
 from hushgraph.errors import CalibrationError, InputError, UnprovenError
 from hushgraph.units import Relation
 
@@ -131,6 +132,8 @@ class PrivacyLoss:
     def _renyi(self) -> RdpAccountant:
         accountant = RdpAccountant(RENYI_ORDERS, _NEIGHBOURS[self.relation])
         for leaf, count in self._leaves:
+            if isinstance(leaf, SampledGroupDpEvent):
+                raise UnprovenError("no Renyi bound for a batch in which one unit changes several examples; use PLD")
             if self.relation is Relation.REPLACE and not isinstance(leaf, dpa.GaussianDpEvent):
                 raise UnprovenError(f"no Renyi bound for {type(leaf).__name__} when a record is replaced")
             with _without_order_warnings():
@@ -183,6 +186,7 @@ def _leaf_has_pld(leaf: Event) -> bool:
         dpa.LaplaceDpEvent,
         dpa.RandomizedResponseDpEvent,
         dpa.MixtureOfGaussiansDpEvent,
+        SampledGroupDpEvent,
     )
     return isinstance(leaf, simple)
 
@@ -196,6 +200,8 @@ def _leaf_pld(leaf: Event, relation: Relation, grid: float) -> pld_lib.PrivacyLo
             value_discretization_interval=grid,
             neighboring_relation=_NEIGHBOURS[relation],
         )
+    if isinstance(leaf, SampledGroupDpEvent):
+        return group_pld(leaf.noise_multiplier, leaf.sampling_probability, leaf.before, leaf.after, grid)
     if isinstance(leaf, dpa.LaplaceDpEvent):
         return pld_lib.from_laplace_mechanism(leaf.noise_multiplier, value_discretization_interval=grid)
     if isinstance(leaf, dpa.RandomizedResponseDpEvent):
