@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from hushgraph.errors import InputError
+from hushgraph.nn import MLP, Encoder, HopClassifier, SparseRows
+from hushgraph.training import train_plainly
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def state(module: nn.Module) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}
+
+
+def reference_path(module: nn.Module, rows: Tensor, labels: Tensor, epochs: int, lr: float) -> list[dict[str, Tensor]]:
+    """Full-batch Adam with autograd; the state after every epoch."""
+    adam = torch.optim.Adam(module.parameters(), lr=lr)
+    states = []
+    for _ in range(epochs):
+        module.train()
+        adam.zero_grad()
+        nn.functional.cross_entropy(module(rows), labels).backward()
+        adam.step()
+        states.append(state(module))
+    return states
+
+
+def data(n: int) -> tuple[Tensor, Tensor, Tensor]:
+    x = torch.randn(n, 6, generator=generator(1))
+    return x, torch.stack([x, 0.3 * x.flip(1)], 1), x[:, :3].argmax(1)
+
+
+MAKERS = {
+    "mlp": lambda: MLP(6, 8, 3, 2, norm="batch", generator=generator()),
+    "progap": lambda: MLP(6, 8, 3, 3, norm="batch", order="activation-first", generator=generator()),
+    "relu": lambda: MLP(6, 8, 3, 3, norm="group", activation="relu", generator=generator()),
+    "tanh": lambda: MLP(6, 8, 3, 3, activation="tanh", plain_last=False, generator=generator()),
+    "gelu": lambda: MLP(6, 8, 3, 2, activation="gelu", norm="batch", generator=generator()),
+    "encoder": lambda: Encoder(6, 8, 3, norm="batch", generator=generator()),
+    "hops": lambda: HopClassifier(1, 6, 8, 3, norm="batch", base_layers=2, generator=generator()),
+    "hops-sum": lambda: HopClassifier(1, 6, 8, 3, norm="batch", combine="sum", base_layers=2, generator=generator()),
+    "hops-max": lambda: HopClassifier(1, 6, 8, 3, norm="batch", combine="max", generator=generator()),
+}
+
+
+@pytest.mark.parametrize("n", [50, 6000])  # small: ordinary memory; large: reused memory
+@pytest.mark.parametrize("name", MAKERS)
+def test_same_path_as_autograd_and_torch_adam(name: str, n: int) -> None:
+    flat_rows, hop_rows, labels = data(n)
+    rows = hop_rows if name.startswith("hops") else flat_rows
+    module = MAKERS[name]()
+    twin = copy.deepcopy(module)
+    reference_path(twin, rows, labels, epochs=6, lr=0.01)
+    result = train_plainly(module, rows, labels, epochs=6, lr=0.01)
+    assert result is None
+    assert not module.training
+    assert_alike(module, twin, rows)
+
+
+def assert_alike(module: nn.Module, twin: nn.Module, rows: Tensor) -> None:
+    """Same scores and running variances. (A bias just before batch norm has gradient zero and may drift freely.)"""
+    for name, buffer in module.named_buffers():
+        if not name.endswith("running_mean"):
+            torch.testing.assert_close(buffer, twin.get_buffer(name), rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(module.train()(rows), twin.train()(rows), rtol=1e-3, atol=5e-4)
+
+
+@pytest.mark.parametrize("name", ["encoder", "hops", "gelu"])
+def test_the_best_epoch_is_restored(name: str) -> None:
+    flat_rows, hop_rows, labels = data(120)
+    rows = hop_rows if name == "hops" else flat_rows
+    train, val = torch.arange(80), torch.arange(80, 120)
+    module = MAKERS[name]()
+    states = reference_path(copy.deepcopy(module), rows[train], labels[train], epochs=40, lr=0.05)
+    accuracies = []
+    probe = MAKERS[name]().eval()
+    for kept in states:
+        probe.load_state_dict(kept)
+        accuracies.append(float((probe(rows[val]).argmax(1) == labels[val]).float().mean()))
+    mask = torch.zeros(120, dtype=torch.bool)
+    mask[train] = True
+    best = train_plainly(module, rows, labels, mask, epochs=40, lr=0.05, val=val, select_best=True)
+    assert best == pytest.approx(max(accuracies), abs=0.026)  # one row of 40, for rounding along the way
+    reached = float((module(rows[val]).argmax(1) == labels[val]).float().mean())
+    assert reached == pytest.approx(best)
+    assert accuracies[0] < best
+
+
+def test_sparse_rows_and_minibatches() -> None:
+    dense = (torch.rand(90, 30, generator=generator(4)) < 0.2).float()
+    labels = torch.randint(3, (90,), generator=generator(5))
+    for batch_size in (None, 32):
+        results = []
+        for rows in (dense, SparseRows.from_tensor(dense)):
+            module = Encoder(30, 8, 3, norm="batch", generator=generator())
+            train_plainly(
+                module, rows, labels, torch.arange(70), epochs=4, lr=0.01, batch_size=batch_size, generator=generator(3)
+            )
+            results.append(module)
+        assert_alike(results[0], results[1], dense)
+
+
+def test_minibatches_come_from_the_generator() -> None:
+    rows, _, labels = data(60)
+    ends = []
+    for seed in (1, 1, 2):
+        module = MAKERS["relu"]()
+        before = torch.get_rng_state()
+        train_plainly(module, rows, labels, epochs=2, lr=0.01, batch_size=16, generator=generator(seed))
+        assert torch.equal(torch.get_rng_state(), before)
+        ends.append(module(rows))
+    assert torch.equal(ends[0], ends[1])
+    assert not torch.equal(ends[0], ends[2])
+
+
+def test_it_learns_with_dropout_and_reports_progress() -> None:
+    rows, _, labels = data(300)
+    module = MLP(6, 32, 3, 2, dropout=0.2, generator=generator())
+    calls: list[tuple[int, int]] = []
+    train_plainly(module, rows, labels, epochs=80, lr=0.05, on_epoch=lambda done, total: calls.append((done, total)))
+    assert float((module(rows).argmax(1) == labels).float().mean()) > 0.9
+    assert calls[-1] == (80, 80)
+    assert len(calls) == 80
+
+
+def test_weight_decay_and_sgd_and_own_losses() -> None:
+    rows, _, labels = data(50)
+    for optimizer, weight_decay in (("sgd", 0.0), ("adam", 0.1)):
+        module = MAKERS["relu"]()
+        twin = copy.deepcopy(module)
+        kind = torch.optim.SGD if optimizer == "sgd" else torch.optim.Adam
+        step = kind(twin.parameters(), lr=0.02, weight_decay=weight_decay)
+        for _ in range(5):
+            step.zero_grad()
+            (2.0 * nn.functional.cross_entropy(twin(rows), labels)).backward()
+            step.step()
+        train_plainly(
+            module,
+            rows,
+            labels,
+            epochs=5,
+            lr=0.02,
+            optimizer=optimizer,
+            weight_decay=weight_decay,
+            loss=lambda scores, y: 2.0 * nn.functional.cross_entropy(scores, y, reduction="none"),
+        )
+        torch.testing.assert_close(state(module), state(twin), rtol=1e-4, atol=1e-5)
+
+
+def test_wrong_settings_are_refused() -> None:
+    rows, _, labels = data(20)
+    with pytest.raises(InputError, match="val="):
+        train_plainly(MAKERS["mlp"](), rows, labels, epochs=1, lr=0.1, select_best=True)
+    with pytest.raises(InputError, match="training row"):
+        train_plainly(MAKERS["mlp"](), rows, labels, torch.zeros(20, dtype=torch.bool), epochs=1, lr=0.1)
+    with pytest.raises(InputError, match="class numbers"):
+        train_plainly(MAKERS["mlp"](), rows, labels - 1, epochs=1, lr=0.1)
+    with pytest.raises(InputError, match="batch_size"):
+        train_plainly(MAKERS["mlp"](), rows, labels, epochs=1, lr=0.1, batch_size=0)
+    with pytest.raises(InputError, match="two rows"):
+        train_plainly(MAKERS["mlp"](), rows[:1], labels[:1], epochs=1, lr=0.1)

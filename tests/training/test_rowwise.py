@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import SAGEConv
+
+from hushgraph.errors import UnprovenError
+from hushgraph.nn import MLP, Encoder, HopClassifier, L2Normalise, Linear
+from hushgraph.training import register_rowwise, require_rowwise, rowwise
+
+
+def test_known_models_pass() -> None:
+    for norm in (None, "group"):
+        for dropout in (0.0, 0.5):
+            require_rowwise(MLP(5, 4, 3, 3, norm=norm, dropout=dropout))
+            require_rowwise(Encoder(5, 4, 3, norm=norm, dropout=dropout))
+            for combine in ("cat", "sum", "max", "attention"):
+                require_rowwise(HopClassifier(2, 5, 4, 3, norm=norm, dropout=dropout, combine=combine))
+    require_rowwise(nn.Sequential(nn.Flatten(), nn.Linear(4, 2), nn.LayerNorm(2), nn.Softmax(dim=-1)))
+
+
+def test_batch_norm_is_refused_by_name_with_the_alternative() -> None:
+    with pytest.raises(UnprovenError, match=r"layers\.1.*BatchNorm1d.*mixes the rows.*GroupNorm"):
+        require_rowwise(MLP(5, 4, 3, 2, norm="batch"))
+    with pytest.raises(UnprovenError, match="batch norm"):
+        require_rowwise(nn.Sequential(nn.BatchNorm2d(3)))
+
+
+def test_message_passing_is_refused() -> None:
+    with pytest.raises(UnprovenError, match=r"SAGEConv.*neighbours"):
+        require_rowwise(SAGEConv(4, 2))
+
+
+class Mixing(nn.Linear):
+    """Looks like a linear layer, but centres the batch."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x - x.mean(0))
+
+
+class MixingContainer(nn.Sequential):
+    """A container whose own forward mixes rows."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x).cumsum(0)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        Mixing(3, 3),
+        MixingContainer(nn.Linear(3, 3)),
+        nn.Conv1d(1, 1, 1),
+        nn.Softmax(dim=0),
+        nn.LogSoftmax(dim=-2),
+        nn.Softmax(),
+        nn.LayerNorm((4, 3)),
+        nn.Flatten(0),
+        nn.MultiheadAttention(4, 1),
+        nn.LSTM(3, 3),
+    ],
+)
+def test_anything_without_proof_is_refused(layer: nn.Module) -> None:
+    with pytest.raises(UnprovenError, match=type(layer).__name__):
+        require_rowwise(nn.Sequential(Linear(3, 3), layer))
+
+
+def test_all_objections_are_reported_together() -> None:
+    with pytest.raises(UnprovenError, match="2 problems"):
+        require_rowwise(nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 3), Mixing(3, 3)))
+
+
+def test_hooks_and_replaced_methods_are_refused() -> None:
+    hooked = MLP(3, 3, 3, 2)
+    hooked.layers[0].register_forward_hook(lambda module, inputs, output: output.cumsum(0))
+    with pytest.raises(UnprovenError, match="hooks"):
+        require_rowwise(hooked)
+    replaced = MLP(3, 3, 3, 2)
+    replaced.forward = lambda x: x.cumsum(0)  # type: ignore[method-assign, assignment]
+    with pytest.raises(UnprovenError, match="replaced forward"):
+        require_rowwise(replaced)
+    parametrised = MLP(3, 3, 3, 2)
+    torch.nn.utils.parametrizations.weight_norm(parametrised.layers[0])
+    with pytest.raises(UnprovenError, match="without proof"):
+        require_rowwise(parametrised)
+
+
+def test_registering_needs_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rowwise, "_ROWWISE", dict(rowwise._ROWWISE))
+    with pytest.raises(UnprovenError, match="reason"):
+        register_rowwise(nn.Hardtanh, " ")
+    register_rowwise(nn.Hardtanh, "Applied to each entry by itself.")
+    require_rowwise(nn.Hardtanh())
+    assert rowwise.is_registered(nn.Hardtanh())
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        *(kind() for kind in (nn.ELU, nn.GELU, nn.Identity, nn.LeakyReLU, nn.ReLU, nn.SELU, nn.SiLU, nn.Sigmoid)),
+        *(kind() for kind in (nn.Softplus, nn.Tanh, nn.Flatten, L2Normalise)),
+        *(kind(6, 6) for kind in (nn.Linear, Linear)),
+        *(kind(-1) for kind in (nn.Softmax, nn.LogSoftmax)),
+        nn.LayerNorm(6),
+        nn.GroupNorm(2, 6),
+        MLP(6, 6, 6, 2),
+        Encoder(6, 6, 6),
+        nn.Sequential(nn.Linear(6, 6), nn.Tanh()),
+    ],
+)
+def test_registered_layers_are_rowwise_in_fact(layer: nn.Module) -> None:
+    """Changing other rows never changes a row's output."""
+    require_rowwise(layer)
+    x = torch.randn(5, 6, generator=torch.Generator().manual_seed(0))
+    y = torch.randn(5, 6, generator=torch.Generator().manual_seed(1))
+    y[2] = x[2]
+    torch.testing.assert_close(layer(x)[2], layer(y)[2])

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from hushgraph.errors import InputError
+from hushgraph.training import PoissonSampler
+
+
+class FakeNoise:
+    def __init__(self, seed: int = 0) -> None:
+        self.generator = np.random.default_rng(seed)
+
+    def gaussian(self, shape: tuple[int, ...], std: float) -> Tensor:
+        return torch.from_numpy(self.generator.normal(0.0, std, shape))
+
+    def bernoulli_indices(self, n: int, p: float) -> Tensor:
+        return torch.from_numpy(np.flatnonzero(self.generator.random(n) < p))
+
+
+def test_its_law() -> None:
+    sampler = PoissonSampler.of_batch_size(1000, 250)
+    assert (sampler.rate, sampler.expected_batch_size, sampler.steps_per_epoch) == (0.25, 250.0, 4)
+    assert PoissonSampler.of_batch_size(14204, 256).steps_per_epoch == 55
+    assert PoissonSampler.of_batch_size(10, 256).rate == 1.0
+    assert PoissonSampler.of_batch_size(3, 1).steps_per_epoch == 3
+
+
+def test_batches_have_that_law() -> None:
+    sampler, noise = PoissonSampler(2000, 0.1), FakeNoise()
+    batches = [sampler.draw(noise) for _ in range(200)]
+    counts = torch.zeros(2000).index_add_(0, torch.cat(batches), torch.ones(sum(map(len, batches))))
+    # 400,000 coins of probability 0.1, fixed seed. Mean within 4 sigma (0.0019); 2/3 and 3/2 of it are far outside.
+    mean = float(counts.mean()) / 200
+    assert abs(mean - 0.1) < 0.0019
+    assert not any(abs(mean - wrong * 0.1) < 0.0019 for wrong in (2 / 3, 3 / 2))
+    # Independent coins: the batch sizes vary as a binomial (variance 180), not less; 4 sigma of 200 draws is 72.
+    sizes = torch.tensor([float(len(batch)) for batch in batches])
+    assert abs(float(sizes.var()) - 180) < 72
+    for batch in batches:
+        assert batch.dtype == torch.int64
+        assert bool((batch.diff() > 0).all())
+
+
+def test_everything_is_drawn_at_rate_one() -> None:
+    assert PoissonSampler(5, 1.0).draw(FakeNoise()).tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(("n", "rate"), [(0, 0.5), (5, 0.0), (5, 1.1), (5, float("nan")), (5, -0.1)])
+def test_wrong_settings_are_refused(n: int, rate: float) -> None:
+    with pytest.raises(InputError, match="expected"):
+        PoissonSampler(n, rate)
