@@ -20,7 +20,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hushgraph.collect import admin
 from hushgraph.collect.committer import Committer, Overloaded
@@ -61,7 +61,7 @@ def create_app(
     service.mount(app)
     app.add_exception_handler(InputError, _wrong_input)
     app.add_exception_handler(HTTPException, _plain_status)
-    app.add_exception_handler(Exception, _hidden_error)
+    app.add_middleware(_HiddenErrors)
     return app
 
 
@@ -211,10 +211,29 @@ async def _plain_status(_: Request, error: Exception) -> Response:
     return _message(status, str(getattr(error, "detail", "")))
 
 
-async def _hidden_error(_: Request, error: Exception) -> Response:
-    """Only the kind of the error is logged: its text could hold what was sent."""
-    log.error("internal error of kind %s", type(error).__name__)
-    return _message(500, "internal error; nothing was stored; send the same report again later")
+class _HiddenErrors:
+    """Only the kind of an unexpected error is logged: its text and trace could hold what was sent."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on; an error becomes a plain 500 unless the answer had already begun."""
+        begun = False
+
+        async def watched(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self.app(scope, receive, watched)
+        except Exception as error:
+            if scope["type"] != "http":
+                raise
+            log.error("internal error of kind %s", type(error).__name__)
+            if not begun:
+                await _message(500, "internal error; send the same report again later")(scope, receive, send)
 
 
 def serve(
