@@ -84,6 +84,11 @@ def test_graph_file_is_read_by_the_dataset_reader(tmp_path, task_maker):
         assert np.array_equal(arrays["x"], estimate(export).x)
         assert arrays["y"][3] == -1
         assert arrays["class_names"].tolist() == ["red", "green", "blue"]
+    from hushgraph.datasets import read_npz
+
+    data = read_npz(path)
+    assert np.array_equal(data.x.numpy(), estimate(export).x)
+    assert data.y.tolist() == estimate(export).y.tolist()
     for wrong in (np.array([[0], [4]]), np.zeros((2, 2)), np.zeros((3, 2), dtype=int)):
         with pytest.raises(InputError):
             write_graph(export, wrong, tmp_path / "wrong.npz")
