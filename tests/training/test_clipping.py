@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from hushgraph.errors import HushgraphError, InputError, UnprovenError
-from hushgraph.nn import MLP, Encoder, HopClassifier, L2Normalise, Linear, SparseRows
-from hushgraph.training import ClippedGradient, register_rowwise
+from hushgraph.nn import MLP, Combine, Encoder, HopClassifier, L2Normalise, Linear, SparseRows
+from hushgraph.training import ClippedGradient, chain, register_rowwise, rowwise
+from hushgraph.training.chain import Branches, register_unfolding
 from hushgraph.training.clipping import METHODS
 
 
@@ -265,8 +266,6 @@ class Scaled(nn.Module):
 
 
 def test_another_module_falls_back_once_its_proof_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    from hushgraph.training import rowwise
-
     monkeypatch.setattr(rowwise, "_ROWWISE", dict(rowwise._ROWWISE))
     module = nn.Sequential(nn.Linear(11, 8), Scaled(), L2Normalise(), nn.Linear(8, 5))
     with pytest.raises(UnprovenError, match="Scaled"):
@@ -336,3 +335,42 @@ def test_training_does_not_touch_gradients_of_the_module() -> None:
     assert all(p.grad is None for p in module.parameters())
     assert functional_call(module, before, (rows,)).equal(module(rows))
     assert not any(layer._forward_hooks for layer in module.modules())
+
+
+class Parts:
+    """Rows in parts, each of its own kind."""
+
+    def __init__(self, *parts: Tensor | SparseRows) -> None:
+        self.parts = parts
+
+    def __len__(self) -> int:
+        return len(self.parts[0])
+
+
+class Side(nn.Module):
+    """Reads two parts, one sparse and one dense."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        g = generator()
+        self.bases = nn.ModuleList([MLP(12, 4, 4, 1, generator=g), MLP(5, 4, 4, 2, generator=g)])
+        self.combine, self.head = Combine("cat", 2, 4), Linear(8, 5, generator=g)
+
+    def forward(self, rows: Parts) -> Tensor:
+        outputs = [base(part) for base, part in zip(self.bases, rows.parts)]
+        return self.head(self.combine(torch.stack(outputs, 1)))
+
+
+def test_rows_in_parts_by_hand_and_by_autograd(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rowwise, "_ROWWISE", dict(rowwise._ROWWISE))
+    monkeypatch.setattr(chain, "_UNFOLDINGS", dict(chain._UNFOLDINGS))
+    register_rowwise(Side, "Passes the parts of a row through its own layers.")
+    module = Side()
+    rows = Parts(SparseRows.from_tensor(one_hot_like(23, 12)), torch.randn(23, 5, generator=generator(2)))
+    slow = ClippedGradient(module, max_grad_norm=0.5)
+    assert slow.method == "closed-form"
+    register_unfolding(Side, lambda side: [Branches(side.bases, side.combine), side.head])
+    fast = ClippedGradient(module, max_grad_norm=0.5)
+    assert fast.method == "chain"
+    expected = slow.sum(rows, LABELS)  # type: ignore[arg-type]
+    torch.testing.assert_close(fast.sum(rows, LABELS), expected, rtol=1e-5, atol=1e-6)  # type: ignore[arg-type]

@@ -6,7 +6,10 @@ these models its overhead costs more than the arithmetic.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -27,23 +30,52 @@ from hushgraph.training.losses import cross_entropy_gradient
 from hushgraph.training.scratch import Scratch
 
 
+@dataclass(frozen=True)
+class Branches:
+    """One network per part of the input, and the combination of their outputs."""
+
+    bases: Sequence[nn.Module]
+    combine: nn.Module
+
+
+_UNFOLDINGS: dict[type[nn.Module], Callable[[Any], Sequence[nn.Module | Branches]]] = {}
+
+
+def register_unfolding(kind: type[nn.Module], unfold: Callable[[Any], Sequence[nn.Module | Branches]]) -> None:
+    """Declare that `kind.forward` passes its rows through the modules that `unfold` lists, one after the other.
+
+    Only the exact type is covered. The claim must be true: private training then runs the listed modules and never
+    calls `forward`.
+    """
+    _UNFOLDINGS[kind] = unfold
+
+
+register_unfolding(nn.Sequential, lambda module: list(module.children()))
+register_unfolding(MLP, lambda module: [module.layers])
+register_unfolding(Encoder, lambda module: [module.body, module.middle, module.head])
+register_unfolding(HopClassifier, lambda module: [Branches(module.bases, module.combine), module.middle, module.head])
+
+
 class HopsStep:
-    """One chain per hop on `[n, hops, width]`, and their outputs concatenated or added."""
+    """One chain per hop on `[n, hops, width]` (or on rows with `parts`), and their outputs concatenated or added."""
 
     in_place, output_is_free = False, True
 
-    def __init__(self, branches: list[list[Step]], mode: str, width: int) -> None:
-        self.branches, self.mode, self.width = branches, mode, width
+    def __init__(self, branches: list[list[Step]], mode: str, width: int, like: Tensor) -> None:
+        self.branches, self.mode, self.width, self.like = branches, mode, width, like
         self.scratch = self.temporary = Scratch()
 
-    def forward(self, x: Tensor, square_norms: Tensor | None) -> Tensor:
+    def forward(self, x: Any, square_norms: Tensor | None) -> Tensor:
         """Each hop through its own chain, then combined."""
-        known = [None] * len(self.branches) if square_norms is None else square_norms.unbind(1)
-        hops = list(zip(self.branches, x.unbind(1), known))
+        known: Sequence[Tensor | None] = [None] * len(self.branches)
+        if square_norms is not None and square_norms.dim() == 2:
+            known = square_norms.unbind(1)
+        hops = list(zip(self.branches, x.unbind(1) if isinstance(x, Tensor) else x.parts, known))
         if self.mode == "sum":
             return torch.stack([run_forward(*hop) for hop in hops]).sum(0)
-        out = self.scratch("output", x, len(x), len(hops) * self.width)
-        out = x.new_empty(len(x), len(hops) * self.width) if out is None else out
+        like = x if isinstance(x, Tensor) else self.like
+        out = self.scratch("output", like, len(x), len(hops) * self.width)
+        out = like.new_empty(len(x), len(hops) * self.width) if out is None else out
         for (branch, hop, norms), part in zip(hops, out.split(self.width, 1)):
             _run_forward_into(part, branch, hop, norms)
         return out
@@ -78,11 +110,13 @@ def run_forward(steps: list[Step], x: Rows, square_norms: Tensor | None) -> Tens
     return x
 
 
-def _run_forward_into(out: Tensor, steps: list[Step], x: Tensor, square_norms: Tensor | None) -> None:
+def _run_forward_into(out: Tensor, steps: list[Step], x: Rows, square_norms: Tensor | None) -> None:
     """Push rows through the chain and leave the result in `out`."""
     if steps and isinstance(steps[-1], LinearStep):
         before = run_forward(steps[:-1], x, square_norms) if len(steps) > 1 else x
-        steps[-1].forward(before, square_norms if len(steps) == 1 else None, out=out)
+        result = steps[-1].forward(before, square_norms if len(steps) == 1 else None, out=out)
+        if result is not out:
+            out.copy_(result)
     else:
         out.copy_(run_forward(steps, x, square_norms))
 
@@ -126,15 +160,11 @@ def shares_parameters(module: nn.Module) -> bool:
     return len(seen) != len(set(seen))
 
 
-def _build(module: nn.Module, views: Views, batch_norm: bool) -> list[Step] | None:
-    if type(module) is nn.Sequential:
-        return _join(list(module.children()), views, batch_norm)
-    if type(module) is MLP:
-        return _build(module.layers, views, batch_norm)
-    if type(module) is Encoder:
-        return _join([module.body, module.middle, module.head], views, batch_norm)
-    if type(module) is HopClassifier:
-        return _build_hops(module, views, batch_norm)
+def _build(module: nn.Module | Branches, views: Views, batch_norm: bool) -> list[Step] | None:
+    if isinstance(module, Branches):
+        return _build_branches(module, views, batch_norm)
+    if type(module) in _UNFOLDINGS:
+        return _join(_UNFOLDINGS[type(module)](module), views, batch_norm)
     return _build_layer(module, views, batch_norm)
 
 
@@ -158,7 +188,7 @@ def _is_usual(layer: nn.BatchNorm1d) -> bool:
     return layer.affine and layer.track_running_stats and layer.momentum is not None
 
 
-def _join(parts: list[nn.Module], views: Views, batch_norm: bool) -> list[Step] | None:
+def _join(parts: Sequence[nn.Module | Branches], views: Views, batch_norm: bool) -> list[Step] | None:
     steps: list[Step] = []
     for part in parts:
         found = _build(part, views, batch_norm)
@@ -168,16 +198,16 @@ def _join(parts: list[nn.Module], views: Views, batch_norm: bool) -> list[Step] 
     return steps
 
 
-def _build_hops(module: HopClassifier, views: Views, batch_norm: bool) -> list[Step] | None:
+def _build_branches(module: Branches, views: Views, batch_norm: bool) -> list[Step] | None:
     combine = module.combine
     if type(combine) is not Combine or combine.mode not in ("cat", "sum"):
         return None
     branches = [_build(base, views, batch_norm) for base in module.bases]
-    rest = _join([module.middle, module.head], views, batch_norm)
-    if rest is None or any(branch is None for branch in branches):
+    if any(branch is None for branch in branches):
         return None
-    width = module.bases[0].out_features
-    return [HopsStep(branches, combine.mode, width), *rest]  # type: ignore[arg-type, list-item]
+    width = combine.out_features // (len(branches) if combine.mode == "cat" else 1)
+    like = next((p.detach() for base in module.bases for p in base.parameters()), torch.empty(0))
+    return [HopsStep(branches, combine.mode, width, like)]  # type: ignore[arg-type]
 
 
 class ChainGradient:

@@ -118,13 +118,13 @@ class ClosedFormGradient:
         handles = [layer.register_forward_hook(keep) for layer in self.layers]
         try:
             with torch.enable_grad():
-                losses = self.loss(self.module(rows), labels)
+                total = self.loss(self.module(rows), labels).sum()
         finally:
             for handle in handles:
                 handle.remove()
         self._check(records, len(rows))
         outputs = [record.output for record in records]
-        grads = torch.autograd.grad(losses.sum(), outputs, allow_unused=True)
+        grads = torch.autograd.grad(total, outputs, allow_unused=True)
         for record, grad in zip(records, grads):
             record.grad = torch.zeros_like(record.output) if grad is None else grad
             record.output = record.grad

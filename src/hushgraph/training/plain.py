@@ -89,8 +89,9 @@ class _Split:
         if len(self.rows) == 0:
             raise InputError("expected at least one training row; got none; check the training mask")
         self.batch_size, self.generator = batch_size, generator
-        if isinstance(self.rows, SparseRows) and batch_size is None:
-            self.rows.keep_transposed()
+        for part in getattr(self.rows, "parts", [self.rows]) if batch_size is None else []:
+            if isinstance(part, SparseRows):
+                part.keep_transposed()
 
     def batches(self) -> Iterator[tuple[Rows, Tensor]]:
         if self.batch_size is None:
