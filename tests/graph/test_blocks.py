@@ -65,6 +65,16 @@ def test_noise_is_added_once_per_row_and_repeats_byte_for_byte(
     assert not bool((other == expected).any())
 
 
+@pytest.mark.parametrize("columns_that_fit", range(1, 18))
+def test_rows_on_disk_are_read_in_groups_of_columns(
+    graph: BlockedGraph, tmp_path: Path, columns_that_fit: int
+) -> None:
+    rows = rows_of(torch.float32)
+    limit = 4 * (NODES * 4 * columns_that_fit // 3 + 1)
+    result = aggregate_blocks(graph, mapped(tmp_path / "rows.bin", rows), memory_limit=limit)
+    assert torch.equal(result, sum_in_neighbours(graph.load(), rows))
+
+
 def test_output_may_be_a_file(graph: BlockedGraph, tmp_path: Path) -> None:
     rows = rows_of(torch.float32)
     out = np.memmap(tmp_path / "out.bin", dtype=np.float32, mode="w+", shape=(NODES, COLUMNS))

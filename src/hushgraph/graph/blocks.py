@@ -6,6 +6,7 @@ result is the same bit for bit whatever the limit, and a block that is computed 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -15,9 +16,13 @@ from torch import Tensor
 
 from hushgraph.errors import InputError
 from hushgraph.graph.aggregate import aligned_rows, check_rows, sum_bags, target_runs
-from hushgraph.graph.csr import INT32_LIMIT
 from hushgraph.graph.store import BlockedGraph
 from hushgraph.mechanisms.noise import NoiseSource, round_to_grid
+
+
+# Edges a block holds when the limit allows more: small enough for the processor's cache, so that what was read from
+# the file is still near when it is used.
+_FASTEST_BLOCK = 1 << 20
 
 
 class RowNoise(NamedTuple):
@@ -39,16 +44,16 @@ def aggregate_blocks(
     """For every node the sum of the `rows` that reach it, plus noise when given.
 
     `rows` may be a tensor, or a memory-mapped array larger than memory: then it is read by groups of columns that fit
-    into half of the limit. Without noise the result has the type of `rows`; with noise it is the float64 sum with
+    into most of the limit. Without noise the result has the type of `rows`; with noise it is the float64 sum with
     noise, rounded to the noise's grid, cast to the type of `out`, or float64. `out` is written and returned;
     `memory_limit` counts neither `out` nor a `rows` tensor that is in memory already.
     """
     on_disk = isinstance(rows, np.memmap)
     shape, dtype = _checked(rows, graph.num_nodes)
     result = _result(shape, torch.float64 if noise else dtype, out)
-    room = memory_limit // 2 if on_disk else memory_limit
-    for columns in _column_groups(shape, dtype, room if on_disk else None):
-        table = _read_columns(rows, columns, room // 4) if on_disk else aligned_rows(torch.as_tensor(rows))
+    room = memory_limit // 4 if on_disk else memory_limit
+    for columns in _column_groups(shape, dtype, memory_limit - room if on_disk else None):
+        table = _read_columns(rows, columns, room) if on_disk else aligned_rows(torch.as_tensor(rows))
         for first, last in blocks(graph, shape[1], dtype.itemsize, room):
             sums = sum_block(graph, table, first, last)
             if noise is not None:
@@ -61,7 +66,7 @@ def blocks(graph: BlockedGraph, num_columns: int, element_size: int, memory_limi
     """Runs of targets `[first, last)` whose edges, sums and noise need about `memory_limit` bytes."""
     per_target = 16 + num_columns * (element_size + 4 * 8)
     targets = max(memory_limit // 2 // per_target, 1)
-    entries = min(max(memory_limit // 2 // 4, 1), INT32_LIMIT - 1)
+    entries = min(max(memory_limit // 2 // 4, 1), _FASTEST_BLOCK)
     for start in range(0, graph.num_nodes, targets):
         stop = min(start + targets, graph.num_nodes)
         offsets = torch.from_numpy(graph.offsets(start, stop))
@@ -105,11 +110,11 @@ def _result(shape: tuple[int, int], dtype: torch.dtype, out: Tensor | np.ndarray
 
 def _column_groups(shape: tuple[int, int], dtype: torch.dtype, room: int | None) -> Iterator[slice]:
     """All columns at once, or as many at a time as fit into `room` bytes (at least one)."""
-    width = shape[1]
-    if room is not None:
-        width = max(min(width, room // max(shape[0] * dtype.itemsize, 1)), 1)
-    for start in range(0, max(shape[1], 1), max(width, 1)):
-        yield slice(start, min(start + max(width, 1), shape[1]))
+    widest = shape[1] if room is None else room // max(shape[0] * dtype.itemsize, 1)
+    groups = math.ceil(shape[1] / max(widest, 1))
+    width = math.ceil(shape[1] / max(groups, 1))
+    for start in range(0, shape[1], max(width, 1)):
+        yield slice(start, min(start + width, shape[1]))
 
 
 def _read_columns(rows: np.ndarray | Tensor, columns: slice, room: int) -> Tensor:

@@ -1,0 +1,223 @@
+"""Sums over in-neighbours and noise, beside other libraries: `python benchmarks/aggregation.py [--quick] [--json]`.
+
+Contenders take turns in one process and medians are compared, so ratios mean something on a busy machine. Graphs are
+synthetic (uniform random edges) with the sizes of two common large benchmarks: 117 thousand nodes with 46 million
+edges, and 1.8 million with 81 million. The rate is edges a second; bytes are what must be read at least: a 64-byte row
+and a 4-byte index per edge. A row table that fits into the processor's cache is read faster than memory is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "2")
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array
+from torch import Tensor
+
+from hushgraph.graph.aggregate import sum_in_neighbours
+from hushgraph.graph.blocks import aggregate_blocks
+from hushgraph.graph.csr import InNeighbours
+from hushgraph.graph.degree import cap_owned_lists
+from hushgraph.graph.store import ingest
+from hushgraph.mechanisms.noise import NoiseSource
+
+warnings.filterwarnings("ignore")
+
+COLUMNS = 16
+LARGE = ((117_000, 46_000_000), (1_800_000, 81_000_000))
+QUICK = ((20_000, 2_000_000), (200_000, 8_000_000))
+ROUNDS = 5
+
+
+def random_edges(num_nodes: int, num_edges: int) -> Tensor:
+    return torch.from_numpy(np.random.default_rng(0).integers(0, num_nodes, (2, num_edges), dtype=np.int32))
+
+
+def side_by_side(contenders: dict[str, Callable[[], object]], rounds: int = ROUNDS) -> dict[str, float]:
+    """Median seconds of each, all in turn in every round; the first round only warms up."""
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(rounds + 1):
+        for name, run in contenders.items():
+            start = time.perf_counter()
+            run()
+            seconds[name].append(time.perf_counter() - start)
+    return {name: float(np.median(values[1:])) for name, values in seconds.items()}
+
+
+def peak_extra_bytes(run: Callable[[], object]) -> int | None:
+    """Memory a call needs beyond what is held before it (Linux only)."""
+    status, reset = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+    if not reset.exists():
+        return None
+
+    def read(field: str) -> int:
+        return int(next(line for line in status.read_text().splitlines() if line.startswith(field)).split()[1]) * 1024
+
+    reset.write_text("5")
+    before = read("VmRSS")
+    run()
+    return max(read("VmHWM") - before, 0)
+
+
+def kernels(graph: InNeighbours, rows: Tensor) -> dict[str, Any]:
+    """Rates of the libraries' products on one graph, and what each needs to hold."""
+    n, e = graph.num_nodes, graph.num_edges
+    ones = torch.ones(e)
+    wide = torch.sparse_csr_tensor(graph.offsets.long(), graph.sources.long(), ones, size=(n, n))
+    narrow = torch.sparse_csr_tensor(graph.offsets, graph.sources, ones, size=(n, n))
+    scipy_matrix = csr_array((ones.numpy(), graph.sources.numpy(), graph.offsets.numpy()), shape=(n, n))
+    stream = torch.ones(max(n * COLUMNS, 1 << 26))
+    copy = torch.empty_like(stream)
+    few = min(e, 4_000_000)
+    source, target = graph.sources[:few].long(), graph.targets()[:few].long()
+    seconds = side_by_side(
+        {
+            "ours": lambda: sum_in_neighbours(graph, rows),
+            "torch CSR int64": lambda: wide @ rows,
+            "torch CSR int32": lambda: narrow @ rows,
+            "scipy CSR": lambda: scipy_matrix @ rows.numpy(),
+            "copy": lambda: copy.copy_(stream),
+            "index_add": lambda: torch.zeros(n, COLUMNS).index_add_(0, target, rows[source]),
+        }
+    )
+    rates = {name: e / s / 1e6 for name, s in seconds.items() if name not in ("copy", "index_add")}
+    rates["index_add"] = few / seconds["index_add"] / 1e6
+    copy_rate = 2 * 4 * stream.numel() / seconds["copy"] / 1e9
+    return {
+        "million_edges_per_second": rates,
+        "ours_over": {name: rates["ours"] / rate for name, rate in rates.items() if name != "ours"},
+        "gigabytes_per_second": {"ours": rates["ours"] * (4 * COLUMNS + 4) / 1e3, "copy (read + write)": copy_rate},
+        "structure_bytes_per_edge": {"ours": 4.0, "torch CSR int32": 8.0, "torch CSR int64": 12.0},
+        "peak_extra_bytes": {
+            "ours": peak_extra_bytes(lambda: sum_in_neighbours(graph, rows)),
+            "torch CSR int64": peak_extra_bytes(lambda: wide @ rows),
+        },
+    }
+
+
+def out_of_core(edges: Tensor, graph: InNeighbours, rows: Tensor) -> dict[str, Any]:
+    """Block-wise sums with a quarter of the graph's size as memory limit, files in the system's cache."""
+    with tempfile.TemporaryDirectory() as name:
+        limit = (4 * graph.num_edges + 8 * graph.num_nodes) // 4
+        start = time.perf_counter()
+        stored = ingest(edges, Path(name) / "graph", num_nodes=graph.num_nodes, memory_limit=limit)
+        ingest_seconds = time.perf_counter() - start
+        kept = stored.load()
+        rows.numpy().tofile(Path(name) / "rows")
+        mapped = np.memmap(Path(name) / "rows", dtype=np.float32, mode="r", shape=tuple(rows.shape))
+        seconds = side_by_side(
+            {
+                "in memory": lambda: sum_in_neighbours(kept, rows),
+                "blocks": lambda: aggregate_blocks(stored, rows, memory_limit=limit),
+                "blocks, rows on disk": lambda: aggregate_blocks(stored, mapped, memory_limit=limit),
+            }
+        )
+        same = torch.equal(aggregate_blocks(stored, mapped, memory_limit=limit), sum_in_neighbours(kept, rows))
+    return {
+        "over_in_memory": {name: s / seconds["in memory"] for name, s in seconds.items()},
+        "same_bits": same,
+        "ingest_seconds": ingest_seconds,
+        "memory_limit": limit,
+    }
+
+
+def building(edges: Tensor, num_nodes: int) -> dict[str, float]:
+    """Seconds to sort the edges by target, and to cap the lists of senders."""
+    noise = NoiseSource.from_os()
+    return side_by_side(
+        {
+            "sort by target": lambda: InNeighbours.from_edge_index(edges, num_nodes),
+            "torch sort of targets": lambda: torch.sort(edges[1], stable=True),
+            "cap lists at 50": lambda: cap_owned_lists(edges, num_nodes, 50, noise),
+        },
+        rounds=1,
+    )
+
+
+def scaling(sizes: tuple[int, ...], nodes_for: Callable[[int], int]) -> dict[str, Any]:
+    """Time against edges, and the exponent fitted in log-log scale."""
+    seconds = []
+    for num_edges in sizes:
+        num_nodes = nodes_for(num_edges)
+        graph = InNeighbours.from_edge_index(random_edges(num_nodes, num_edges), num_nodes)
+        rows = torch.randn(num_nodes, COLUMNS)
+        seconds.append(side_by_side({"ours": lambda g=graph, r=rows: sum_in_neighbours(g, r)})["ours"])
+    exponent = float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
+    return {"edges": list(sizes), "seconds": seconds, "exponent": exponent}
+
+
+def noise_rates() -> dict[str, Any]:
+    """Normal samples a second beside `torch.randn`, for one large request and for a training step's."""
+    torch.set_num_threads(1)
+    noise = NoiseSource.from_os()
+    result = {}
+    for size, repeat in ((8_000, 200), (1_000_000, 2), (10_000_000, 1)):
+
+        def ours(size: int = size, repeat: int = repeat) -> None:
+            for _ in range(repeat):
+                noise.gaussian(size, 2.0)
+
+        def theirs(size: int = size, repeat: int = repeat) -> None:
+            for _ in range(repeat):
+                torch.randn(size, dtype=torch.float64).mul_(2.0)
+
+        seconds = side_by_side({"ours": ours, "torch.randn float64": theirs})
+        rates = {name: size * repeat / s / 1e6 for name, s in seconds.items()}
+        result[str(size)] = rates | {"ratio": rates["ours"] / rates["torch.randn float64"]}
+    return result
+
+
+def measure(quick: bool = False) -> dict[str, Any]:
+    """Everything, as one dictionary of figures."""
+    result: dict[str, Any] = {"noise, million samples a second": noise_rates()}
+    for num_nodes, num_edges in QUICK if quick else LARGE:
+        edges = random_edges(num_nodes, num_edges)
+        graph, rows = InNeighbours.from_edge_index(edges, num_nodes), torch.randn(num_nodes, COLUMNS)
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            result[f"{num_nodes} nodes, {num_edges} edges, {threads} threads"] = kernels(graph, rows)
+        torch.set_num_threads(1)
+        result[f"{num_nodes} nodes, {num_edges} edges, out of core"] = out_of_core(edges, graph, rows)
+        result[f"{num_nodes} nodes, {num_edges} edges, building, seconds"] = building(edges, num_nodes)
+    sizes = tuple(m * (100_000 if quick else 1_000_000) for m in (1, 4, 16, 64))
+    result["scaling, fixed nodes"] = scaling(sizes, lambda _: sizes[0] // 10)
+    # With a fixed degree the row table grows too, and leaves the cache on the way: the exponent shows that step.
+    result["scaling, 45 edges a node"] = scaling(sizes, lambda edges: edges // 45)
+    return result
+
+
+def show(value: Any, indent: int = 0) -> None:
+    for name, entry in value.items():
+        if isinstance(entry, dict):
+            print(" " * indent + name)
+            show(entry, indent + 2)
+        else:
+            text = f"{entry:.3g}" if isinstance(entry, float) else str(entry)
+            print(" " * indent + f"{name}: {text}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="small graphs, about half a minute")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args()
+    result = measure(options.quick)
+    if options.json:
+        print(json.dumps(result, indent=2))
+    else:
+        show(result)
+
+
+if __name__ == "__main__":
+    main()
