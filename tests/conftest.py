@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from small_graphs import random_graph
 from torch_geometric.data import Data
+
+from small_graphs import random_graph
 
 torch.set_num_threads(1)
 

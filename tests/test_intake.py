@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from small_graphs import hub_graph, random_graph
 from torch_geometric.data import Data, HeteroData
 
 from hushgraph import units
 from hushgraph.errors import InputError
 from hushgraph.intake import check_graph, check_unit, default_unit
+from small_graphs import hub_graph, random_graph
 
 
 def test_public_sizes_are_read_and_isolated_last_nodes_stay(graph: Data) -> None:

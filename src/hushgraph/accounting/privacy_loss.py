@@ -160,7 +160,7 @@ _NEIGHBOURS = {
 }
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=64)
 def _composed_pld(leaves: tuple[str, ...], relation: Relation, grid: float) -> pld_lib.PrivacyLossDistribution:
     """The distribution of all leaves, each given as JSON [event, count]; kept, because a run asks several times."""
     read = [(from_json(event), count) for event, count in map(json.loads, leaves)]

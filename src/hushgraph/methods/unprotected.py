@@ -93,9 +93,9 @@ class _Unprotected(Method):
         if facts.num_features is None or facts.num_classes is None:
             raise InputError(f"{self.name} needs the number of features and classes")
         make = getattr(models, self.layer)
-        return make(
-            facts.num_features, self.hidden, self.num_layers, facts.num_classes, dropout=self.dropout, norm="batch"
-        )
+        sizes = (facts.num_features, self.hidden, self.num_layers, facts.num_classes)
+        with torch.random.fork_rng(devices=[]):  # PyG draws the first weights from the global generator
+            return make(*sizes, dropout=self.dropout, norm="batch")
 
 
 @dataclass(frozen=True)

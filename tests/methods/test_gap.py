@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from hushgraph import units
+from hushgraph.budget import Budget
+from hushgraph.errors import BudgetError, InputError, UnprovenError
+from hushgraph.facts import PublicFacts
+from hushgraph.ledger import Ledger
+from hushgraph.methods.gap import GAP, GapModel
+from hushgraph.methods.saving import load_model, save_model
+from small_graphs import hub_graph, random_graph
+
+EDGE, NODE = units.UndirectedEdge(), units.Node(max_degree=5)
+FACTS = PublicFacts.from_sizes(26_406, 2_117_924)
+QUICK = GAP(hidden=4, epochs=2, batch_size=8)
+BUDGET = Budget(4.0, 1e-3)
+
+
+def test_edge_level_plans_only_the_aggregations() -> None:
+    plan = GAP(hops=3).plan(FACTS, EDGE, Budget(1.0, 1e-8))
+    (stage,) = plan.stages
+    assert (stage.name, stage.count) == ("aggregation", 3)
+    assert stage.std == pytest.approx(stage.noise_multiplier(EDGE) * math.sqrt(2))
+    assert 0.999 < plan.epsilon <= 1.0
+
+
+def test_node_level_plans_gradients_too_and_splits_the_noise_as_asked() -> None:
+    plan = GAP(aggregation_noise=0.6).plan(FACTS, units.Node(max_degree=100), Budget(8.0, 1e-5))
+    encoder, aggregation, classifier = plan.stages
+    assert encoder.count == classifier.count == 10 * math.ceil(19_804 / 256)
+    unit = plan.unit
+    assert aggregation.noise_multiplier(unit) == pytest.approx(0.6 * encoder.noise_multiplier(unit))
+    assert aggregation.std == pytest.approx(10.0 * aggregation.noise_multiplier(unit))
+    assert 7.95 < plan.epsilon <= 8.0
+
+
+def test_paper_mode_reproduces_the_published_scales_and_shows_what_they_prove() -> None:
+    edge = GAP().plan(FACTS, units.DirectedEdge(), Budget(4.0, 1e-7), paper_mode=True)
+    assert edge.stages[0].noise_multiplier(edge.unit) == pytest.approx(1.8354, abs=5e-4)
+    assert edge.epsilon == pytest.approx(4.0, abs=1e-3)
+    assert edge.provable_epsilon == pytest.approx(5.89, abs=0.01)
+    node = GAP().plan(FACTS, units.Node(max_degree=100), Budget(8.0, 1e-5), paper_mode=True)
+    assert node.stages[0].noise_multiplier(node.unit) == pytest.approx(1.0036, rel=3e-3)
+    assert node.stages[1].std == pytest.approx(10.04, rel=3e-3)
+    assert node.provable_epsilon < node.epsilon <= 8.0
+
+
+def test_no_encoder_means_no_encoder_stage() -> None:
+    plan = GAP(encoder_layers=0).plan(FACTS, NODE, Budget(8.0, 1e-5))
+    assert [stage.name for stage in plan.stages] == ["aggregation", "classifier"]
+
+
+def test_units_without_proof_are_refused() -> None:
+    with pytest.raises(UnprovenError, match="record"):
+        GAP().plan(FACTS, units.Record(), BUDGET)
+
+
+@pytest.mark.parametrize("bad", [{"hops": 0}, {"lr": 0.0}, {"combine": "mean"}, {"epochs": 0}, {"max_grad_norm": -1.0}])
+def test_bad_parameters_are_named(bad: dict[str, object]) -> None:
+    with pytest.raises(InputError, match=next(iter(bad))):
+        GAP(**bad)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("combine", ["cat", "sum", "max", "attention"])
+@pytest.mark.parametrize("unit", [EDGE, NODE, units.NodeReplace(max_degree=5), units.NodePromise(max_degree=60)])
+def test_every_unit_and_combination_trains_and_certifies(combine: str, unit: units.Unit) -> None:
+    graph = random_graph(2)
+    model = GAP(hidden=4, epochs=2, batch_size=8, combine=combine).fit(graph, unit, BUDGET, seed=0)
+    assert model.predict_proba().shape == (40, 3)
+    assert torch.allclose(model.predict_proba().sum(1), torch.ones(40), atol=1e-5)
+    assert 0 < model.certificate.epsilon <= 4.0
+    assert set(model.metrics["accuracy"]) == {"train", "val", "test"}
+    assert model.metrics["note"] == "not private: evaluation"
+
+
+def test_a_directed_graph_is_protected_per_directed_edge() -> None:
+    model = QUICK.fit(random_graph(2, symmetric=False), None, BUDGET, seed=0)
+    assert model.certificate.unit["name"] == "directed-edge"
+
+
+def test_seeded_runs_repeat_and_say_so_and_others_do_not() -> None:
+    graph = random_graph(2)
+    one, two, other = (QUICK.fit(graph, EDGE, BUDGET, seed=s) for s in (5, 5, 6))
+    assert torch.equal(one.predict_proba(), two.predict_proba())
+    assert not torch.equal(one.predict_proba(), other.predict_proba())
+    assert "NOT PRIVATE" in one.certificate.sentence
+    free = QUICK.fit(graph, EDGE, BUDGET)
+    assert "differentially private" in free.certificate.sentence
+    assert not torch.equal(free.released["hop_1"], QUICK.fit(graph, EDGE, BUDGET).released["hop_1"])
+
+
+@pytest.mark.parametrize("unit", [EDGE, NODE])
+def test_test_labels_and_edges_beyond_the_release_have_no_influence(unit: units.Unit) -> None:
+    """Changing every test label changes nothing at all in a seeded run."""
+    graph, other = random_graph(2), random_graph(2)
+    other.y = torch.where(other.test_mask, (other.y + 1) % 3, other.y)
+    first, second = (QUICK.fit(data, unit, BUDGET, seed=1) for data in (graph, other))
+    assert torch.equal(first.predict_proba(), second.predict_proba())
+
+
+def test_at_node_level_validation_labels_have_no_influence_either() -> None:
+    graph, other = random_graph(2), random_graph(2)
+    other.y = torch.where(other.val_mask, (other.y + 1) % 3, other.y)
+    first, second = (QUICK.fit(data, NODE, BUDGET, seed=1) for data in (graph, other))
+    assert torch.equal(first.predict_proba(), second.predict_proba())
+
+
+def test_predictions_read_no_edges() -> None:
+    graph = random_graph(2)
+    model = QUICK.fit(graph, EDGE, BUDGET, seed=1)
+    before = model.predict_proba(graph)
+    graph.edge_index = graph.edge_index[:, :2]
+    assert torch.equal(model.predict_proba(graph), before)
+
+
+def test_another_graph_is_not_silently_predicted() -> None:
+    model = QUICK.fit(random_graph(2), EDGE, BUDGET, seed=1)
+    with pytest.raises(InputError, match="new release: use predict_on"):
+        model.predict(random_graph(2, num_nodes=50))
+
+
+def test_inductive_inference_is_charged_to_its_own_ledger() -> None:
+    model = QUICK.fit(random_graph(2), EDGE, BUDGET, seed=1)
+    assert isinstance(model, GapModel)
+    ledger = Ledger()
+    fresh = model.predict_on(random_graph(3, num_nodes=50), Budget(2.0, 1e-3), ledger=ledger)
+    assert fresh.predict().shape == (50,)
+    assert fresh.certificate.epsilon <= 2.0
+    assert fresh.certificate.method == "gap-inference"
+    assert len([e for e in ledger.history().entries if e.kind == "charge"]) == QUICK.hops
+
+
+def test_two_fits_on_one_ledger_compose_and_a_limit_refuses_the_second() -> None:
+    ledger, graph = Ledger(), random_graph(2)
+    one = QUICK.fit(graph, EDGE, BUDGET, ledger=ledger)
+    two = QUICK.fit(graph, EDGE, BUDGET, ledger=ledger)
+    assert one.certificate.dataset_epsilon == pytest.approx(one.certificate.epsilon)
+    assert two.certificate.dataset_epsilon > 1.3 * two.certificate.epsilon
+    ledger.set_limit(6.0, 1e-3)
+    entries = len(ledger.history().entries)
+    with pytest.raises(BudgetError):
+        QUICK.fit(graph, EDGE, BUDGET, ledger=ledger)
+    assert len(ledger.history().entries) == entries
+
+
+def test_without_protection_the_certificate_says_so() -> None:
+    model = QUICK.fit(random_graph(2), EDGE, Budget(math.inf, 1e-3), seed=0)
+    assert math.isinf(model.certificate.epsilon)
+    assert "NO differential privacy" in model.certificate.sentence
+
+
+@pytest.mark.parametrize("unit", [EDGE, NODE])
+def test_a_saved_model_predicts_without_the_graph(unit: units.Unit, tmp_path: Path) -> None:
+    graph = random_graph(2)
+    model = QUICK.fit(graph, unit, BUDGET, seed=1)
+    loaded = load_model(save_model(model, tmp_path / "model"))
+    assert loaded.certificate == model.certificate
+    assert loaded.metrics == model.metrics
+    assert torch.equal(loaded.predict_proba(graph), model.predict_proba())
+    alone = loaded.predict_proba()
+    assert alone.shape == (40, 3)
+    if unit is EDGE:
+        assert torch.equal(alone, model.predict_proba())
+    else:
+        assert "hop_0" not in loaded.released  # a node's own row is its own record
+
+
+def test_under_a_promise_nothing_about_single_nodes_is_stored(tmp_path: Path) -> None:
+    model = QUICK.fit(hub_graph(60), units.NodePromise(max_degree=60), BUDGET, seed=1)
+    assert model.released == {}
+    loaded = load_model(save_model(model, tmp_path / "model"))
+    with pytest.raises(InputError, match="predict_on"):
+        loaded.predict()
+
+
+def test_sparse_features_train_like_dense_ones() -> None:
+    dense, sparse = random_graph(2), random_graph(2)
+    dense.x = (dense.x > 0.5).float()
+    sparse.x = dense.x.to_sparse_csr()
+    for unit in (EDGE, NODE):
+        one, two = (QUICK.fit(graph, unit, BUDGET, seed=3) for graph in (dense, sparse))
+        # The order of additions differs, and Adam's first steps turn the last bit of a tiny gradient into a step.
+        assert float((one.predict_proba() - two.predict_proba()).abs().max()) < 0.02
+
+
+def test_the_graph_helps_on_a_graph_made_of_friends(planted: Data) -> None:
+    strong = GAP(hops=1, epochs=60).fit(planted, EDGE, Budget(8.0, 1e-5), seed=0)
+    weak = GAP(hops=1, epochs=60).fit(planted, EDGE, Budget(0.01, 1e-5), seed=0)
+    assert strong.metrics["accuracy"]["test"] > 85.0
+    assert weak.metrics["accuracy"]["test"] < 75.0
+
+
+@pytest.fixture(scope="module")
+def planted() -> Data:
+    """600 nodes whose friends share their class; features say a little."""
+    generator = torch.Generator().manual_seed(0)
+    y = torch.arange(600) % 3
+    pairs = torch.randint(0, 600, (2, 60_000), generator=generator)
+    pairs = pairs[:, (y[pairs[0]] == y[pairs[1]]) & (pairs[0] < pairs[1])]
+    graph = random_graph(0, num_nodes=600)
+    graph.y = y
+    graph.x = torch.randn(600, 3, generator=generator) + torch.eye(3)[y]
+    graph.edge_index = torch.unique(torch.cat([pairs, pairs.flip(0)], dim=1), dim=1)
+    return graph

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from hushgraph import units
+from hushgraph.budget import Budget
+from hushgraph.certificate import Certificate, _number, certify
+from hushgraph.errors import LedgerError
+from hushgraph.ledger import Ledger
+from hushgraph.methods.gap import GAP
+from small_graphs import random_graph
+
+QUICK = GAP(hidden=4, epochs=2, batch_size=8)
+
+
+def test_the_certificate_comes_from_the_ledger_alone() -> None:
+    ledger = Ledger()
+    model = QUICK.fit(random_graph(1), units.UndirectedEdge(), Budget(2.0, 1e-3), ledger=ledger)
+    history = ledger.history()
+    assert certify(history, history.runs()[0]) == model.certificate
+
+
+def test_it_says_all_that_an_officer_needs() -> None:
+    model = QUICK.fit(random_graph(1), units.Node(max_degree=5), Budget(2.0, 1e-3))
+    text = str(model.certificate)
+    for word in ("unit", "becomes null", "epsilon", "released", "aggregation: 2 x aggregate", "taken as public"):
+        assert word in text
+    for word in ("not protected", "operating-system entropy", "max_degree = 5", "dp_accounting", "ledger"):
+        assert word in text
+
+
+def test_it_survives_json_even_with_infinite_epsilon() -> None:
+    for epsilon in (2.0, math.inf):
+        certificate = QUICK.fit(random_graph(1), None, Budget(epsilon, 1e-3), seed=0).certificate
+        assert Certificate.from_dict(json.loads(json.dumps(certificate.as_dict(), allow_nan=False))) == certificate
+
+
+def test_paper_mode_shows_the_claim_beside_the_proof() -> None:
+    certificate = QUICK.fit(random_graph(1), units.DirectedEdge(), Budget(1.0, 1e-3), paper_mode=True).certificate
+    assert certificate.claimed is not None
+    assert certificate.claimed["epsilon"] == pytest.approx(1.0, abs=1e-3)
+    assert certificate.unit["name"] == "undirected-edge"
+    assert certificate.epsilon > 1.3
+
+
+def test_smaller_deltas_cost_more() -> None:
+    certificate = QUICK.fit(random_graph(1), None, Budget(1.0, 1e-3)).certificate
+    values = [certificate.epsilon, *certificate.epsilon_at.values()]
+    assert len(values) == 5
+    assert values == sorted(values)
+
+
+def test_printed_numbers_are_rounded_up() -> None:
+    assert _number(7.99647) == "7.997"
+    assert _number(4.0) == "4"
+    assert _number(0.123401) == "0.1235"
+    assert _number(12345.6) == "1.235e+04"
+    assert _number(math.inf) == "inf"
+    assert _number(0.0) == "0"
+
+
+def test_an_unknown_run_is_an_error() -> None:
+    ledger = Ledger()
+    QUICK.fit(random_graph(1), None, Budget(1.0, 1e-3), ledger=ledger)
+    with pytest.raises(LedgerError, match="no run"):
+        certify(ledger.history(), "nobody")
