@@ -25,7 +25,8 @@ class FakeNoise:
 
     def bernoulli_indices(self, n: int, p: float) -> Tensor:
         if self.batches is not None:
-            return self.batches.pop(0)
+            size = round(n / len(self.batches))  # all the steps of these small problems are drawn at once
+            return torch.cat([batch + k * size for k, batch in enumerate(self.batches)])
         return torch.from_numpy(np.flatnonzero(self.generator.random(n) < p))
 
 

@@ -44,6 +44,14 @@ def test_batches_have_that_law() -> None:
         assert bool((batch.diff() > 0).all())
 
 
+def test_several_batches_at_once_have_the_same_law() -> None:
+    sampler = PoissonSampler(50, 0.3)
+    several = sampler.draw_several(FakeNoise(3), 4)
+    coins = np.random.default_rng(3).random(200) < 0.3
+    assert [batch.tolist() for batch in several] == [np.flatnonzero(part).tolist() for part in coins.reshape(4, 50)]
+    assert [len(batch) for batch in PoissonSampler(50, 1e-9).draw_several(FakeNoise(3), 3)] == [0, 0, 0]
+
+
 def test_everything_is_drawn_at_rate_one() -> None:
     assert PoissonSampler(5, 1.0).draw(FakeNoise()).tolist() == [0, 1, 2, 3, 4]
 

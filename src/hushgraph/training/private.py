@@ -7,18 +7,21 @@ it calls `train_privately`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
 
 from hushgraph.errors import HushgraphError, InputError
-from hushgraph.nn.sparse import Rows, row_square_norms, take_rows
+from hushgraph.nn.sparse import Rows, narrow_rows, row_square_norms, take_rows
 from hushgraph.training.clipping import ClippedGradient
 from hushgraph.training.flat import FlatParameters
 from hushgraph.training.losses import RowLoss, check_labels
 from hushgraph.training.optimizers import OptimizerName, make_optimizer
 from hushgraph.training.sampling import Noise, PoissonSampler
+
+# Steps are prepared together up to about this many numbers, where a row counts as at least so many (measured).
+_NUMBERS_AT_ONCE, _ROW_COST = 2**19, 64
 
 
 def train_privately(
@@ -49,18 +52,13 @@ def train_privately(
     """
     _check(rows, labels, sampler, steps, noise_std, allow_no_noise)
     engine = ClippedGradient(module, loss=loss, max_grad_norm=max_grad_norm, microbatch=microbatch)
-    input_square_norms = row_square_norms(rows)
+    batches = _Batches(rows, labels, sampler, noise, steps)
     was_training = module.training
     module.train()
     with FlatParameters(module) as flat, torch.no_grad():
         update = make_optimizer(optimizer, flat.vector, lr, weight_decay)
-        for step in range(steps):
-            batch = sampler.draw(noise)
-            total = engine.sum(
-                take_rows(rows, batch),
-                labels.index_select(0, batch),
-                input_square_norms=input_square_norms.index_select(0, batch),
-            )
+        for step, (x, y, square_norms) in enumerate(batches):
+            total = engine.sum(x, y, input_square_norms=square_norms)
             if noise_std > 0:
                 total += noise.gaussian((engine.num_parameters,), noise_std)
             update.step(total.div_(sampler.expected_batch_size))
@@ -69,6 +67,27 @@ def train_privately(
         if not bool(torch.isfinite(flat.vector).all()):
             raise HushgraphError("expected finite weights after training; got others; lower the learning rate")
     module.train(was_training)
+
+
+class _Batches:
+    """Poisson batches with their labels and input norms, gathered for several steps at once when they are small."""
+
+    def __init__(self, rows: Rows, labels: Tensor, sampler: PoissonSampler, noise: Noise, steps: int) -> None:
+        self.rows, self.labels, self.sampler, self.noise, self.steps = rows, labels, sampler, noise, steps
+        self.square_norms = row_square_norms(rows)
+        width = rows[0].numel() if isinstance(rows, Tensor) and len(rows) else 1
+        self.at_once = max(1, int(_NUMBERS_AT_ONCE / (sampler.expected_batch_size * max(width, _ROW_COST))))
+
+    def __iter__(self) -> Iterator[tuple[Rows, Tensor, Tensor]]:
+        for done in range(0, self.steps, self.at_once):
+            batches = self.sampler.draw_several(self.noise, min(self.at_once, self.steps - done))
+            index = torch.cat(batches)
+            rows, labels = take_rows(self.rows, index), self.labels.index_select(0, index)
+            square_norms, start = self.square_norms.index_select(0, index), 0
+            for length in map(len, batches):
+                end = start + length
+                yield narrow_rows(rows, start, length), labels[start:end], square_norms[start:end]
+                start = end
 
 
 def _check(

@@ -60,6 +60,13 @@ class PoissonSampler:
 
     def draw(self, noise: Noise) -> Tensor:
         """The positions of one batch (int64, ascending)."""
+        return self.draw_several(noise, 1)[0]
+
+    def draw_several(self, noise: Noise, count: int) -> tuple[Tensor, ...]:
+        """The positions of `count` batches: the same coins, asked for at once because each call has a fixed cost."""
         if self.rate == 1.0:
-            return torch.arange(self.num_examples)
-        return noise.bernoulli_indices(self.num_examples, self.rate)
+            return (torch.arange(self.num_examples),) * count
+        heads = noise.bernoulli_indices(self.num_examples * count, self.rate)
+        ends = torch.searchsorted(heads, torch.arange(1, count + 1) * self.num_examples)
+        sizes = ends.diff(prepend=ends.new_zeros(1)).tolist()
+        return heads.remainder_(self.num_examples).split(sizes)
