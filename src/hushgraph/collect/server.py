@@ -56,7 +56,16 @@ def create_app(
         committer.stop()
         log.info("collection service stopped")
 
-    app = FastAPI(title="hushgraph collect", lifespan=life, docs_url=None, redoc_url=None, openapi_url=None)
+    # Telemetry is switched off by name: an environment variable must not be able to send requests elsewhere.
+    silent = {"tracing": False, "metrics": False, "logs": False}
+    app = FastAPI(
+        title="hushgraph collect",
+        lifespan=life,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        telemetry=silent,  # type: ignore[arg-type]
+    )
     service = Service(store, committer, largest_body, limits or TokenBuckets(), today)
     service.mount(app)
     app.add_exception_handler(InputError, _wrong_input)
@@ -82,6 +91,8 @@ class Service:
 
     def mount(self, app: FastAPI) -> None:
         """Attach every address of the service."""
+        # A plain route: the body is read by hand, with a limit, and never by a model that could echo it in an error.
+        app.router.add_route("/v1/tasks/{task_id}/reports", self.upload, methods=["POST"])
         app.add_api_route("/", self.home, methods=["GET"], response_class=HTMLResponse)
         app.add_api_route("/tasks/{task_id}", self.page, methods=["GET"], response_class=HTMLResponse)
         app.add_api_route("/healthz", self.health, methods=["GET"])
@@ -89,8 +100,6 @@ class Service:
         app.add_api_route("/v1/tasks/{task_id}/status", self.get_status, methods=["GET"])
         app.add_api_route("/v1/tasks/{task_id}/close", self.close, methods=["POST"])
         app.add_api_route("/v1/tasks/{task_id}/export", self.export, methods=["GET"])
-        # A plain route: the body is read by hand, with a limit, and never by a model that could echo it in an error.
-        app.router.add_route("/v1/tasks/{task_id}/reports", self.upload, methods=["POST"])
 
     async def upload(self, request: Request) -> Response:
         """Take one report."""

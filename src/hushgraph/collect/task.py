@@ -15,6 +15,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import date
+from functools import cached_property
 from typing import Any
 
 from hushgraph.errors import InputError, did_you_mean
@@ -120,7 +121,7 @@ class Task:
         body = {"format": FORMAT, **asdict(self)}
         return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
-    @property
+    @cached_property
     def sha256(self) -> str:
         """The identity of this task."""
         return hashlib.sha256(self.canonical_json().encode("ascii")).hexdigest()
