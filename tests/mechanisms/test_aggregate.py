@@ -156,7 +156,7 @@ def test_zero_or_impossible_noise_is_refused(std: float) -> None:
 
 
 def test_the_noise_has_the_declared_law_and_not_another() -> None:
-    """Kolmogorov-Smirnov on 32,000 residuals at level 1e-4: a right law fails once in 10,000 seeds; this one is fixed."""
+    """Kolmogorov-Smirnov on 32,000 residuals at level 1e-4: the right law fails for one seed in 10,000."""
     graph = random_graph(0, num_nodes=4000, num_edges=8000, num_features=8)
     edges = InNeighbours.from_edge_index(graph.edge_index, 4000)
     std = 3.0

@@ -7,7 +7,11 @@ from typing import Annotated
 import typer
 
 from hushgraph import __version__
+from hushgraph.audit.cli import audit
 from hushgraph.cli import datasets, doctor, ledger, plan, predict, train
+from hushgraph.cli.output import command
+from hushgraph.collect.cli import app as collect
+from hushgraph.report.cli import report
 
 app = typer.Typer(
     name="hushgraph",
@@ -37,7 +41,10 @@ def _root(
 app.command("plan")(plan.plan)
 app.command("train")(train.train)
 app.command("predict")(predict.predict)
+app.command("audit")(command(audit))
+app.command("report")(command(report))
 app.add_typer(ledger.app, name="ledger")
+app.add_typer(collect, name="collect")
 app.command("datasets")(datasets.datasets)
 app.command("doctor")(doctor.doctor)
 

@@ -1,0 +1,61 @@
+"""The code in the README runs, its commands exist, and links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from hushgraph.cli import app
+from hushgraph.methods.registry import METHODS
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
+
+
+def _blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+
+
+def test_the_readme_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    blocks = _blocks(ROOT / "README.md", "python")
+    assert blocks
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), {})
+    assert "differentially private for the unit 'undirected-edge'" in capsys.readouterr().out
+
+
+def test_the_readme_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    commands = [
+        line.split("#")[0].strip()
+        for block in _blocks(ROOT / "README.md", "")
+        for line in block.splitlines()
+        if line.startswith("hushgraph ")
+    ]
+    assert len(commands) >= 4
+    for command in commands:
+        result = CliRunner().invoke(app, shlex.split(command)[1:])
+        assert result.exit_code == 0, f"{command}\n{result.output}"
+
+
+def test_the_readme_lists_every_method_and_no_other() -> None:
+    listed = set(re.findall(r"^\| `([a-z-]+)` \|", (ROOT / "README.md").read_text(), flags=re.MULTILINE))
+    from hushgraph.units import UNITS
+
+    assert listed - set(UNITS) == set(METHODS)
+    assert set(UNITS) <= listed | {"local"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_and_named_files_exist(page: Path) -> None:
+    text = page.read_text()
+    for link in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", text):
+        assert (page.parent / link).exists(), link
+    for name in re.findall(r"`((?:src|tests|docs|benchmarks|examples)/[\w/.-]+\.(?:py|md|json))`", text):
+        assert (ROOT / name).exists(), name
+    for name in re.findall(r"\b(docs/proofs/[\w-]+\.md)", text):
+        assert (ROOT / name).exists(), name
