@@ -285,12 +285,12 @@ class BatchNormStep:
             raise InputError(f"expected at least two rows for batch norm; got {n}; use a larger batch")
         share = x.new_full((n,), 1.0 / n)
         mean = torch.mv(x.t(), share)
-        centred = torch.sub(x, mean, out=self.scratch("standard", x, *x.shape))
-        variance = torch.mv(torch.square(centred, out=self.temporary("temporary", x, *x.shape)).t(), share)
+        self.centred = torch.sub(x, mean, out=self.scratch("centred", x, *x.shape))
+        variance = torch.mv(torch.square(self.centred, out=self.temporary("temporary", x, *x.shape)).t(), share)
         self._remember(mean, variance * (n / (n - 1)))
-        rstd = (variance + layer.eps).rsqrt_()
-        self.standard, self.scale = centred.mul_(rstd), rstd.mul_(layer.weight)
-        return torch.addcmul(layer.bias, self.standard, layer.weight, out=self.scratch("output", x, *x.shape))
+        self.rstd = (variance + layer.eps).rsqrt_()
+        self.scale = self.rstd * layer.weight
+        return torch.addcmul(layer.bias, self.centred, self.scale, out=self.scratch("output", x, *x.shape))
 
     def _evaluate(self, x: Tensor) -> Tensor:
         layer = self.layer
@@ -315,8 +315,9 @@ class BatchNormStep:
         n, product = len(grad), self.temporary("temporary", grad, *grad.shape)
         ones = grad.new_ones(n)
         self.of_bias = torch.mv(grad.t(), ones)
-        self.of_weight = torch.mv(torch.mul(grad, self.standard, out=product).t(), ones)
-        return grad.addcmul_(self.standard, self.of_weight / n, value=-1.0).sub_(self.of_bias / n).mul_(self.scale)
+        self.of_weight = torch.mv(torch.mul(grad, self.centred, out=product).t(), ones).mul_(self.rstd)
+        inner = grad.addcmul_(self.centred, self.of_weight * self.rstd, value=-1.0 / n)
+        return torch.addcmul(self.of_bias * self.scale / -n, inner, self.scale, out=grad)
 
     def square_norms(self, total: Tensor) -> None:
         """Refused: there is no gradient of one example."""
