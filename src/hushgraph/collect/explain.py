@@ -42,8 +42,8 @@ def _features(question: FeatureQuestion) -> list[str]:
         what = f"{bits} of your {question.dimensions} numbers, picked at random"
     return [
         f"  - {what}.",
-        f"    Numbers are first cut to the range from {question.low:g} to {question.high:g}. Even for a number at",
-        f"    an end of the range the bit is the opposite one with probability {_percent(wrong)}.",
+        f"    Numbers are first cut to the range from {question.low:g} to {question.high:g}.",
+        f"    Even for a number at an end of the range the bit is the opposite one with probability {_percent(wrong)}.",
     ]
 
 
@@ -73,8 +73,8 @@ def _price(task: Task, spent: float, limit: float, answered: bool) -> list[str]:
         if part is not None
     ]
     lines = [
-        f"Price: epsilon {task.epsilon:g} ({', '.join(parts)}). Whoever sees the report can change their odds about",
-        f"anything concerning you by a factor of at most {factor:.3g}, whatever else they know.",
+        f"Price: epsilon {task.epsilon:g} ({', '.join(parts)}).",
+        f"Whoever sees the report can change their odds about you by a factor of at most {factor:.3g}, not more.",
     ]
     if answered:
         return [

@@ -5,13 +5,15 @@ function show(status) {
   const count = document.getElementById("reports");
   const bar = document.getElementById("bar");
   const badge = document.getElementById("state");
-  count.textContent = status.reports_at_least.toLocaleString("en") + "+";
+  const number = status.reports_at_least;
+  count.textContent = number ? number.toLocaleString("en") + "+" : "under " + status.rounded_to;
   const share = 100 * status.reports_at_least / Number(main.dataset.nodes);
   bar.setAttribute("width", Math.min(100, share) + "%");
   document.getElementById("share").textContent = "about " + Math.floor(share) + "% of the nodes";
   badge.textContent = status.state;
   badge.className = "badge " + status.state;
   document.getElementById("stop").disabled = status.state !== "open";
+  main.dataset.live = "yes";
 }
 async function refresh() {
   try {
@@ -22,6 +24,7 @@ async function refresh() {
   }
 }
 if (main) {
+  refresh();
   setInterval(refresh, 10000);
   document.getElementById("stopform").addEventListener("submit", async (event) => {
     event.preventDefault();

@@ -45,7 +45,7 @@ def index_page(tasks: Sequence[tuple[Task, dict[str, object]]]) -> str:
         for task, status in tasks
     )
     body = (
-        "<header><p class='brand'>hushgraph collect</p><h1>Collection tasks</h1></header><section><table>"
+        "<header><p class='brand'>hushgraph collect</p><h1>Collection tasks</h1></header><section><table class='list'>"
         "<tr><th>Task</th><th>State</th><th>Reports</th><th>Epsilon</th></tr>"
         f"{rows or '<tr><td colspan=4>No task yet: hushgraph collect create</td></tr>'}</table></section>"
     )
@@ -90,8 +90,8 @@ def _progress(share: int, status: dict[str, object]) -> str:
         "<svg width='100%' height='100%' role='img' aria-label='share of reports'>"
         f"<rect id='bar' width='{share}%' height='100%' rx='5' fill='currentColor'/></svg></div>"
         f"<span id='share'>about {share}% of the nodes</span>"
-        f"<p class='note'>Counts are rounded down to {status['rounded_to']}, so that nobody's arrival can be watched. "
-        "This page renews them every ten seconds.</p></section>"
+        f"<p class='note'>Counts are rounded down to a multiple of {status['rounded_to']}, so that nobody's arrival can "
+        "be watched. This page renews them every ten seconds.</p></section>"
     )
 
 
@@ -119,7 +119,7 @@ def _facts(task: Task) -> str:
 
 def _what_people_see(task: Task) -> str:
     example = explain_task(task, 0.0, max(10.0, 2 * task.epsilon)).partition("\n\n")[2].rpartition("\n")[0]
-    return f"<section><h2>What each person is told</h2><pre>{_text(example)}</pre></section>"
+    return f"<section><h2>What each person is told</h2><pre class='words'>{_text(example)}</pre></section>"
 
 
 def _stopping(task: Task, state: str) -> str:
@@ -138,7 +138,8 @@ def _stopping(task: Task, state: str) -> str:
 
 
 def _count(value: object) -> str:
-    return f"{int(str(value)):,}+"
+    number = int(str(value))
+    return f"{number:,}+" if number else "under 10"
 
 
 def _text(value: str) -> str:
