@@ -90,8 +90,8 @@ def _progress(share: int, status: dict[str, object]) -> str:
         "<svg width='100%' height='100%' role='img' aria-label='share of reports'>"
         f"<rect id='bar' width='{share}%' height='100%' rx='5' fill='currentColor'/></svg></div>"
         f"<span id='share'>about {share}% of the nodes</span>"
-        f"<p class='note'>Counts are rounded down to a multiple of {status['rounded_to']}, so that nobody's arrival can "
-        "be watched. This page renews them every ten seconds.</p></section>"
+        f"<p class='note'>Counts are rounded down to a multiple of {status['rounded_to']}, so that nobody's arrival "
+        "can be watched. This page renews them every ten seconds.</p></section>"
     )
 
 
