@@ -66,9 +66,7 @@ def test_noise_is_added_once_per_row_and_repeats_byte_for_byte(
 
 
 @pytest.mark.parametrize("columns_that_fit", range(1, 18))
-def test_rows_on_disk_are_read_in_groups_of_columns(
-    graph: BlockedGraph, tmp_path: Path, columns_that_fit: int
-) -> None:
+def test_rows_on_disk_are_read_in_groups_of_columns(graph: BlockedGraph, tmp_path: Path, columns_that_fit: int) -> None:
     rows = rows_of(torch.float32)
     limit = 4 * (NODES * 4 * columns_that_fit // 3 + 1)
     result = aggregate_blocks(graph, mapped(tmp_path / "rows.bin", rows), memory_limit=limit)

@@ -19,7 +19,6 @@ from hushgraph.graph.aggregate import aligned_rows, check_rows, sum_bags, target
 from hushgraph.graph.store import BlockedGraph
 from hushgraph.mechanisms.noise import NoiseSource, round_to_grid
 
-
 # Edges a block holds when the limit allows more: small enough for the processor's cache, so that what was read from
 # the file is still near when it is used.
 _FASTEST_BLOCK = 1 << 20
