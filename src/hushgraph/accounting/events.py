@@ -24,7 +24,7 @@ from hushgraph.errors import InputError, LedgerError
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
-class SampledGroupDpEvent(Event):  # type: ignore[misc]
+class SampledGroupDpEvent(Event):
     """A noisy sum over a Poisson batch in which one unit can change several examples.
 
     In the one dataset `before` examples depend on the unit, in the other `after`; each is bounded by 1 and joins with

@@ -1,0 +1,235 @@
+"""Message passing on rooted subgraphs: encoder, r layers of messages, decoder.
+
+The same network runs on a batch of rooted subgraphs (training, one example per root) and on a whole graph (inference):
+both are a `RootedBatch`. All weights sit in linear layers, and every use of one goes through a `Tape`, which is how the
+private engine sees inputs and outputs without hooks.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Literal, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from hushgraph.errors import InputError, did_you_mean
+from hushgraph.graph.rooted import Messages, RootedBatch
+from hushgraph.nn.layers import Linear, fresh_generator, make_activation
+from hushgraph.nn.sparse import Rows
+
+Convolution = Literal["gcn", "gin", "attention"]
+CONVOLUTIONS = ("gcn", "gin", "attention")
+
+
+class Tape(Protocol):
+    """Applies linear layers; level l means: the rows of level l of the batch."""
+
+    def linear(self, layer: Linear, x: Rows, level: int) -> Tensor:
+        """`layer(x)`."""
+        ...
+
+
+class _NoTape:
+    def linear(self, layer: Linear, x: Rows, level: int) -> Tensor:
+        output: Tensor = layer(x)
+        return output
+
+
+class _SumMessages(torch.autograd.Function):
+    """For every output row, the sum of the input rows that send to it; the gradient runs along reversed edges."""
+
+    @staticmethod
+    def forward(ctx, rows: Tensor, messages: Messages) -> Tensor:  # type: ignore[no-untyped-def]
+        ctx.messages = messages
+        return _bag_sum(messages.sources, rows, messages.offsets)
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[no-untyped-def]
+        edges, offsets = ctx.messages.by_source
+        return _bag_sum(ctx.messages.targets[edges], grad, offsets), None
+
+
+class _TakeSources(torch.autograd.Function):
+    """The input row of every edge; the gradient adds up the edges of each input row."""
+
+    @staticmethod
+    def forward(ctx, rows: Tensor, messages: Messages) -> Tensor:  # type: ignore[no-untyped-def]
+        ctx.messages = messages
+        return rows.index_select(0, messages.sources)
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[no-untyped-def]
+        edges, offsets = ctx.messages.by_source
+        return _bag_sum(edges, grad, offsets), None
+
+
+class _SumEdges(torch.autograd.Function):
+    """For every output row, the sum over its edges of one row per edge."""
+
+    @staticmethod
+    def forward(ctx, rows: Tensor, messages: Messages) -> Tensor:  # type: ignore[no-untyped-def]
+        ctx.messages = messages
+        return _bag_sum(torch.arange(rows.shape[0]), rows, messages.offsets)
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[no-untyped-def]
+        return grad.index_select(0, ctx.messages.targets), None
+
+
+class _TakeTargets(torch.autograd.Function):
+    """The output row of every edge."""
+
+    @staticmethod
+    def forward(ctx, rows: Tensor, messages: Messages) -> Tensor:  # type: ignore[no-untyped-def]
+        ctx.messages = messages
+        return rows.index_select(0, messages.targets)
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[no-untyped-def]
+        return _bag_sum(torch.arange(grad.shape[0]), grad, ctx.messages.offsets), None
+
+
+def _bag_sum(indices: Tensor, rows: Tensor, offsets: Tensor) -> Tensor:
+    if indices.numel() == 0:
+        return rows.new_zeros((offsets.numel() - 1, rows.shape[1]))
+    return F.embedding_bag(indices, rows.contiguous(), offsets, mode="sum", include_last_offset=True)
+
+
+class GCNLayer(nn.Module):
+    """The mean of a node's own row and its in-neighbours' rows, (d + 1)^-1 (A + I), then a linear map."""
+
+    def __init__(self, width: int, heads: int, activation: nn.Module, generator: torch.Generator) -> None:
+        super().__init__()
+        self.linear = Linear(width, width, generator=generator)
+
+    def combine(self, own: Tensor, received: Tensor, counts: Tensor) -> Tensor:
+        """What enters the linear map, from the own row and the sum of the received ones."""
+        return (own + received) / (counts + 1.0).unsqueeze(1)
+
+    def forward(self, x: Tensor, messages: Messages, level: int, tape: Tape) -> Tensor:
+        """From the rows of `level` to those of the next."""
+        own, received = x.index_select(0, messages.own), _SumMessages.apply(x, messages)
+        return tape.linear(self.linear, self.combine(own, received, messages.counts.to(x.dtype)), level + 1)
+
+
+class GINLayer(GCNLayer):
+    """The sum of a node's own row and its in-neighbours' rows, then two linear maps (Xu et al. 2019, epsilon 0)."""
+
+    def __init__(self, width: int, heads: int, activation: nn.Module, generator: torch.Generator) -> None:
+        super().__init__(width, heads, activation, generator)
+        self.activation = activation
+        self.second = Linear(width, width, generator=generator)
+
+    def combine(self, own: Tensor, received: Tensor, counts: Tensor) -> Tensor:
+        """The plain sum."""
+        return own + received
+
+    def forward(self, x: Tensor, messages: Messages, level: int, tape: Tape) -> Tensor:
+        """From the rows of `level` to those of the next."""
+        return tape.linear(self.second, self.activation(super().forward(x, messages, level, tape)), level + 1)
+
+
+class AttentionLayer(nn.Module):
+    """Dot-product attention over a node itself and its in-neighbours, in `heads` parts of equal width."""
+
+    def __init__(self, width: int, heads: int, activation: nn.Module, generator: torch.Generator) -> None:
+        super().__init__()
+        if heads < 1 or width % heads:
+            raise InputError(f"heads: expected a divisor of the hidden width {width}; got {heads}")
+        self.heads = heads
+        self.query, self.key, self.value = (Linear(width, width, generator=generator) for _ in range(3))
+
+    def forward(self, x: Tensor, messages: Messages, level: int, tape: Tape) -> Tensor:
+        """From the rows of `level` to those of the next."""
+        query = tape.linear(self.query, x.index_select(0, messages.own), level + 1)
+        key, value = tape.linear(self.key, x, level), tape.linear(self.value, x, level)
+        scale = 1.0 / math.sqrt(x.shape[1] / self.heads)
+        scores = scale * self._dot(_TakeTargets.apply(query, messages), _TakeSources.apply(key, messages))
+        own_score = scale * self._dot(query, key.index_select(0, messages.own))
+        with torch.no_grad():  # shifting all scores of a row changes nothing but keeps exp finite
+            top = own_score.clone()
+            places = messages.targets.unsqueeze(1).expand_as(scores)
+            top = top.scatter_reduce(0, places, scores, "amax", include_self=True)
+        weight = (scores - top.index_select(0, messages.targets)).exp()
+        own_weight = (own_score - top).exp()
+        total = own_weight + _SumEdges.apply(weight, messages)
+        sent = _SumEdges.apply(self._times(weight, _TakeSources.apply(value, messages)), messages)
+        return self._times(1.0 / total, sent + self._times(own_weight, value.index_select(0, messages.own)))
+
+    def _dot(self, a: Tensor, b: Tensor) -> Tensor:
+        return (a * b).unflatten(1, (self.heads, -1)).sum(2)
+
+    def _times(self, weight: Tensor, rows: Tensor) -> Tensor:
+        return (rows.unflatten(1, (self.heads, -1)) * weight.unsqueeze(2)).flatten(1)
+
+
+_LAYERS: dict[str, type[GCNLayer] | type[AttentionLayer]] = {
+    "gcn": GCNLayer,
+    "gin": GINLayer,
+    "attention": AttentionLayer,
+}
+
+
+class RootedNetwork(nn.Module):
+    """Encoder MLP, `num_layers` message-passing layers, decoder MLP; an activation after each map but the last."""
+
+    def __init__(
+        self,
+        in_features: int,
+        hidden: int,
+        num_classes: int,
+        *,
+        num_layers: int = 1,
+        convolution: str = "gcn",
+        encoder_layers: int = 1,
+        decoder_layers: int = 1,
+        heads: int = 1,
+        activation: str = "tanh",
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        generator = fresh_generator(generator)
+        if convolution not in _LAYERS:
+            raise InputError(f"convolution: got '{convolution}'; {did_you_mean(convolution, _LAYERS)}")
+        if encoder_layers < 1 or decoder_layers < 1 or num_layers < 1:
+            raise InputError("expected at least one encoder, message-passing and decoder layer each")
+        self.activation = make_activation(activation)
+        sizes = [in_features, *[hidden] * encoder_layers]
+        self.encoder = nn.ModuleList(Linear(a, b, generator=generator) for a, b in pairwise(sizes))
+        make = _LAYERS[convolution]
+        self.convolutions = nn.ModuleList(make(hidden, heads, self.activation, generator) for _ in range(num_layers))
+        sizes = [*[hidden] * decoder_layers, num_classes]
+        self.decoder = nn.ModuleList(Linear(a, b, generator=generator) for a, b in pairwise(sizes))
+
+    @property
+    def num_layers(self) -> int:
+        """The number of message-passing layers, i.e. how far a root sees."""
+        return len(self.convolutions)
+
+    def encode(self, x: Rows, tape: Tape | None = None) -> Tensor:
+        """The rows that are sent in the first layer; each depends on one input row only."""
+        tape = tape if tape is not None else _NoTape()
+        for layer in self.encoder:
+            x = self.activation(tape.linear(layer, x, 0))  # type: ignore[arg-type]
+        assert isinstance(x, Tensor)
+        return x
+
+    def decode(self, x: Tensor, tape: Tape | None = None) -> Tensor:
+        """Class scores from the rows of the last level."""
+        tape = tape if tape is not None else _NoTape()
+        for i, layer in enumerate(self.decoder):
+            x = tape.linear(layer, self.activation(x) if i else x, self.num_layers)  # type: ignore[arg-type]
+        return x
+
+    def forward(self, x: Rows, batch: RootedBatch, tape: Tape | None = None) -> Tensor:
+        """Class scores, one row per root; `x` holds the features of `batch.nodes`."""
+        tape = tape if tape is not None else _NoTape()
+        if len(batch.layers) != self.num_layers:
+            raise InputError(f"expected subgraphs of {self.num_layers} layers; got {len(batch.layers)}")
+        rows = self.encode(x, tape)
+        for level, (layer, messages) in enumerate(zip(self.convolutions, batch.layers)):
+            rows = self.activation(layer(rows, messages, level, tape))
+        return self.decode(rows, tape)
