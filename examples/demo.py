@@ -30,10 +30,10 @@ def main(folder: Path) -> None:
     elif folder.exists() and any(folder.iterdir()):
         sys.exit(f"demo: expected a new or empty folder; {folder} is not")
     graph = hg.datasets.load("campus")
+    say(f"Campus is a made-up social network: {graph.num_nodes:,} students, {graph.num_edges // 2:,} friendships.")
     say(
-        f"Campus is a made-up social network: {graph.num_nodes:,} students, {graph.num_edges // 2:,} friendships. The task is to"
+        "The task is to guess each student's class year. Profiles are public; who is friends with whom is the secret.\n"
     )
-    say("guess each student's class year. Their profiles are public; who is friends with whom is the secret.\n")
 
     runs = {
         "MLP, profiles only": (hg.MLP(), 1.0),
@@ -55,10 +55,8 @@ def main(folder: Path) -> None:
     say("    " + str(chosen.certificate).replace("\n", "\n    "))
     audit = run_audit(folder / _slug("GAP, epsilon 4"))
     report = write_report(folder, models, audit)
-    say(
-        f"\nDone in {time.perf_counter() - started:.0f} s. Each run above has a ledger of its own, because they are alternatives: publishing"
-    )
-    say("several of them about one real graph would add up.")
+    say("\nEach run above has a ledger of its own, because they are alternatives: publishing several of them about one")
+    say(f"real graph would add up. Done in {time.perf_counter() - started:.0f} s.")
     say(f"\nOpen the report: {report}")
 
 
