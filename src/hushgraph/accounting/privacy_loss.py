@@ -29,7 +29,7 @@ from hushgraph.errors import CalibrationError, InputError, UnprovenError
 from hushgraph.units import Relation
 
 COARSE_GRID = 1e-3
-FINE_GRID = 2e-4
+FINE_GRID = 5e-4
 RENYI_ORDERS = tuple([1 + x / 10 for x in range(1, 100)] + list(range(11, 64)) + [80, 96, 128, 256, 512, 1024])
 
 
