@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from hushgraph.accounting import events
@@ -222,12 +223,12 @@ class Plan:
         """All stages together, for `unit`."""
         return events.composed([stage.event(unit) for stage in self.stages])
 
-    @property
+    @cached_property
     def loss(self) -> PrivacyLoss:
         """What is charged: the loss for the honest unit."""
         return PrivacyLoss(self.event(self.charged_unit), self.charged_unit.relation)
 
-    @property
+    @cached_property
     def epsilon(self) -> float:
         """Epsilon for the stated unit (in paper mode: what the paper would claim)."""
         loss = PrivacyLoss(self.event(self.unit), self.unit.relation)
