@@ -69,7 +69,7 @@ class Client:
         rng: Randomness | None = None,
         wait: Callable[[float], None] = time.sleep,
     ) -> None:
-        self.folder = Path(folder)
+        self.folder = Path(folder).expanduser()
         self.budget = LifetimeBudget(self.folder / "budget.json", lifetime_epsilon)
         self.transport = transport if transport is not None else HttpTransport()
         self._rng, self._wait = rng, wait

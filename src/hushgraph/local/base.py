@@ -68,14 +68,17 @@ def flip_probability(unit: np.ndarray, epsilon: float) -> np.ndarray:
     Drawing the *unlikely* side by `uniform < probability` keeps a 53-bit uniform on the safe side: the realised
     probability is rounded up, so the realised epsilon never exceeds the stated one.
     """
-    return small_side(epsilon) + (1.0 - np.abs(unit)) * 0.5 * math.tanh(epsilon / 2.0)
+    probability = 1.0 - np.abs(unit)
+    probability *= 0.5 * math.tanh(epsilon / 2.0)
+    probability += small_side(epsilon)
+    return probability
 
 
 def draw_signs(unit: np.ndarray, epsilon: float, rng: Randomness) -> np.ndarray:
     """Signs in {-1, +1} with mean `unit * tanh(epsilon / 2)`: the core of one-bit, multi-bit and Duchi."""
-    toward = np.where(unit >= 0, 1, -1).astype(np.int8)
     flipped = rng.random(unit.shape) < flip_probability(unit, epsilon)
-    return np.where(flipped, -toward, toward).astype(np.int8)
+    plus = np.not_equal(unit >= 0, flipped)
+    return (2 * plus.view(np.int8) - 1).astype(np.int8, copy=False)
 
 
 @dataclass(frozen=True)

@@ -136,5 +136,7 @@ class MultiBit:
         return draw_signs(self._unit(chosen), self.epsilon_per_bit, source)
 
     def _unit(self, values: np.ndarray) -> np.ndarray:
-        clipped = np.clip(values.astype(np.float64, copy=False), self.low, self.high)
-        return np.clip((clipped - self.centre) / ((self.high - self.low) / 2.0), -1.0, 1.0)
+        unit = np.clip(values, self.low, self.high, dtype=np.float64)
+        unit -= self.centre
+        unit /= (self.high - self.low) / 2.0
+        return np.clip(unit, -1.0, 1.0, out=unit)
