@@ -14,6 +14,7 @@ _EXPORTS = {
     "Budget": "hushgraph.budget",
     "Certificate": "hushgraph.certificate",
     "GAP": "hushgraph.methods.gap",
+    "ProGAP": "hushgraph.methods.progap",
     "DPMLP": "hushgraph.methods.mlp",
     "MLP": "hushgraph.methods.mlp",
     "GCN": "hushgraph.methods.unprotected",

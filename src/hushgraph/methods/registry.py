@@ -23,6 +23,7 @@ class Entry:
 
 METHODS = {
     "gap": Entry("hushgraph.methods.gap", "GAP", "GapModel"),
+    "progap": Entry("hushgraph.methods.progap", "ProGAP", "ProgapModel"),
     "mlp": Entry("hushgraph.methods.mlp", "MLP", "FeatureModel"),
     "dp-mlp": Entry("hushgraph.methods.mlp", "DPMLP", "FeatureModel"),
     "sage": Entry("hushgraph.methods.unprotected", "GraphSAGE", "UnprotectedModel"),

@@ -1,0 +1,79 @@
+"""ProGAP's submodels: one base network per stage, jumping knowledge over their outputs, a one-layer head."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hushgraph.nn.hops import Combination, Combine
+from hushgraph.nn.joined import JoinedRows
+from hushgraph.nn.layers import L2Normalise, Linear, fresh_generator
+from hushgraph.nn.mlp import MLP
+from hushgraph.nn.sparse import Rows
+
+
+class Submodel(nn.Module):
+    """Stage s: rows `(features, sum 1, ..., sum s)` to class scores, through bases 0..s.
+
+    The bases are handed in, because each stage continues with those of the stage before; jumping knowledge and head
+    are new. Every output row depends on one input row only, unless the bases hold batch norm.
+    """
+
+    def __init__(
+        self,
+        bases: Sequence[nn.Module],
+        hidden: int,
+        num_classes: int,
+        combine: Combination = "cat",
+        *,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        generator = fresh_generator(generator)
+        self.bases = nn.ModuleList(bases)
+        self.combine = Combine(combine, len(bases), hidden, generator=generator)
+        self.normalise = L2Normalise()
+        self.head = Linear(self.combine.out_features, num_classes, generator=generator)
+
+    def forward(self, rows: JoinedRows) -> Tensor:
+        """Class scores, one row per node."""
+        return self.scores([base(part) for base, part in zip(self.bases, rows.parts)])
+
+    def scores(self, outputs: Sequence[Tensor]) -> Tensor:
+        """Class scores from the outputs of all bases."""
+        return self.head(self.normalise(self.combine(torch.stack(list(outputs), 1))))
+
+
+def stage_base(
+    stage: int, num_features: int, hidden: int, num_layers: int, norm: str | None, **options: Any
+) -> nn.Module:
+    """The base network of one stage: features in at stage 0, `hidden` columns of noisy sums later."""
+    width = num_features if stage == 0 else hidden
+    return MLP(width, hidden, hidden, num_layers, norm=norm, order="activation-first", plain_last=False, **options)
+
+
+class ProgressiveNetwork(nn.Module):
+    """What ProGAP keeps: the last submodel, and what each stage sent to the next (`senders`).
+
+    A base goes on learning after its output has been aggregated, so the state that produced the cached sums is kept
+    apart: inference on another graph must send the same kind of rows that the later stages learned to read.
+    """
+
+    def __init__(self, last: Submodel, senders: Sequence[nn.Module], norm: str | None) -> None:
+        super().__init__()
+        self.last = last
+        self.senders = nn.ModuleList(senders)
+        self.norm = norm
+
+    def forward(self, rows: JoinedRows) -> Tensor:
+        """Class scores of the last stage."""
+        scores: Tensor = self.last(rows)
+        return scores
+
+    def first_rows(self, features: Rows) -> Tensor:
+        """The output of the base that reads features."""
+        rows: Tensor = self.last.bases[0](features)
+        return rows
