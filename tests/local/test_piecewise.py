@@ -59,3 +59,11 @@ def test_hybrid_worst_variance_below_both_parts():
         worst = Hybrid(epsilon, -1, 1).variance(values).max()
         assert worst <= Duchi(epsilon, -1, 1).variance(values).max() + 1e-9
         assert worst <= Piecewise(epsilon, -1, 1).variance(values).max() + 1e-9
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 5.0, 10.0])
+def test_suboptimal_is_within_five_percent_of_the_best_shape(epsilon):
+    e = math.exp(epsilon)
+    t = np.exp(np.linspace(-2, epsilon + 1, 20_001))
+    worst = (t + 1) / (e - 1) + (t + e) * ((t + 1) ** 3 + e - 1) / (3 * t**2 * (e - 1) ** 2)
+    assert worst.min() <= Suboptimal(epsilon, -1, 1).variance(1.0) <= 1.05 * worst.min()
