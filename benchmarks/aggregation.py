@@ -44,15 +44,19 @@ def random_edges(num_nodes: int, num_edges: int) -> Tensor:
     return torch.from_numpy(np.random.default_rng(0).integers(0, num_nodes, (2, num_edges), dtype=np.int32))
 
 
-def side_by_side(contenders: dict[str, Callable[[], object]], rounds: int = ROUNDS) -> dict[str, float]:
-    """Median seconds of each, all in turn in every round; the first round only warms up."""
+def side_by_side(
+    contenders: dict[str, Callable[[], object]],
+    rounds: int = ROUNDS,
+    summary: Callable[[list[float]], Any] = np.median,
+) -> dict[str, float]:
+    """Median seconds of each (or another summary), all in turn in every round; the first round only warms up."""
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in range(rounds + 1):
         for name, run in contenders.items():
             start = time.perf_counter()
             run()
             seconds[name].append(time.perf_counter() - start)
-    return {name: float(np.median(values[1:])) for name, values in seconds.items()}
+    return {name: float(summary(values[1:])) for name, values in seconds.items()}
 
 
 def peak_extra_bytes(run: Callable[[], object]) -> int | None:
@@ -146,15 +150,17 @@ def building(edges: Tensor, num_nodes: int) -> dict[str, float]:
 
 
 def scaling(sizes: tuple[int, ...], nodes_for: Callable[[int], int]) -> dict[str, Any]:
-    """Time against edges, and the exponent fitted in log-log scale."""
-    seconds = []
+    """Best time against edges, the sizes in turn, and the exponent fitted in log-log scale."""
+    contenders = {}
     for num_edges in sizes:
         num_nodes = nodes_for(num_edges)
         graph = InNeighbours.from_edge_index(random_edges(num_nodes, num_edges), num_nodes)
         rows = torch.randn(num_nodes, COLUMNS)
-        seconds.append(side_by_side({"ours": lambda g=graph, r=rows: sum_in_neighbours(g, r)})["ours"])
+        contenders[str(num_edges)] = lambda g=graph, r=rows: sum_in_neighbours(g, r)
+    seconds = list(side_by_side(contenders, rounds=12, summary=np.min).values())
     exponent = float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
-    return {"edges": list(sizes), "seconds": seconds, "exponent": exponent}
+    rates = [edges / s / 1e6 for edges, s in zip(sizes, seconds)]
+    return {"edges": list(sizes), "million_edges_per_second": rates, "exponent": exponent}
 
 
 def noise_rates() -> dict[str, Any]:
@@ -191,7 +197,8 @@ def measure(quick: bool = False) -> dict[str, Any]:
         result[f"{num_nodes} nodes, {num_edges} edges, out of core"] = out_of_core(edges, graph, rows)
         result[f"{num_nodes} nodes, {num_edges} edges, building, seconds"] = building(edges, num_nodes)
     sizes = tuple(m * (100_000 if quick else 1_000_000) for m in (1, 4, 16, 64))
-    result["scaling, fixed nodes"] = scaling(sizes, lambda _: sizes[0] // 10)
+    for num_nodes in (sizes[0] // 10, sizes[0] // 2):
+        result[f"scaling, {num_nodes} nodes"] = scaling(sizes, lambda _, n=num_nodes: n)
     # With a fixed degree the row table grows too, and leaves the cache on the way: the exponent shows that step.
     result["scaling, 45 edges a node"] = scaling(sizes, lambda edges: edges // 45)
     return result
