@@ -1,6 +1,6 @@
 """`make bench`: every benchmark, one after the other, threads pinned; a table of ratios, a JSON file and a plot.
 
-Each ratio compares two things measured side by side in one run. `python -m benchmarks --only steps startup` runs some of them.
+Each ratio compares two things measured side by side in one run. `python -m benchmarks --only steps` runs one part.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def ratios(results: dict[str, Any]) -> list[tuple[str, float]]:
     for title, table in results.get("aggregation", {}).items():
         if isinstance(table, dict):
             rows += [
-                (f"{title}: {k}", v) for k, v in table.items() if isinstance(v, float) and "/" in k or k == "exponent"
+                (f"{title}: {k}", v) for k, v in table.items() if k == "exponent" or ("/" in k and isinstance(v, float))
             ]
     for level, found in fit.items():
         if isinstance(found, dict) and "reference / ours" in found:

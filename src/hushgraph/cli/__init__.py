@@ -9,8 +9,8 @@ import typer
 from hushgraph import __version__
 from hushgraph.audit.cli import audit
 from hushgraph.cli import datasets, doctor, ledger, plan, predict, train
-from hushgraph.cli.output import command
 from hushgraph.collect.cli import app as collect
+from hushgraph.console import command
 from hushgraph.report.cli import report
 
 app = typer.Typer(

@@ -12,7 +12,7 @@ from typing import Any
 
 import typer
 
-from hushgraph.cli.output import Json, command, show_json
+from hushgraph.console import Json, command, show_json
 
 CORE = ("torch", "torch-geometric", "dp-accounting", "numpy", "scipy", "scikit-learn", "safetensors", "cryptography")
 OPTIONAL = {

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hushgraph.cli.output import Json, command, show_json
+from hushgraph.console import Json, command, show_json
 
 app = typer.Typer(help="What has been spent on a dataset.", no_args_is_help=True, rich_markup_mode=None)
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hushgraph.cli.output import Json, Settings, command, show_json, words
+from hushgraph.console import Json, Settings, command, show_json, words
 
 Method = Annotated[str, typer.Argument(help="gap, progap, chorus, dp-gnn, mlp, dp-mlp, sage, gcn, ...")]
 UnitName = Annotated[

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hushgraph.cli.output import Json, command, show_json
+from hushgraph.console import Json, command, show_json
 from hushgraph.errors import InputError
 
 

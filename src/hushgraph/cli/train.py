@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushgraph.cli.output import Json, Settings, command, progress_bar, show_json, words
 from hushgraph.cli.plan import Delta, Epsilon, Method, PaperMode
+from hushgraph.console import Json, Settings, command, progress_bar, show_json, words
 from hushgraph.errors import InputError
 
 if TYPE_CHECKING:

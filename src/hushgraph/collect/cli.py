@@ -6,15 +6,14 @@ Operator: `create`, `enrol`, `serve`, `status`, `close`, `export`. Person: `expl
 
 from __future__ import annotations
 
-import functools
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, ParamSpec
+from typing import Annotated, Any
 
 import typer
 
-from hushgraph.errors import HushgraphError, InputError
+from hushgraph.console import Json, command, show_json
+from hushgraph.errors import InputError
 
 app = typer.Typer(
     help="Collect locally private reports from people's devices.",
@@ -23,9 +22,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-P = ParamSpec("P")
-
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of words.")]
 StoreAddress = Annotated[str, typer.Option("--store", help="Path of an SQLite file, or postgresql://...")]
 Server = Annotated[str, typer.Option("--server", help="Address of the collection service.")]
 TaskName = Annotated[str, typer.Argument(help="Name of the task.")]
@@ -35,31 +31,15 @@ Lifetime = Annotated[float, typer.Option("--lifetime-epsilon", help="The most th
 PlainHttp = Annotated[bool, typer.Option("--allow-plain-http", help="Permit http:// to other machines.")]
 
 
-def _command(function: Callable[P, None]) -> Callable[P, None]:
-    """Turn library errors into a message and the exit code that belongs to them."""
-
-    @functools.wraps(function)
-    def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
-        try:
-            function(*args, **kwargs)
-        except HushgraphError as error:
-            if kwargs.get("as_json"):
-                _show({"error": str(error), "kind": type(error).__name__, "exit_code": error.exit_code}, True)
-            typer.echo(f"hushgraph: {error}", err=True)
-            raise typer.Exit(error.exit_code) from None
-
-    return wrapped
-
-
 def _show(values: dict[str, Any], as_json: bool, words: str | None = None) -> None:
     if as_json:
-        typer.echo(json.dumps(values, indent=2, allow_nan=False))
+        show_json(values)
     else:
         typer.echo(words if words is not None else "\n".join(f"{name}: {value}" for name, value in values.items()))
 
 
 @app.command()
-@_command
+@command
 def create(
     file: Annotated[Path, typer.Argument(help="The task, in TOML or JSON; see docs/collect.md.")],
     store: StoreAddress = "collect.db",
@@ -87,7 +67,7 @@ def create(
 
 
 @app.command()
-@_command
+@command
 def enrol(
     task: TaskName,
     tokens: Annotated[Path, typer.Option(help="New file for the tokens (node,token lines).")],
@@ -107,7 +87,7 @@ def enrol(
 
 
 @app.command()
-@_command
+@command
 def serve(
     store: StoreAddress = "collect.db",
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
@@ -133,7 +113,7 @@ def serve(
 
 
 @app.command()
-@_command
+@command
 def explain(
     task: TaskName,
     server: Server,
@@ -150,7 +130,7 @@ def explain(
 
 
 @app.command()
-@_command
+@command
 def answer(
     task: TaskName,
     server: Server,
@@ -180,7 +160,7 @@ def answer(
 
 
 @app.command()
-@_command
+@command
 def status(task: TaskName, server: Server, allow_plain_http: PlainHttp = False, as_json: Json = False) -> None:
     """Rounded counts of a task."""
     from hushgraph.collect.transport import HttpTransport
@@ -190,7 +170,7 @@ def status(task: TaskName, server: Server, allow_plain_http: PlainHttp = False, 
 
 
 @app.command()
-@_command
+@command
 def close(
     task: TaskName,
     server: Server,
@@ -207,7 +187,7 @@ def close(
 
 
 @app.command()
-@_command
+@command
 def export(
     task: TaskName,
     server: Server,
