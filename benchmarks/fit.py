@@ -1,8 +1,8 @@
 """GAP from end to end on Berkeley13: CPU seconds by stage, peak memory, and where the time goes.
 
 The settings are those of the reference table: 2 hops, hidden 16; edge level 100 + 100 full-batch epochs, node level
-10 + 10 epochs of batch 256. `--reference edge=6.5 node=10.9` adds ratios to CPU seconds measured elsewhere on the same machine.
-`--profile FILE` writes a profile of both fits.
+10 + 10 epochs of batch 256. `--reference edge=6.5 node=10.9` adds ratios to CPU seconds that were measured for other
+code on such a machine. `--profile FILE` writes a profile of both fits.
 """
 
 from __future__ import annotations

@@ -214,7 +214,7 @@ def test_a_broken_promise_and_an_unknown_method_are_refused(tmp_path: Path) -> N
     promised = run("train", "gap", "--unit", "node-promise", "--set", "max_degree=10", *words)
     assert promised.exit_code == 2
     assert "with 60" in promised.output
-    unknown = run("train", "gpa", *words)
+    unknown = run("train", "gapp", *words)
     assert unknown.exit_code == 2
     assert "did you mean 'gap'" in unknown.output
     assert not (tmp_path / "m").exists()
