@@ -58,5 +58,7 @@ def test_links_and_named_files_exist(page: Path) -> None:
         assert (page.parent / link).exists(), link
     for name in re.findall(r"`((?:src|tests|docs|benchmarks|examples)/[\w/.-]+\.(?:py|md|json))`", text):
         assert (ROOT / name).exists(), name
+    for file, name in re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", text):
+        assert re.search(rf"^def {name}\b", (ROOT / file).read_text(), flags=re.MULTILINE), f"{file}::{name}"
     for name in re.findall(r"\b(docs/proofs/[\w-]+\.md)", text):
         assert (ROOT / name).exists(), name

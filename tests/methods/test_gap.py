@@ -136,6 +136,15 @@ def test_inductive_inference_is_charged_to_its_own_ledger() -> None:
     assert len([e for e in ledger.history().entries if e.kind == "charge"]) == QUICK.hops
 
 
+def test_one_method_object_is_calibrated_anew_for_every_graph() -> None:
+    method = GAP(hidden=4, epochs=2, batch_size=8)
+    small, large = random_graph(2), random_graph(2, num_nodes=200, num_edges=600)
+    first, second, again = (method.fit(graph, NODE, BUDGET) for graph in (small, large, small))
+    assert first.certificate.released == again.certificate.released
+    assert first.certificate.released != second.certificate.released
+    assert all(model.certificate.epsilon <= BUDGET.epsilon for model in (first, second))
+
+
 def test_two_fits_on_one_ledger_compose_and_a_limit_refuses_the_second() -> None:
     ledger, graph = Ledger(), random_graph(2)
     one = QUICK.fit(graph, EDGE, BUDGET, ledger=ledger)
