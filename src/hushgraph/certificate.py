@@ -111,7 +111,7 @@ def certify(history: History, run: str) -> Certificate:
         accountant=f"{loss.accountant} (dp_accounting {version('dp-accounting')})",
         released=tuple(_released(history, run)),
         public=tuple(entry["assumed_public"]),
-        not_protected=unit.not_protected,
+        not_protected=(*unit.not_protected, *entry.get("not_protected", ())),
         noise_source=_noise_words(entry, epsilon),
         claimed=claim if entry["paper_mode"] else None,
         dataset_epsilon=spent(history).epsilon(delta),

@@ -85,6 +85,7 @@ def open_run(ledger: Ledger, plan: Plan, dataset: str, *, seeded: bool) -> Run:
                 "claim": _claim(plan),
                 "stages": [_finite_values(stage.as_dict(unit)) for stage in plan.stages],
                 "assumed_public": list(plan.assumptions),
+                "not_protected": list(plan.not_protected),
                 "event": planned,
             },
         )

@@ -18,25 +18,33 @@ from typing import Any, NoReturn, cast
 import torch
 from torch import Tensor, nn
 
-from hushgraph.accounting.plan import AggregationStage, GradientStage, UnprotectedStage
+from hushgraph.accounting.plan import AggregationStage, GradientStage, RootedGradientStage, UnprotectedStage
 from hushgraph.errors import InputError, PrivateAccessError, UnprovenError
 from hushgraph.facts import PublicFacts
 from hushgraph.graph.aggregate import sum_in_neighbours
 from hushgraph.graph.csr import InNeighbours
-from hushgraph.graph.degree import cap_owned_lists
+from hushgraph.graph.degree import cap_senders
+from hushgraph.graph.rooted import RootedSubgraphs, whole_graph
 from hushgraph.intake import CheckedGraph, check_unit
 from hushgraph.mechanisms.aggregate import bounded_rows, noisy_sum
 from hushgraph.mechanisms.noise import NoiseSource
 from hushgraph.nn.joined import JoinedRows
+from hushgraph.nn.rooted import RootedNetwork
 from hushgraph.nn.sparse import Rows, dense_rows
 from hushgraph.run import Run
 from hushgraph.training.optimizers import OptimizerName
 from hushgraph.training.plain import train_plainly
 from hushgraph.training.private import train_privately
+from hushgraph.training.rooted import train_rooted_privately
+from hushgraph.training.rooted_plain import train_whole_graph
 from hushgraph.training.rowwise import require_rowwise
 from hushgraph.training.sampling import PoissonSampler
 
 Progress = Callable[[str, int, int], None]
+
+RAW_PREDICTIONS = (
+    "predictions: they read the raw records of the nodes around each node; only the weights of the model are protected"
+)
 
 
 class PrivateRows:
@@ -173,6 +181,19 @@ class Vault:
             raise UnprovenError(f"predictions: expected class scores; got shape {tuple(scores.shape)}")
         return scores
 
+    def raw_predictions(self, network: RootedNetwork) -> Tensor:
+        """Class scores that read raw neighbourhoods. They are NOT protected, and the plan must have said so.
+
+        Only the weights of `network` are covered by the guarantee. A node's scores are for someone who may see the
+        records of the nodes around it.
+        """
+        if not self.unprotected and RAW_PREDICTIONS not in self._run.plan.not_protected:
+            raise UnprovenError("predictions from raw neighbourhoods: expected a plan that declares them unprotected")
+        network.eval()
+        with torch.no_grad():
+            scores: Tensor = network(self._graph.features, whole_graph(self._graph.edges, network.num_layers))
+        return scores
+
     # Mechanisms: charged before anything leaves
 
     def aggregate(self, rows: Rows | PrivateRows, stage: AggregationStage) -> Tensor | PrivateRows:
@@ -251,6 +272,58 @@ class Vault:
             on_step=lambda done, total: self.report(stage.name, done, total),
         )
 
+    def train_rooted(
+        self, network: RootedNetwork, recipe: Recipe, stage: RootedGradientStage | None, name: str
+    ) -> None:
+        """Train a message-passing network on the train nodes as roots: per-root DP-SGD, or plainly if unprotected."""
+        with self._timed(name):
+            if self.unprotected:
+                self._train_whole_graph(network, recipe, name)
+            elif stage is None:
+                raise PrivateAccessError(
+                    f"edges are private under the unit '{self.unit}': plan a rooted gradient stage"
+                )
+            else:
+                self._train_rooted_privately(network, recipe, stage)
+
+    def _train_whole_graph(self, network: RootedNetwork, recipe: Recipe, name: str) -> None:
+        train_whole_graph(
+            network,
+            whole_graph(self._edges, network.num_layers),
+            self._graph.features,
+            self._graph.labels,
+            train=self._graph.train,
+            val=self._graph.val,
+            epochs=recipe.epochs,
+            lr=recipe.lr,
+            weight_decay=recipe.weight_decay,
+            on_epoch=lambda done, total: self.report(name, done, total),
+        )
+
+    def _train_rooted_privately(self, network: RootedNetwork, recipe: Recipe, stage: RootedGradientStage) -> None:
+        if network.num_layers != stage.layers:
+            raise InputError(f"expected a network of {stage.layers} layers, as planned; got {network.num_layers}")
+        train = self._graph.train
+        sampler = PoissonSampler(train.numel(), stage.sample_rate)
+        stage.touched(self.unit)
+        lists = self._capped_at(self._edges, stage.max_degree)
+        self._run.charge(stage)
+        train_rooted_privately(
+            network,
+            RootedSubgraphs(lists, train, stage.layers),
+            self._graph.features,
+            self._graph.labels[train],
+            sampler=sampler,
+            steps=stage.count,
+            max_grad_norm=stage.max_grad_norm,
+            noise_std=stage.std,
+            noise=self._noise.stream(f"gradient/{stage.name}"),
+            lr=recipe.lr,
+            optimizer=recipe.optimizer,
+            weight_decay=recipe.weight_decay,
+            on_step=lambda done, total: self.report(stage.name, done, total),
+        )
+
     # Inside
 
     def _guarded(self, rows: Rows, part: str) -> Rows | PrivateRows:
@@ -273,8 +346,11 @@ class Vault:
         cap = self.unit.max_out_degree
         if cap is None or self.unit.degree_promised:
             return edges
-        kept = cap_owned_lists(edges.edge_index(), edges.num_nodes, cap, self._noise.stream("degree cap"))
-        return InNeighbours.from_edge_index(kept, edges.num_nodes)
+        return self._capped_at(edges, cap)
+
+    def _capped_at(self, edges: InNeighbours, cap: int) -> InNeighbours:
+        """Every owner keeps at most `cap` entries, by its own keys; a smaller cap keeps a part of a larger one."""
+        return cap_senders(edges, cap, self._noise.stream("degree cap"))
 
     @contextlib.contextmanager
     def _timed(self, name: str) -> Iterator[None]:

@@ -185,6 +185,7 @@ class Plan:
     paper_mode: bool = False
     assumptions: tuple[str, ...] = ()
     paper_accountant: Accountant = "tightest"
+    not_protected: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         names = [stage.name for stage in self.stages]
@@ -253,6 +254,7 @@ class Plan:
             "stages": [stage.as_dict(self.unit) for stage in self.stages],
             "accountant": self.loss.accountant,
             "assumed_public": list(self.assumptions),
+            "not_protected": [*self.unit.not_protected, *self.not_protected],
         }
         if self.paper_mode:
             shown |= {

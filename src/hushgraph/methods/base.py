@@ -20,6 +20,7 @@ from hushgraph.accounting.plan import Plan, Stage, UnprotectedStage
 from hushgraph.budget import Budget
 from hushgraph.certificate import Certificate, certify
 from hushgraph.errors import InputError, UnprovenError
+from hushgraph.evaluation import balanced_accuracy, by_class
 from hushgraph.facts import PublicFacts
 from hushgraph.intake import CheckedGraph, check_graph, check_unit, default_unit
 from hushgraph.ledger import Ledger
@@ -63,6 +64,10 @@ class Method(ABC):
             shared.append(f"{kind}: max_degree = {unit.max_out_degree}")
         return tuple(shared)
 
+    def not_protected(self, facts: PublicFacts, unit: Unit) -> tuple[str, ...]:
+        """What this method leaves unprotected beyond what the unit does, in words (it goes into the certificate)."""
+        return ()
+
     def plan(self, facts: PublicFacts, unit: Unit, budget: Budget, *, paper_mode: bool = False) -> Plan:
         """The releases and their price, from public facts only."""
         if unit.name not in self.units:
@@ -83,6 +88,7 @@ class Method(ABC):
             paper_mode=paper_mode,
             assumptions=self.assumptions(facts, unit),
             paper_accountant=accountant,
+            not_protected=self.not_protected(facts, unit),
         )
 
     def fit(
@@ -182,11 +188,17 @@ class TrainedModel(ABC):
 
 
 def accuracies(scores: Tensor, graph: CheckedGraph) -> dict[str, Any]:
-    """Accuracy on train, val and test nodes, in percent."""
+    """Accuracy on train, val and test nodes, in percent, and on the test nodes of every class."""
     hits = (scores.argmax(dim=1) == graph.labels).to(torch.float64)
     found = {name: graph.split(name) for name in ("train", "val", "test")}
     accuracy = {name: 100.0 * float(hits[nodes].mean()) if nodes.numel() else None for name, nodes in found.items()}
-    return {"accuracy": accuracy, "note": EVALUATION_NOTE}
+    rows = by_class(scores.argmax(dim=1), graph.labels, found["test"], found["train"], len(graph.class_names))
+    return {
+        "accuracy": accuracy,
+        "test_by_class": rows,
+        "test_balanced_accuracy": balanced_accuracy(rows),
+        "note": EVALUATION_NOTE,
+    }
 
 
 def checked_training_graph(model: TrainedModel, graph: Any) -> CheckedGraph:

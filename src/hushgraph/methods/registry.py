@@ -26,8 +26,11 @@ METHODS = {
     "progap": Entry("hushgraph.methods.progap", "ProGAP", "ProgapModel"),
     "mlp": Entry("hushgraph.methods.mlp", "MLP", "FeatureModel"),
     "dp-mlp": Entry("hushgraph.methods.mlp", "DPMLP", "FeatureModel"),
+    "dp-gnn": Entry("hushgraph.methods.dpgnn", "DPGNN", "DPGNNModel"),
     "sage": Entry("hushgraph.methods.unprotected", "GraphSAGE", "UnprotectedModel"),
     "gcn": Entry("hushgraph.methods.unprotected", "GCN", "UnprotectedModel"),
+    "gin": Entry("hushgraph.methods.unprotected", "GIN", "UnprotectedModel"),
+    "gat": Entry("hushgraph.methods.unprotected", "GAT", "UnprotectedModel"),
 }
 
 

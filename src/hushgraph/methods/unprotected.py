@@ -116,6 +116,24 @@ class GCN(_Unprotected):
     layer = "GCN"
 
 
+@dataclass(frozen=True)
+class GIN(_Unprotected):
+    """GIN (Xu, Hu, Leskovec, Jegelka 2019) without privacy."""
+
+    name = "gin"
+    summary = "GIN without privacy (needs epsilon inf)"
+    layer = "GIN"
+
+
+@dataclass(frozen=True)
+class GAT(_Unprotected):
+    """GAT (Velickovic et al. 2018), one head, without privacy."""
+
+    name = "gat"
+    summary = "GAT without privacy (needs epsilon inf)"
+    layer = "GAT"
+
+
 @dataclass
 class UnprotectedModel(TrainedModel):
     """A graph network that reads features and raw edges at inference."""

@@ -233,3 +233,25 @@ class RootedNetwork(nn.Module):
         for level, (layer, messages) in enumerate(zip(self.convolutions, batch.layers)):
             rows = self.activation(layer(rows, messages, level, tape))
         return self.decode(rows, tape)
+
+
+class WithConstant(nn.Module):
+    """Append a constant column, so that a sum over neighbours also tells (noisily) how many there were."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The rows with sqrt(columns) appended, scaled to unit length."""
+        constant = x.new_full((x.shape[0], 1), math.sqrt(x.shape[1]))
+        return F.normalize(torch.cat((x, constant), dim=1), dim=1)
+
+
+class NoisyMean(nn.Module):
+    """The mean of a node's own row and a noisy sum of others' rows, all of them made by `WithConstant`."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """From `[nodes, 2, columns + 1]` (own row, noisy sum) to `[nodes, columns]`, in the scale of the rows sent.
+
+        The last column of the total is the weight of the mean. Noise cannot push it below that of the own row.
+        """
+        own, total = x[:, 0], x.sum(1)
+        weight = torch.maximum(total[:, -1:], own[:, -1:])
+        return total[:, :-1] / weight * math.sqrt(x.shape[2] - 1)

@@ -11,6 +11,7 @@ they are computed once.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -24,6 +25,7 @@ from hushgraph.nn.sparse import Rows, SparseRows, row_square_norms
 # Single precision loses digits where large terms cancel; this share of the sum of absolute terms is added to be safe.
 _SAFETY = 1e-6
 _FORMED_NUMBERS = 2**24
+_WASTE = 1.5
 _KEPT_ROWS = 256
 _KEPT_PRODUCTS = 2**26
 
@@ -58,6 +60,29 @@ class RowLayout:
         torch.cumsum(values.to(torch.float64), 0, out=running[1:])
         return running[self.offsets].diff().to(values.dtype)
 
+    @cached_property
+    def parts(self) -> list[Part]:
+        """The roots in groups of similar size, so that little is padded: up to 2, 4, 8, ... rows."""
+        if self.num_roots * self.longest <= _WASTE * int(self.offsets[-1]):
+            return [Part(None, None, self)]
+        size = self.counts.to(torch.float64).log2().ceil_().clamp_(min=1.0)
+        found = []
+        for value in size.unique():
+            roots = (size == value).nonzero().squeeze(1)
+            counts = self.counts[roots]
+            offsets = torch.cat((counts.new_zeros(1), counts.cumsum(0)))
+            found.append(Part(roots, ragged(self.offsets[roots], counts), RowLayout(offsets)))
+        return found
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some roots of a layout with their rows (None: all of them), and how these rows are split."""
+
+    roots: Tensor | None
+    rows: Tensor | None
+    layout: RowLayout
+
 
 def layer_square_norms(
     inputs: Rows,
@@ -75,16 +100,28 @@ def layer_square_norms(
     terms = row_squares.mul_(gradients.square().sum(1))
     if layout.longest == 1 and layout.even:
         return terms
-    safety = layout.per_root(terms.sqrt_()).square_().mul_(_SAFETY)
-    if isinstance(inputs, SparseRows):
-        assert products is not None
-        assert positions is not None
-        exact = products.square_norms(inputs, gradients, layout, bias, positions)
-    elif layout.longest * (inputs.shape[1] + gradients.shape[1]) <= inputs.shape[1] * gradients.shape[1]:
-        exact = _by_products(layout.padded(inputs), layout.padded(gradients), bias)
-    else:
-        exact = _by_forming(layout.padded(inputs), layout.padded(gradients), bias)
-    return exact.clamp_(min=0.0).add_(safety)
+    squares = layout.per_root(terms.sqrt_()).square_().mul_(_SAFETY)
+    for part in layout.parts:
+        a, g = (inputs, gradients) if part.rows is None else (inputs, gradients.index_select(0, part.rows))
+        if isinstance(a, SparseRows):
+            assert products is not None
+            assert positions is not None
+            which = positions if part.roots is None else positions[part.roots]
+            exact = products.square_norms(a, part.rows, g, part.layout, bias, which)
+        else:
+            exact = _dense(a if part.rows is None else a.index_select(0, part.rows), g, part.layout, bias)
+        if part.roots is None:
+            squares += exact.clamp_(min=0.0)
+        else:
+            squares.index_add_(0, part.roots, exact.clamp_(min=0.0))
+    return squares
+
+
+def _dense(inputs: Tensor, gradients: Tensor, layout: RowLayout, bias: bool) -> Tensor:
+    """The cheaper of the two ways, by the number of multiplications."""
+    columns, outputs = inputs.shape[1], gradients.shape[1]
+    way = _by_products if layout.longest * (columns + outputs) <= columns * outputs else _by_forming
+    return way(layout.padded(inputs), layout.padded(gradients), bias)
 
 
 def _by_products(inputs: Tensor, gradients: Tensor, bias: bool) -> Tensor:
@@ -118,13 +155,19 @@ class InputProducts:
         self.values = torch.cat(parts) if parts else torch.zeros(1)
 
     def square_norms(
-        self, inputs: SparseRows, gradients: Tensor, layout: RowLayout, bias: bool, positions: Tensor
+        self,
+        inputs: SparseRows,
+        rows: Tensor | None,
+        gradients: Tensor,
+        layout: RowLayout,
+        bias: bool,
+        positions: Tensor,
     ) -> Tensor:
-        """As `layer_square_norms`, without its margin."""
+        """As `layer_square_norms`, without its margin; `rows` picks the rows of `inputs` that belong to `layout`."""
         kept = self.sizes[positions] > 0
         if bool(kept.all()):
             return self._by_products(gradients, layout, bias, positions)
-        return _by_forming_sparse(inputs, gradients, layout, bias)
+        return _by_forming_sparse(inputs if rows is None else inputs.rows(rows), gradients, layout, bias)
 
     def _by_products(self, gradients: Tensor, layout: RowLayout, bias: bool, positions: Tensor) -> Tensor:
         counts, local = layout.counts.view(-1, 1, 1), torch.arange(layout.longest)

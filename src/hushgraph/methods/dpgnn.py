@@ -1,0 +1,273 @@
+"""DP-GNN: multi-layer message passing trained with node-level privacy (Daigavane et al., TMLR).
+
+1. Every node's own list is cut to K entries, so that one node occurs in at most N(K, r) rooted subgraphs.
+2. Encoder, r message-passing layers and decoder are trained together by DP-SGD or DP-Adam on Poisson batches of roots;
+   the gradient of each rooted subgraph is clipped over all weights at once.
+3. The weights are the release. Predictions read raw neighbourhoods, which the certificate says plainly, or noisy sums
+   that are charged like GAP's.
+
+What differs from the publication, and why: docs/proofs/dpgnn.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from hushgraph.accounting.calibration import Accountant
+from hushgraph.accounting.plan import AggregationStage, Plan, RootedGradientStage, Stage, calibrated
+from hushgraph.budget import Budget
+from hushgraph.errors import InputError, UnprovenError
+from hushgraph.facts import PublicFacts
+from hushgraph.graph.rooted import whole_graph
+from hushgraph.intake import CheckedGraph, check_graph, check_unit
+from hushgraph.ledger import Ledger
+from hushgraph.methods import parameters
+from hushgraph.methods.base import Method, TrainedModel, checked_training_graph, open_vault
+from hushgraph.nn.rooted import CONVOLUTIONS, GCNLayer, NoisyMean, RootedNetwork, WithConstant
+from hushgraph.nn.sparse import Rows
+from hushgraph.training.rowwise import register_rowwise
+from hushgraph.units import Unit
+from hushgraph.vault import RAW_PREDICTIONS, PrivateRows, Recipe, Vault
+
+PLAIN_EPOCHS, PRIVATE_EPOCHS = 100, 20
+DEFAULT_DEGREE = {1: 7, 2: 3, 3: 2}
+INFERENCES = ("full", "noisy")
+
+register_rowwise(WithConstant, "Appends a constant to a row and scales that row.")
+register_rowwise(NoisyMean, "Divides a row by its own last entry.")
+
+
+@dataclass(frozen=True)
+class DPGNN(Method):
+    """Choices of DP-GNN.
+
+    `max_degree` is the cap K on every node's own list (by rule 7, 3, 2 for 1, 2, 3 layers); the cap of the unit holds
+    as well. `batch_size` is the expected number of roots per step. `inference="noisy"` charges one noisy sum per layer;
+    `inference_noise` is its noise multiplier relative to that of the gradients.
+    """
+
+    layers: int = 1
+    convolution: str = "gcn"
+    max_degree: int | None = None
+    hidden: int = 64
+    encoder_layers: int = 1
+    decoder_layers: int = 1
+    heads: int = 4
+    activation: str = "tanh"
+    optimizer: str = "adam"
+    lr: float = 0.01
+    weight_decay: float = 0.0
+    epochs: int | None = None
+    batch_size: int = 2048
+    max_grad_norm: float = 1.0
+    inference: str = "full"
+    inference_noise: float = 1.0
+
+    name = "dp-gnn"
+    summary = "message passing on rooted subgraphs, trained by DP-SGD: the weights are private"
+    units = frozenset({"node", "node-replace"})
+
+    def __post_init__(self) -> None:
+        positive = {"layers": self.layers, "hidden": self.hidden, "heads": self.heads, "max_degree": self.max_degree}
+        InputError.collect(
+            [
+                *parameters.at_least(1, **positive, epochs=self.epochs, batch_size=self.batch_size),
+                *parameters.at_least(1, encoder_layers=self.encoder_layers, decoder_layers=self.decoder_layers),
+                *parameters.at_least(0, weight_decay=self.weight_decay),
+                *parameters.above(0, lr=self.lr, max_grad_norm=self.max_grad_norm),
+                *parameters.above(0, inference_noise=self.inference_noise),
+                *parameters.one_of(CONVOLUTIONS, convolution=self.convolution),
+                *parameters.one_of(("adam", "sgd"), optimizer=self.optimizer),
+                *parameters.one_of(INFERENCES, inference=self.inference),
+            ]
+        )
+        if self.layers > max(DEFAULT_DEGREE) and self.max_degree is None:
+            raise InputError(f"max_degree: expected a number with {self.layers} layers; got none (reach grows as K^r)")
+        if self.inference == "noisy" and self.convolution != "gcn":
+            raise UnprovenError(f"noisy inference is built for convolution=gcn only; got {self.convolution}")
+
+    @property
+    def cap(self) -> int:
+        """K, given or by rule."""
+        return self.max_degree if self.max_degree is not None else DEFAULT_DEGREE[self.layers]
+
+    def not_protected(self, facts: PublicFacts, unit: Unit) -> tuple[str, ...]:
+        """Predictions, unless inference is noisy."""
+        return (RAW_PREDICTIONS,) if self.inference == "full" else ()
+
+    def assumptions(self, facts: PublicFacts, unit: Unit) -> tuple[str, ...]:
+        """As for every method, and the smaller cap in training."""
+        return (*super().assumptions(facts, unit), f"the cap on a node's own list in training: {self.cap}")
+
+    def stages(self, facts: PublicFacts, unit: Unit, budget: Budget, accountant: Accountant) -> tuple[Stage, ...]:
+        """The gradient steps; with noisy inference also one sum per layer."""
+        return calibrated(lambda scale: self._stages_at(scale, facts, unit), unit, budget, accountant)
+
+    def _stages_at(self, scale: float, facts: PublicFacts, unit: Unit) -> tuple[Stage, ...]:
+        rate = min(1.0, self.batch_size / facts.num_train)
+        steps = (self.epochs or PRIVATE_EPOCHS) * math.ceil(1.0 / rate)
+        clip = self.max_grad_norm
+        unscaled = RootedGradientStage("network", steps, 1.0, clip, rate, self.cap, self.layers)
+        gradient = RootedGradientStage(
+            "network", steps, scale * unscaled.sensitivity(unit), clip, rate, self.cap, self.layers
+        )
+        if self.inference == "full":
+            return (gradient,)
+        return gradient, self._inference_stage(scale, unit)
+
+    def _inference_stage(self, scale: float, unit: Unit) -> AggregationStage:
+        std = scale * self.inference_noise * unit.aggregation_sensitivity(1.0)
+        return AggregationStage("inference", self.layers, std)
+
+    def learn(self, vault: Vault, plan: Plan) -> TrainedModel:
+        """Train on rooted subgraphs, then predict."""
+        network = self.network(vault.facts, vault.generator("weights"))
+        vault.train_rooted(network, self._recipe(vault.unprotected), plan.rooted_gradient("network"), "network")
+        if self.inference == "full" or vault.unprotected:
+            released, scores = dict[str, Tensor](), vault.raw_predictions(network)
+        else:
+            released, scores = noisy_inference(vault, network, plan.aggregation("inference"))
+        return DPGNNModel(
+            method=self,
+            facts=vault.facts,
+            unit=plan.unit,
+            network=network.eval(),
+            settings={},
+            released=released,
+            scores=scores,
+        )
+
+    def _recipe(self, plain: bool) -> Recipe:
+        epochs = self.epochs or (PLAIN_EPOCHS if plain else PRIVATE_EPOCHS)
+        return Recipe(epochs, self.lr, cast(Any, self.optimizer), self.weight_decay, select_best=plain)
+
+    def network(self, facts: PublicFacts, generator: torch.Generator) -> RootedNetwork:
+        """The untrained network for these sizes."""
+        if facts.num_features is None or facts.num_classes is None:
+            raise InputError("DP-GNN needs the number of features and classes to build its network")
+        return RootedNetwork(
+            facts.num_features,
+            self.hidden,
+            facts.num_classes,
+            num_layers=self.layers,
+            convolution=self.convolution,
+            encoder_layers=self.encoder_layers,
+            decoder_layers=self.decoder_layers,
+            heads=self.heads if self.convolution == "attention" else 1,
+            activation=self.activation,
+            generator=generator,
+        )
+
+    def rebuild(self, facts: PublicFacts, settings: dict[str, Any]) -> nn.Module:
+        """The untrained network that saved weights are loaded into."""
+        return self.network(facts, torch.Generator())
+
+
+def noisy_inference(vault: Vault, network: RootedNetwork, stage: AggregationStage) -> tuple[dict[str, Tensor], Tensor]:
+    """The network with every sum over neighbours replaced by a charged noisy sum; the sums are kept for later."""
+    received: dict[str, Tensor] = {}
+    rows: Rows | PrivateRows = vault.apply(encoder_of(network), vault.features)
+    for level in range(network.num_layers):
+        sent = vault.apply(WithConstant(), rows)
+        total = vault.aggregate(sent, stage)
+        assert isinstance(total, Tensor)
+        received[f"received_{level}"] = total
+        rows = vault.apply(layer_of(network, level), vault.stack([sent, total]))
+    return received, vault.predictions(decoder_of(network), rows)
+
+
+def encoder_of(network: RootedNetwork) -> nn.Sequential:
+    """The encoder as a row-wise module."""
+    return nn.Sequential(*[part for layer in network.encoder for part in (layer, network.activation)])
+
+
+def layer_of(network: RootedNetwork, level: int) -> nn.Sequential:
+    """One message-passing layer after its sum, as a row-wise module on (own row, noisy sum)."""
+    layer = cast(GCNLayer, network.convolutions[level])
+    return nn.Sequential(NoisyMean(), layer.linear, network.activation)
+
+
+def decoder_of(network: RootedNetwork) -> nn.Sequential:
+    """The decoder as a row-wise module."""
+    parts = [part for layer in network.decoder for part in (network.activation, layer)]
+    return nn.Sequential(*parts[1:])
+
+
+@dataclass
+class DPGNNModel(TrainedModel):
+    """DP-GNN after training."""
+
+    @torch.no_grad()
+    def class_scores(self, graph: Any | None) -> Tensor:
+        """Scores for the nodes of `graph`.
+
+        Trained for raw neighbourhoods: `graph` may be any graph with the same features; the scores read its edges and
+        are not protected. Trained for noisy inference: the training graph only, from the kept sums.
+        """
+        if graph is None:
+            raise InputError("predict: DP-GNN reads the features (and, without noise, the edges) of a graph; pass it")
+        network = self._rooted
+        if not self.released:
+            checked = self._matching(graph)
+            scores: Tensor = network(checked.features, whole_graph(checked.edges, network.num_layers))
+            return scores
+        rows: Tensor = encoder_of(network)(checked_training_graph(self, graph).features)
+        for level in range(network.num_layers):
+            pair = torch.stack([WithConstant()(rows), self.released[f"received_{level}"]], dim=1)
+            rows = layer_of(network, level)(pair)
+        scores = decoder_of(network)(rows)
+        return scores
+
+    def predict_on(
+        self, graph: Any, budget: Budget, *, ledger: Ledger | None = None, seed: int | None = None
+    ) -> TrainedModel:
+        """Noisy inference on another graph, under the same unit, charged to that graph's own ledger."""
+        assert isinstance(self.method, DPGNN)
+        if self.method.convolution != "gcn":
+            raise UnprovenError(f"noisy inference is built for convolution=gcn only; got {self.method.convolution}")
+        checked = self._matching(graph)
+        check_unit(checked, self.unit)
+        plan = _Inference(**self.method.as_dict()).plan(checked.facts, self.unit, budget)
+        vault, run = open_vault(checked, plan, ledger, seed, None)
+        released, scores = noisy_inference(vault, self._rooted, plan.aggregation("inference"))
+        model = DPGNNModel(
+            method=self.method,
+            facts=checked.facts,
+            unit=self.unit,
+            network=self.network,
+            settings=self.settings,
+            released=released,
+            scores=scores,
+        )
+        model.finish(checked, vault, run, sum(vault.seconds.values()))
+        return model
+
+    @property
+    def _rooted(self) -> RootedNetwork:
+        assert isinstance(self.network, RootedNetwork)
+        return self.network
+
+    def _matching(self, graph: Any) -> CheckedGraph:
+        checked = graph if isinstance(graph, CheckedGraph) else check_graph(graph)
+        if checked.facts.num_features != self.facts.num_features:
+            raise InputError(f"expected {self.facts.num_features} features; got {checked.facts.num_features}")
+        return checked
+
+
+@dataclass(frozen=True)
+class _Inference(DPGNN):
+    """The noisy sums alone: what inference on a new graph releases."""
+
+    name = "dp-gnn-inference"
+
+    def not_protected(self, facts: PublicFacts, unit: Unit) -> tuple[str, ...]:
+        """Nothing beyond the unit."""
+        return ()
+
+    def _stages_at(self, scale: float, facts: PublicFacts, unit: Unit) -> tuple[Stage, ...]:
+        return (self._inference_stage(scale, unit),)
