@@ -17,7 +17,7 @@ from hushgraph.errors import InputError
 from hushgraph.graph import degree
 from hushgraph.graph.aggregate import sum_in_neighbours
 from hushgraph.graph.csr import InNeighbours
-from hushgraph.graph.degree import cap_owned_lists
+from hushgraph.graph.degree import cap_owned_lists, cap_senders
 from hushgraph.mechanisms.noise import NoiseSource
 
 Cap = Callable[[Tensor, int, int, NoiseSource], Tensor]
@@ -188,3 +188,13 @@ def test_lists_are_handled_the_same_in_small_runs(monkeypatch: pytest.MonkeyPatc
 def test_wrong_caps_are_refused(wrong: object) -> None:
     with pytest.raises(InputError, match="degree cap"):
         cap_owned_lists(torch.tensor([[0], [1]]), 2, wrong, NoiseSource.seeded(0))  # type: ignore[arg-type]
+
+
+def test_capping_a_graph_in_order_is_the_same_cap() -> None:
+    edges = torch.randint(0, 30, (2, 400), generator=torch.Generator().manual_seed(2))
+    graph = InNeighbours.from_edge_index(edges, 31).coalesce()
+    noise = NoiseSource.seeded(4)
+    ours, listed = cap_senders(graph, 3, noise), cap_owned_lists(edges, 31, 3, noise)
+    expected = InNeighbours.from_edge_index(listed, 31)
+    assert torch.equal(ours.sources, expected.sources)
+    assert torch.equal(ours.offsets, expected.offsets)

@@ -25,7 +25,10 @@ def induced(data: Data, keep: Tensor) -> Data:
     result = Data()
     for key, value in data.to_dict().items():
         result[key] = _part(data, key, value, nodes, edges)
-    result.edge_index = new_id[data.edge_index[:, edges]]
+    # One end at a time: the edges are the largest thing here, and three copies of them would be the peak of memory.
+    result.edge_index = torch.empty(2, int(edges.sum()), dtype=torch.int64)
+    for end in (0, 1):
+        torch.index_select(new_id, 0, data.edge_index[end][edges], out=result.edge_index[end])
     # An isolated last node is invisible in edge_index, and Data may have stored the old count.
     result.num_nodes = len(nodes)
     old_ids = data.get("node_ids")

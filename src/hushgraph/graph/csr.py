@@ -36,7 +36,14 @@ class InNeighbours:
     def from_edge_index(cls, edge_index: Tensor, num_nodes: int) -> InNeighbours:
         """Sort the `[2, E]` edges (row 0 sources, row 1 targets) by target, then by source."""
         source, target = checked_edges(edge_index, num_nodes)
-        return _from_packed(pack(target, source), num_nodes)
+        return InNeighbours.from_packed(pack(target, source), num_nodes)
+
+    @classmethod
+    def from_packed(cls, packed: np.ndarray, num_nodes: int) -> InNeighbours:
+        """From pairs `target << 32 | source` (see `pack`), which are sorted in place."""
+        # Sorting packed 64-bit numbers in place is faster than two counting sorts and needs no second copy.
+        packed.sort()
+        return cls(torch.from_numpy(offsets_of(packed, num_nodes)), torch.from_numpy(unpack_minor(packed)))
 
     @property
     def num_nodes(self) -> int:
@@ -67,7 +74,7 @@ class InNeighbours:
 
     def transpose(self) -> InNeighbours:
         """The graph with every edge turned round."""
-        return _from_packed(pack(self.sources.numpy(), self.targets().numpy()), self.num_nodes)
+        return InNeighbours.from_packed(pack(self.sources.numpy(), self.targets().numpy()), self.num_nodes)
 
     def is_symmetric(self) -> bool:
         """True when every edge has its reverse (as often as the edge itself)."""
@@ -147,10 +154,3 @@ def offsets_of(packed: np.ndarray, num_nodes: int) -> np.ndarray:
     """Where each major number's run begins in sorted packed pairs (`num_nodes + 1` positions)."""
     positions = np.searchsorted(packed, np.arange(num_nodes + 1, dtype=np.int64) << 32)
     return positions.astype(np.int64 if len(packed) >= INT32_LIMIT else np.int32)
-
-
-def _from_packed(packed: np.ndarray, num_nodes: int) -> InNeighbours:
-    # Sorting packed 64-bit numbers in place is faster than two counting sorts and needs no second copy.
-    packed.sort()
-    offsets = torch.from_numpy(offsets_of(packed, num_nodes))
-    return InNeighbours(offsets, torch.from_numpy(unpack_minor(packed)))
