@@ -137,6 +137,15 @@ def test_inductive_prediction_needs_and_charges_a_budget(data: Path, tmp_path: P
     assert float(found["certificate"]["epsilon"]) <= 2.0
 
 
+def test_a_directed_graph_is_accepted_when_it_is_said_to_be_one(tmp_path: Path) -> None:
+    data = _raw_npz(tmp_path / "directed.npz", random_graph(1, symmetric=False))
+    refused = run("train", "gap", "--data", data, "--out", tmp_path / "one", *TRAIN)
+    assert refused.exit_code == 2
+    assert "both directions" in refused.output
+    trained = run_json("train", "gap", "--data", data, "--directed", "--out", tmp_path / "two", *TRAIN)
+    assert trained["unit"] == "directed-edge"
+
+
 def test_a_limit_is_declared_and_enforced_with_its_own_exit_code(data: Path, tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
     run_json(

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hushgraph.cli.train import Directed, Split
 from hushgraph.console import Json, command, show_json
 from hushgraph.errors import InputError
 
@@ -23,7 +24,8 @@ def predict(
     epsilon: Annotated[float | None, typer.Option(help="With --on: the budget of that release.")] = None,
     delta: Annotated[float | None, typer.Option(help="With --on: its delta.")] = None,
     ledger: Annotated[Path | None, typer.Option(help="With --on: the ledger of that graph.")] = None,
-    split: Annotated[str | None, typer.Option(help="A file with train/val/test masks.")] = None,
+    split: Split = None,
+    directed: Directed = False,
     out: Annotated[Path | None, typer.Option(help="Write probabilities and classes to this .npz file.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -38,10 +40,10 @@ def predict(
     trained = load_model(model)
     shown: dict[str, Any] = {"model": str(model), "unit": trained.unit.name}
     if on is not None:
-        probabilities, certificate = _predict_on(trained, on, split, epsilon, delta, ledger)
+        probabilities, certificate = _predict_on(trained, _load(on, split, directed), epsilon, delta, ledger)
         shown |= {"certificate": certificate, "charged": True}
     else:
-        probabilities = trained.predict_proba(_load(data, split))
+        probabilities = trained.predict_proba(_load(data, split, directed))
         shown |= {"charged": False, "own_features": _own_features(trained, data)}
     classes = probabilities.argmax(dim=1)
     counts = torch.bincount(classes, minlength=probabilities.shape[1]).tolist()
@@ -57,7 +59,7 @@ def predict(
 
 
 def _predict_on(
-    trained: Any, on: str, split: str | None, epsilon: float | None, delta: float | None, ledger: Path | None
+    trained: Any, graph: Any, epsilon: float | None, delta: float | None, ledger: Path | None
 ) -> tuple[Any, dict[str, Any]]:
     from hushgraph.budget import Budget
     from hushgraph.ledger import Ledger
@@ -67,14 +69,14 @@ def _predict_on(
     if not hasattr(trained, "predict_on"):
         raise InputError(f"--on: {trained.method.name} has no inductive inference")
     book = Ledger(ledger) if ledger is not None else Ledger()
-    fresh = trained.predict_on(_load(on, split), Budget(epsilon, delta), ledger=book)
+    fresh = trained.predict_on(graph, Budget(epsilon, delta), ledger=book)
     return fresh.predict_proba(), fresh.certificate.as_dict()
 
 
-def _load(name: str | None, split: str | None) -> Any:
+def _load(name: str | None, split: str | None, directed: bool) -> Any:
     from hushgraph.datasets import load
 
-    return None if name is None else load(name, split=split)
+    return None if name is None else load(name, split=split, **({"directed": True} if directed else {}))
 
 
 def _own_features(trained: Any, data: str | None) -> str:

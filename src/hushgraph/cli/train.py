@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 Data = Annotated[str, typer.Option(help="A dataset's name (see `hushgraph datasets`) or a file FILE.npz.")]
 Split = Annotated[str | None, typer.Option(help="A file with train/val/test masks.")]
+Directed = Annotated[bool, typer.Option("--directed", help="The file may hold edges in one direction only.")]
 
 
 @command
@@ -27,6 +28,7 @@ def train(
     unit: Annotated[str | None, typer.Option(help="What is protected; default: one edge of the graph.")] = None,
     delta: Delta = None,
     split: Split = None,
+    directed: Directed = False,
     paper_mode: PaperMode = False,
     seed: Annotated[int | None, typer.Option(help="Repeatable and NOT private; for tests and studies.")] = None,
     ledger: Annotated[Path | None, typer.Option(help="The dataset's ledger folder; default: OUT/ledger.")] = None,
@@ -46,7 +48,7 @@ def train(
     from hushgraph.methods.saving import save_model
 
     torch.set_num_threads(threads)
-    graph = load(data, split=split)
+    graph = load(data, split=split, **({"directed": True} if directed else {}))
     book = Ledger(ledger if ledger is not None else out / "ledger")
     with progress_bar(as_json) as progress:
         model = choices.method.fit(

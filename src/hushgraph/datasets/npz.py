@@ -112,7 +112,7 @@ def _read_edges(archive: Archive, count: int, directed: bool) -> Tensor:
     if not directed and not np.array_equal(forward, _sorted_keys(edges[1], edges[0], count)):
         raise InputError(
             f"{where} to hold both directions of every edge; some are stored in one direction only; "
-            "use torch_geometric.utils.to_undirected, or pass directed=True"
+            "use torch_geometric.utils.to_undirected, or say that it is directed (directed=True, --directed)"
         )
     return torch.from_numpy(edges)
 
