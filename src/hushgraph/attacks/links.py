@@ -1,0 +1,143 @@
+"""Link stealing: which pairs of nodes are connected?
+
+* `LinkTeller` (Wu and others, 2022): send features with one node's changed a little and see whose predictions move.
+  One query per *source* gives its influence on every other node.
+* `PosteriorSimilarity` (He and others, 2021): connected nodes get similar predictions.
+* `ReleasedRows`: for an attacker with the model's files. A released row of a node is a noisy sum of its neighbours'
+  rows; project it on the row of the suspected neighbour. Of the three this one uses most of what was released.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch_geometric.data import Data
+
+from hushgraph.attacks.base import Attack, AttackScores, Target, dense_features
+from hushgraph.errors import InputError
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Node pairs `source[i]`, `other[i]` and whether they are connected."""
+
+    source: np.ndarray
+    other: np.ndarray
+    connected: np.ndarray
+
+
+def sample_pairs(data: Data, sources: int, per_source: int, seed: int) -> Pairs:
+    """For random sources, as many neighbours as non-neighbours each (at most `per_source / 2` of either)."""
+    rng = np.random.default_rng(seed)
+    edges = data.edge_index.numpy()
+    num_nodes = int(data.num_nodes or 0)
+    order = np.argsort(edges[0], kind="stable")
+    starts = np.searchsorted(edges[0][order], np.arange(num_nodes + 1))
+    candidates = np.flatnonzero(np.diff(starts) > 0)
+    if len(candidates) == 0:
+        raise InputError("link attack: expected a graph with edges; got none")
+    chosen = rng.choice(candidates, size=min(sources, len(candidates)), replace=False)
+    parts = [_pairs_of(int(v), edges[1][order[starts[v] : starts[v + 1]]], num_nodes, per_source, rng) for v in chosen]
+    joined = [np.concatenate(columns) for columns in zip(*parts, strict=True)]
+    return Pairs(joined[0], joined[1], joined[2].astype(bool))
+
+
+def _pairs_of(
+    source: int, neighbours: np.ndarray, num_nodes: int, per_source: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    taken = rng.choice(neighbours, size=min(per_source // 2, len(neighbours)), replace=False)
+    others = rng.integers(0, num_nodes, size=4 * per_source + 16)
+    others = np.unique(others[~np.isin(others, neighbours) & (others != source)])
+    others = rng.permutation(others)[: len(taken)]
+    both = np.concatenate([taken, others])
+    return np.full(len(both), source), both, np.arange(len(both)) < len(taken)
+
+
+@dataclass(frozen=True)
+class LinkTeller(Attack):
+    """Influence by finite differences. `sources * per_source` pairs from `sources + 1` queries."""
+
+    sources: int = 100
+    per_source: int = 50
+    step: float = 1e-2
+    seed: int = 0
+
+    name = "LinkTeller"
+    assumes = (
+        "may send node features to the model and read the predictions of all nodes; the server holds the edges; knows "
+        "which nodes to ask about"
+    )
+
+    def run(self, target: Target, data: Data) -> AttackScores:
+        """Score every sampled pair by the influence of the source on the other."""
+        query = target.needs("query")
+        pairs = sample_pairs(data, self.sources, self.per_source, self.seed)
+        features = dense_features(data)
+        before = _logs(query(features))
+        sources, row = np.unique(pairs.source, return_inverse=True)
+        moved = [_logs(query(self._changed(features, int(source)))) - before for source in sources]
+        influence = torch.stack([change.norm(dim=1) for change in moved]).numpy() / self.step
+        scores = influence[row, pairs.other]
+        return self.scored(target, scores, pairs.connected, queries=len(sources) + 1, **target.notes)
+
+    def _changed(self, features: Tensor, source: int) -> Tensor:
+        """The source's row grows by one step; a row of zeros becomes a small constant row."""
+        changed = features.clone()
+        row = features[source]
+        changed[source] = row * (1.0 + self.step) if bool(row.any()) else torch.full_like(row, self.step)
+        return changed
+
+
+def _logs(posteriors: Tensor) -> Tensor:
+    return posteriors.double().clamp_min(1e-300).log()
+
+
+@dataclass(frozen=True)
+class PosteriorSimilarity(Attack):
+    """Correlation of the two nodes' published posteriors."""
+
+    sources: int = 100
+    per_source: int = 50
+    seed: int = 0
+
+    name = "posterior similarity"
+    assumes = "reads the published predictions only"
+
+    def run(self, target: Target, data: Data) -> AttackScores:
+        """Score every sampled pair by the correlation of log posteriors."""
+        pairs = sample_pairs(data, self.sources, self.per_source, self.seed)
+        logs = target.posteriors.clamp_min(1e-12).log()
+        rows = F.normalize(logs - logs.mean(dim=1, keepdim=True), dim=1)
+        scores = (rows[torch.from_numpy(pairs.source)] * rows[torch.from_numpy(pairs.other)]).sum(dim=1)
+        return self.scored(target, scores.numpy(), pairs.connected)
+
+
+@dataclass(frozen=True)
+class ReleasedRows(Attack):
+    """Projection of each node's stored rows on the other node's, hop against the hop before it.
+
+    Needs stored rows of equal width per hop, side by side, hop 0 first (as GAP releases them at edge level).
+    """
+
+    width: int = 16
+    sources: int = 100
+    per_source: int = 50
+    seed: int = 0
+
+    name = "released rows"
+    assumes = "has the model's files, with all released rows, and knows all features"
+
+    def run(self, target: Target, data: Data) -> AttackScores:
+        """Score every sampled pair by the sum of both projections over all hops."""
+        rows = target.needs("embeddings")
+        if rows.shape[1] % self.width:
+            raise InputError(f"released rows: expected hops of width {self.width}; got {rows.shape[1]} columns")
+        hops = rows.reshape(len(rows), -1, self.width)
+        pairs = sample_pairs(data, self.sources, self.per_source, self.seed)
+        one, other = hops[torch.from_numpy(pairs.source)], hops[torch.from_numpy(pairs.other)]
+        scores = (one[:, 1:] * other[:, :-1]).sum(dim=(1, 2)) + (other[:, 1:] * one[:, :-1]).sum(dim=(1, 2))
+        return self.scored(target, scores.numpy(), pairs.connected)

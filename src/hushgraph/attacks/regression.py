@@ -1,0 +1,119 @@
+"""What embeddings or predictions give away by regression: degrees, features, a sensitive attribute.
+
+The attacker knows the truth for some nodes (half of them, by default), fits a ridge regression from what the model
+shows, and predicts the rest. Simple on purpose: what a linear map finds is not hidden.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch_geometric.data import Data
+
+from hushgraph.attacks.base import Attack, AttackScores, Target, dense_features
+from hushgraph.errors import InputError
+
+
+@dataclass(frozen=True)
+class DegreeInference(Attack):
+    """Node degrees from what the model shows (thesis of seed 002, section 5.4.2). Scores: is the degree above median?
+
+    `details` holds the root-mean-square error of the predicted degree beside that of always guessing the mean.
+    """
+
+    known: float = 0.5
+    source: str = "embeddings"
+    seed: int = 0
+
+    name = "degree inference"
+    assumes = "sees the model's rows (or predictions) and knows the degrees of some nodes"
+
+    def run(self, target: Target, data: Data) -> AttackScores:
+        """Predict log degrees, judge degrees."""
+        degrees = np.bincount(data.edge_index[0].numpy(), minlength=int(data.num_nodes or 0)).astype(np.float64)
+        known = _known(len(degrees), self.known, self.seed)
+        guesses = ridge(_shown(target, self.source), np.log1p(degrees)[:, None], known)[:, 0]
+        predicted, real = np.expm1(np.clip(guesses[~known], 0.0, 30.0)), degrees[~known]
+        figures = {
+            "rmse": float(np.sqrt(((predicted - real) ** 2).mean())),
+            "rmse of guessing the mean": float(np.sqrt(((degrees[known].mean() - real) ** 2).mean())),
+            "rmse of log degrees": float(np.sqrt(((guesses[~known] - np.log1p(real)) ** 2).mean())),
+        }
+        return self.scored(target, predicted, real > np.median(real), **figures)
+
+
+@dataclass(frozen=True)
+class FeatureReconstruction(Attack):
+    """Features from embeddings. Scores: every entry of the held-out rows, is it above its column's mean?"""
+
+    known: float = 0.5
+    source: str = "embeddings"
+    most_entries: int = 200_000
+    seed: int = 0
+
+    name = "feature reconstruction"
+    assumes = "sees the model's rows and knows the features of some nodes"
+
+    def run(self, target: Target, data: Data) -> AttackScores:
+        """Predict all features; compare with predicting the mean."""
+        x = dense_features(data).numpy().astype(np.float64)
+        known = _known(len(x), self.known, self.seed)
+        centre = x[known].mean(axis=0)
+        varying = x[known].std(axis=0) > 0
+        guesses = ridge(_shown(target, self.source), x[:, varying] - centre[varying], known)[~known]
+        real = (x[:, varying] - centre[varying])[~known]
+        explained = 1.0 - float(((guesses - real) ** 2).sum() / max(float((real**2).sum()), 1e-300))
+        rng = np.random.default_rng(self.seed)
+        places = rng.permutation(real.size)[: self.most_entries]
+        return self.scored(target, guesses.ravel()[places], real.ravel()[places] > 0, explained_variance=explained)
+
+
+@dataclass(frozen=True)
+class AttributeInference(Attack):
+    """One sensitive feature column from the predictions. The column is a 0/1 feature of the attacked graph."""
+
+    column: int = 0
+    known: float = 0.5
+    source: str = "posteriors"
+    seed: int = 0
+
+    name = "attribute inference"
+    assumes = "reads the predictions and knows the attribute of some nodes"
+
+    def run(self, target: Target, data: Data) -> AttackScores:
+        """Predict the attribute of the other nodes."""
+        x = dense_features(data)
+        if not 0 <= self.column < x.shape[1]:
+            raise InputError(f"attribute: expected a column from 0 to {x.shape[1] - 1}; got {self.column}")
+        value = x[:, self.column].numpy() > 0.5
+        known = _known(len(value), self.known, self.seed)
+        scores = ridge(_shown(target, self.source), value.astype(np.float64)[:, None], known)[~known, 0]
+        return self.scored(target, scores, value[~known], share=float(value.mean()))
+
+
+def ridge(shown: np.ndarray, wanted: np.ndarray, known: np.ndarray, penalty: float = 1.0) -> np.ndarray:
+    """Ridge regression on standardised columns, their squares and a constant, fitted on `known`, for all rows."""
+    scaled = (shown - shown[known].mean(axis=0)) / (shown[known].std(axis=0) + 1e-9)
+    table = np.concatenate([scaled, scaled**2, np.ones((len(scaled), 1))], axis=1)
+    fitted = table[known]
+    gram = fitted.T @ fitted + penalty * np.eye(table.shape[1])
+    found: np.ndarray = table @ np.linalg.solve(gram, fitted.T @ wanted[known])
+    return found
+
+
+def _shown(target: Target, source: str) -> np.ndarray:
+    if source not in ("embeddings", "posteriors"):
+        raise InputError(f"source: expected 'embeddings' or 'posteriors'; got '{source}'")
+    rows: Any = target.needs(source)
+    if source == "posteriors":
+        rows = rows.clamp_min(1e-9).log()
+    shown: np.ndarray = rows.double().numpy()
+    return shown
+
+
+def _known(count: int, share: float, seed: int) -> np.ndarray:
+    if not 0.0 < share < 1.0:
+        raise InputError(f"known: expected a share above 0 and below 1; got {share!r}")
+    return np.random.default_rng(seed).random(count) < share
