@@ -16,6 +16,7 @@ _EXPORTS = {
     "GAP": "hushgraph.methods.gap",
     "ProGAP": "hushgraph.methods.progap",
     "DPGNN": "hushgraph.methods.dpgnn",
+    "Chorus": "hushgraph.methods.chorus",
     "DPMLP": "hushgraph.methods.mlp",
     "MLP": "hushgraph.methods.mlp",
     "GCN": "hushgraph.methods.unprotected",

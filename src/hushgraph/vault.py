@@ -15,11 +15,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hushgraph.accounting.plan import AggregationStage, GradientStage, RootedGradientStage, UnprotectedStage
-from hushgraph.errors import InputError, PrivateAccessError, UnprovenError
+from hushgraph.accounting.label_sum import LabelSumStage
+from hushgraph.accounting.plan import AggregationStage, GradientStage, LocalStage, RootedGradientStage, UnprotectedStage
+from hushgraph.errors import BudgetError, InputError, PrivateAccessError, UnprovenError
 from hushgraph.facts import PublicFacts
 from hushgraph.graph.aggregate import sum_in_neighbours
 from hushgraph.graph.csr import InNeighbours
@@ -27,6 +29,8 @@ from hushgraph.graph.degree import cap_senders
 from hushgraph.graph.rooted import RootedSubgraphs, whole_graph
 from hushgraph.intake import CheckedGraph, check_unit
 from hushgraph.mechanisms.aggregate import bounded_rows, noisy_sum
+from hushgraph.mechanisms.devices import FeatureRandomiser, LabelRandomiser, Range, device_randomness, unit_interval
+from hushgraph.mechanisms.label_sum import known_labels, label_messages, noisy_label_sum
 from hushgraph.mechanisms.noise import NoiseSource
 from hushgraph.nn.joined import JoinedRows
 from hushgraph.nn.rooted import RootedNetwork
@@ -39,6 +43,7 @@ from hushgraph.training.rooted import train_rooted_privately
 from hushgraph.training.rooted_plain import train_whole_graph
 from hushgraph.training.rowwise import require_rowwise
 from hushgraph.training.sampling import PoissonSampler
+from hushgraph.units import Local
 
 Progress = Callable[[str, int, int], None]
 
@@ -194,7 +199,38 @@ class Vault:
             scores: Tensor = network(self._graph.features, whole_graph(self._graph.edges, network.num_layers))
         return scores
 
+    def label_rows(self, guesses: Rows | PrivateRows | None = None) -> Rows | PrivateRows:
+        """One-hot labels of the train nodes; for all others, zeros or their row of `guesses`.
+
+        Labels of nodes outside the train split are never read.
+        """
+        rows = known_labels(self._graph.labels, self._graph.train, len(self._graph.class_names))
+        if guesses is not None:
+            rows = torch.where(self._labelled().unsqueeze(1), rows, dense_rows(self._open(guesses)))
+        private = isinstance(guesses, PrivateRows) or not self.is_public("labels")
+        return self._keep(rows, "label rows") if private else rows
+
+    def _labelled(self) -> Tensor:
+        return torch.zeros(self.facts.num_nodes, dtype=torch.bool).index_fill_(0, self._graph.train, True)
+
     # Mechanisms: charged before anything leaves
+
+    def aggregate_labels(self, rows: Rows | PrivateRows, stage: LabelSumStage) -> Tensor | PrivateRows:
+        """One noisy sum over in-neighbours of label rows; the noise of a row depends on the kind of its node.
+
+        A shared stage bounds what a record sends by itself, so it reads whole lists: the unit's cap is not needed.
+        """
+        with self._timed(stage.name):
+            opened, labelled = dense_rows(self._open(rows)), self._labelled()
+            edges = self._graph.edges if stage.shared else self._edges
+            if self.unprotected:
+                return sum_in_neighbours(edges, label_messages(edges, opened, labelled, stage))
+            self._run.charge(stage, 1)
+            self._releases += 1
+            self.report(stage.name, self._releases, stage.count)
+            noise = self._noise.stream(f"label sum/{stage.name}/{self._releases}")
+            released = noisy_label_sum(edges, opened, labelled, stage, noise)
+            return self._keep(released, "aggregated rows") if self.unit.degree_promised else released
 
     def aggregate(self, rows: Rows | PrivateRows, stage: AggregationStage) -> Tensor | PrivateRows:
         """One noisy sum over in-neighbours of the rows, each scaled to the stage's norm first.
@@ -323,6 +359,40 @@ class Vault:
             weight_decay=recipe.weight_decay,
             on_step=lambda done, total: self.report(stage.name, done, total),
         )
+
+    # Local reports: the vault plays every person's device
+
+    def collect_features(self, mechanism: FeatureRandomiser, stage: LocalStage, low: Range, high: Range) -> Any:
+        """Every person's randomised features, drawn once: clipped to the range, moved to [0, 1], randomised."""
+        with self._timed(stage.name):
+            self._charge_report(mechanism.epsilon, stage)
+            rows = unit_interval(dense_rows(self._graph.features).numpy(), low, high)
+            return mechanism.perturb(rows, device_randomness(self._noise, stage.name))
+
+    def collect_labels(self, mechanism: LabelRandomiser, stage: LocalStage) -> Tensor:
+        """The randomised labels of train and validation nodes, drawn once; -1 for everybody else."""
+        with self._timed(stage.name):
+            self._charge_report(mechanism.epsilon, stage)
+            asked = torch.cat([self._graph.train, self._graph.val])
+            reports = torch.full((self.facts.num_nodes,), -1, dtype=torch.int64)
+            truth = self._graph.labels[asked].numpy()
+            reports[asked] = torch.from_numpy(mechanism.perturb(truth, device_randomness(self._noise, stage.name)))
+            return reports
+
+    def raw_range(self) -> tuple[Range, Range]:
+        """The least and the largest value of every column, as publications take them; proves nothing."""
+        if not (self.unprotected or (isinstance(self.unit, Local) and self.unit.range_from_data)):
+            raise PrivateAccessError("the range of raw features is private; state a public one (low, high)")
+        rows = dense_rows(self._graph.features).numpy()
+        low, high = rows.min(axis=0), rows.max(axis=0)
+        return low, np.where(high > low, high, low + 1.0).astype(rows.dtype)
+
+    def _charge_report(self, epsilon: float, stage: LocalStage) -> None:
+        if not epsilon <= stage.epsilon:
+            raise BudgetError(
+                f"'{stage.name}' was planned at epsilon {stage.epsilon:g}; its randomiser has {epsilon:g}"
+            )
+        self._run.charge(stage)
 
     # Inside
 

@@ -27,7 +27,7 @@ from hushgraph.methods.base import Method, TrainedModel, checked_training_graph,
 from hushgraph.nn.hops import COMBINATIONS
 from hushgraph.nn.progressive import ProgressiveNetwork, Submodel, stage_base
 from hushgraph.nn.sparse import Rows
-from hushgraph.units import UNITS, Unit
+from hushgraph.units import Unit
 from hushgraph.vault import PrivateRows, Recipe, Vault
 
 Hop = Rows | PrivateRows
@@ -59,7 +59,7 @@ class ProGAP(Method):
 
     name = "progap"
     summary = "one noisy sum of learned rows per stage, each stage trained on all sums so far"
-    units = frozenset(UNITS) - {"record"}
+    units = frozenset({"directed-edge", "undirected-edge", "node", "node-replace", "node-promise"})
 
     def __post_init__(self) -> None:
         InputError.collect(

@@ -24,6 +24,7 @@ class Entry:
 METHODS = {
     "gap": Entry("hushgraph.methods.gap", "GAP", "GapModel"),
     "progap": Entry("hushgraph.methods.progap", "ProGAP", "ProgapModel"),
+    "chorus": Entry("hushgraph.methods.chorus", "Chorus", "ChorusModel"),
     "mlp": Entry("hushgraph.methods.mlp", "MLP", "FeatureModel"),
     "dp-mlp": Entry("hushgraph.methods.mlp", "DPMLP", "FeatureModel"),
     "dp-gnn": Entry("hushgraph.methods.dpgnn", "DPGNN", "DPGNNModel"),

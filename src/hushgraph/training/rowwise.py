@@ -14,6 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from hushgraph.errors import UnprovenError
 from hushgraph.nn import MLP, Combine, Dropout, Encoder, HopClassifier, L2Normalise, Linear
+from hushgraph.nn.chorus import Average, BranchNetwork, FloorScale, LinearNetwork, UnitRows
 from hushgraph.nn.progressive import ProgressiveNetwork, Submodel
 
 Condition = Callable[[nn.Module], str | None]
@@ -114,7 +115,20 @@ def _register_known() -> None:
     register_rowwise(L2Normalise, "Divides a row by its own length.")
     register_rowwise(nn.Flatten, "Reshapes within a row.", _keeps_rows)
     register_rowwise(Combine, "Concatenates, adds or weighs the hops of one row.")
-    for container in (nn.Sequential, nn.ModuleList, MLP, Encoder, HopClassifier, Submodel, ProgressiveNetwork):
+    register_rowwise(UnitRows, "Divides a row by its own length.")
+    register_rowwise(FloorScale, "Divides a row by its own length or a constant.")
+    register_rowwise(LinearNetwork, "Adds up linear maps of the parts of one row.")
+    register_rowwise(Average, "Averages class scores of one row.")
+    for container in (
+        nn.Sequential,
+        nn.ModuleList,
+        MLP,
+        Encoder,
+        HopClassifier,
+        Submodel,
+        ProgressiveNetwork,
+        BranchNetwork,
+    ):
         register_rowwise(container, "Only passes rows through the layers inside it.")
 
 

@@ -1,0 +1,56 @@
+"""The mechanism of Chorus: sum label rows over in-neighbours, add noise by kind of receiver.
+
+Formal guarantee: one Gaussian release whose cost is that of `LabelSumStage` for the unit in force. The bounds the
+proof needs (no negative entry, norms by kind of sender, what a shared row adds up to) are enforced on the very rows
+that are summed. Proof: docs/proofs/chorus.md.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from hushgraph.accounting.label_sum import LabelSumStage
+from hushgraph.errors import InputError
+from hushgraph.graph.aggregate import sum_in_neighbours
+from hushgraph.graph.csr import InNeighbours
+from hushgraph.mechanisms.noise import NoiseSource, round_to_grid
+
+_ROUNDING = 1e-6  # as in `mechanisms.aggregate`
+
+
+def noisy_label_sum(
+    edges: InNeighbours, rows: Tensor, labelled: Tensor, stage: LabelSumStage, noise: NoiseSource
+) -> Tensor:
+    """The noisy sums, one row per node; `labelled` is the public mask of labelled nodes."""
+    exact = sum_in_neighbours(edges, label_messages(edges, rows, labelled, stage)).to(torch.float64)
+    noisy = exact + noise.gaussian(tuple(exact.shape), stage.std) * relative_noise(labelled, stage).to(torch.float64)
+    return round_to_grid(noisy, stage.std).to(torch.float32)
+
+
+def label_messages(edges: InNeighbours, rows: Tensor, labelled: Tensor, stage: LabelSumStage) -> Tensor:
+    """What each node sends along each entry of its list; refuses rows that break the bounds."""
+    if rows.dim() != 2 or not bool(torch.isfinite(rows).all()) or bool((rows < 0).any()):
+        raise InputError("label sum: expected a matrix of finite entries without a negative one; got another")
+    loudness = torch.where(labelled, 1.0, stage.quiet)
+    shrink = (rows.norm(dim=1).clamp(min=1.0).reciprocal() * loudness * (1.0 - _ROUNDING)).unsqueeze(1)
+    sent = rows.to(torch.float32) * shrink
+    longest = sent.to(torch.float64).norm(dim=1)
+    if bool((longest > loudness.to(torch.float64)).any()):
+        raise InputError("label sum: expected rows within their bound; got a longer one")
+    if stage.shared:
+        sent = sent * edges.out_degree().clamp(min=1).to(torch.float32).rsqrt().unsqueeze(1)
+    return sent
+
+
+def relative_noise(labelled: Tensor, stage: LabelSumStage) -> Tensor:
+    """The noise of every row as a multiple of `stage.std`, as a column."""
+    return torch.where(labelled, stage.labelled_noise, 1.0).unsqueeze(1)
+
+
+def known_labels(labels: Tensor, train: Tensor, num_classes: int) -> Tensor:
+    """One-hot rows of the train nodes; zero rows for all others, whose labels are never read."""
+    rows = torch.zeros(labels.numel(), num_classes)
+    rows[train] = F.one_hot(labels[train], num_classes).to(torch.float32)
+    return rows

@@ -1,0 +1,265 @@
+"""Chorus: labels as messages.
+
+A train node sends its label to its neighbours: one number out of C, of norm one, where other methods send a learned
+row. Nodes without a label send nothing at first, and the roots of their guessed class probabilities once there is a
+model to guess with. Each stage sums these messages over in-neighbours with noise (released once and cached) and trains
+a classifier on features and all sums so far.
+
+Three things keep the noise low for the same epsilon (proofs: docs/proofs/chorus.md):
+* edge level, a friendship counted whole: guesses are sent at half volume and sums of train nodes, which only serve to
+  train, get more noise, so that the sums of the nodes to predict need 1.07 instead of 1.41 times one edge's noise;
+* node level: a node divides its message by the root of the length of its own list. All it sends has norm one, no list
+  is cut, and the noise does not grow with a degree cap;
+* node level: the classifier is linear, from zero, on rows of norm one: few numbers to learn.
+
+A node's own label never enters its own sum of the first stage. Later it can come back only through the guess of an
+unlabelled neighbour, as one of that neighbour's many contributions.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hushgraph.accounting.calibration import Accountant
+from hushgraph.accounting.label_sum import LabelSumStage
+from hushgraph.accounting.plan import GradientStage, Plan, Stage, calibrated
+from hushgraph.budget import Budget
+from hushgraph.errors import InputError
+from hushgraph.facts import PublicFacts
+from hushgraph.intake import check_graph, check_unit
+from hushgraph.ledger import Ledger
+from hushgraph.mechanisms.label_sum import relative_noise
+from hushgraph.methods import parameters
+from hushgraph.methods.base import Method, TrainedModel, checked_training_graph, open_vault
+from hushgraph.nn.chorus import Average, BranchNetwork, FloorScale, LinearNetwork, UnitRows
+from hushgraph.nn.joined import JoinedRows
+from hushgraph.nn.sparse import Rows
+from hushgraph.units import Node, NodeReplace, UndirectedEdge, Unit
+from hushgraph.vault import PrivateRows, Recipe, Vault
+
+Part = Rows | PrivateRows
+PLAIN_EPOCHS, PRIVATE_EPOCHS = 100, 10
+PLAIN_LR, PRIVATE_LR = 0.01, 0.04
+_FLOOR = 3.0  # a sum shorter than this many noise lengths is treated as mostly noise
+
+
+@dataclass(frozen=True)
+class Chorus(Method):
+    """Choices of Chorus. None means: 2 stages, 100 epochs, lr 0.01 where training is plain; 1, 10, 0.04 where private.
+
+    `quiet` is the norm of a guess relative to a label (friendships only). `aggregation_noise` is the noise multiplier
+    of the sums relative to that of the gradients (node level). `members` classifiers are averaged in the last stage
+    where training is free. `hidden` and `dropout` concern plain training.
+    """
+
+    num_stages: int | None = None
+    quiet: float = 0.5
+    hidden: int = 32
+    dropout: float = 0.3
+    members: int = 2
+    lr: float | None = None
+    epochs: int | None = None
+    batch_size: int = 512
+    max_grad_norm: float = 1.0
+    aggregation_noise: float = 0.4
+
+    name = "chorus"
+    summary = "noisy sums of neighbours' labels, then of labels and guesses"
+    units = frozenset({"directed-edge", "undirected-edge", "node", "node-replace", "node-promise"})
+
+    def __post_init__(self) -> None:
+        InputError.collect(
+            [
+                *parameters.at_least(1, num_stages=self.num_stages, hidden=self.hidden, members=self.members),
+                *parameters.at_least(1, epochs=self.epochs, batch_size=self.batch_size),
+                *parameters.at_least(0, dropout=self.dropout, quiet=self.quiet),
+                *parameters.above(0, lr=self.lr, max_grad_norm=self.max_grad_norm),
+                *parameters.above(0, aggregation_noise=self.aggregation_noise),
+            ]
+        )
+
+    def stages(self, facts: PublicFacts, unit: Unit, budget: Budget, accountant: Accountant) -> tuple[Stage, ...]:
+        """The sums; at node level also the gradient steps of every stage."""
+        return calibrated(lambda scale: self._stages_at(scale, facts, unit), unit, budget, accountant)
+
+    def _stages_at(self, scale: float, facts: PublicFacts, unit: Unit) -> tuple[Stage, ...]:
+        private = "labels" not in unit.public
+        sums = self._label_sums(unit, scale * (self.aggregation_noise if private else 1.0))
+        if not private:
+            return (sums,)
+        rate = min(1.0, self.batch_size / facts.num_train)
+        steps = (self.epochs or PRIVATE_EPOCHS) * math.ceil(1.0 / rate)
+        gradients = [
+            GradientStage(f"stage_{k}", steps, scale * self.max_grad_norm, self.max_grad_norm, rate)
+            for k in range(1, sums.count + 1)
+        ]
+        return (sums, *gradients)
+
+    def _label_sums(self, unit: Unit, multiplier: float) -> LabelSumStage:
+        """The sums with this noise multiplier, in the form that costs least under the unit."""
+        count = self.num_stages or (2 if "labels" in unit.public else 1)
+        shape: dict[str, Any] = {"shared": type(unit) in (Node, NodeReplace)}
+        if type(unit) is UndirectedEdge:
+            # Friendships between two train nodes and between one and another node then cost the same.
+            shape |= {"quiet": self.quiet, "labelled_noise": math.sqrt(2.0 - self.quiet**2)}
+        unscaled = LabelSumStage("label sums", count, 0.0, **shape)
+        return LabelSumStage("label sums", count, multiplier * unscaled.sensitivity(unit), **shape)
+
+    def learn(self, vault: Vault, plan: Plan) -> TrainedModel:
+        """Per stage: send labels and guesses, sum them, train on features and sums."""
+        plain = vault.is_public("labels")
+        sums = self._planned_sums(plan)
+        generator = vault.generator("weights")
+        parts: list[Part] = [vault.features if plain else vault.apply(UnitRows(), vault.features)]
+        networks: list[nn.Module] = []
+
+        for k in range(sums.count + 1):
+            if k > 0:
+                guesses = vault.apply(networks[-1].guess, vault.join(parts)) if networks else None  # type: ignore[arg-type]
+                parts.append(_prepared(vault, vault.aggregate_labels(vault.label_rows(guesses), sums), sums, plain))
+            elif not plain:
+                continue  # a model of features alone would cost gradient steps
+            network = self._network(k, vault.facts, plain, generator, last=k == sums.count)
+            for name, member in _members(network, k):
+                vault.train(member, vault.join(parts), self._recipe(plain), plan.gradient(f"stage_{k}"), name)
+            networks.append(network.eval())
+
+        network = nn.ModuleList(networks)
+        return ChorusModel(
+            method=self,
+            facts=vault.facts,
+            unit=plan.unit,
+            network=network,
+            settings={"plain": plain, "sums": sums.count},
+            released={f"sum_{k}": part for k, part in enumerate(parts) if k > 0 and isinstance(part, Tensor)},
+            scores=vault.predictions(networks[-1], vault.join(parts)),
+        )
+
+    def _planned_sums(self, plan: Plan) -> LabelSumStage:
+        found = [stage for stage in plan.stages if isinstance(stage, LabelSumStage)]
+        return found[0] if found else self._label_sums(plan.unit, 0.0)
+
+    def _recipe(self, plain: bool) -> Recipe:
+        epochs = self.epochs or (PLAIN_EPOCHS if plain else PRIVATE_EPOCHS)
+        return Recipe(epochs, self.lr or (PLAIN_LR if plain else PRIVATE_LR), select_best=plain)
+
+    def _network(
+        self, stage: int, facts: PublicFacts, plain: bool, generator: torch.Generator, *, last: bool
+    ) -> nn.Module:
+        if facts.num_features is None or facts.num_classes is None:
+            raise InputError("Chorus needs the number of features and classes to build its networks")
+        widths = [facts.num_features, *[facts.num_classes] * stage]
+        if not plain:
+            return LinearNetwork(widths, facts.num_classes)
+        members = [
+            BranchNetwork(widths, self.hidden, facts.num_classes, dropout=self.dropout, generator=generator)
+            for _ in range(self.members if last else 1)
+        ]
+        return Average(members)
+
+    def rebuild(self, facts: PublicFacts, settings: dict[str, Any]) -> nn.Module:
+        """The untrained networks that saved weights are loaded into."""
+        plain, count = settings["plain"], settings["sums"]
+        return nn.ModuleList(
+            self._network(k, facts, plain, torch.Generator(), last=k == count)
+            for k in range(0 if plain else 1, count + 1)
+        )
+
+
+def _members(network: nn.Module, stage: int) -> list[tuple[str, nn.Module]]:
+    """What is trained in a stage: the members of an average one by one, a linear network whole."""
+    if isinstance(network, Average):
+        return [(f"stage_{stage}/{i}", member) for i, member in enumerate(network.members)]
+    return [(f"stage_{stage}", network)]
+
+
+def _prepared(vault: Vault, released: Tensor | PrivateRows, sums: LabelSumStage, plain: bool) -> Part:
+    """The sums on a scale that fits the classifier: in multiples of their noise, or of length at most one."""
+    if not plain:
+        columns = vault.facts.num_classes or 1
+        return vault.apply(FloorScale(_FLOOR * math.sqrt(columns) * sums.std), released)
+    assert isinstance(released, Tensor)
+    if sums.std == 0.0:
+        return released
+    labelled = torch.zeros(len(released), dtype=torch.bool).index_fill_(0, vault.nodes("train"), True)
+    return released / (sums.std * relative_noise(labelled, sums))
+
+
+@dataclass
+class ChorusModel(TrainedModel):
+    """Chorus after training. Predictions about the training graph read its features and the cached sums."""
+
+    @torch.no_grad()
+    def class_scores(self, graph: Any | None) -> Tensor:
+        """From the cached sums and the features of `graph`."""
+        if graph is None:
+            raise InputError("predict: Chorus reads features next to the cached sums; pass the graph that holds them")
+        features = checked_training_graph(self, graph).features
+        if not self.settings["plain"]:
+            features = UnitRows()(features)
+        sums = [self.released.get(f"sum_{k}") for k in range(1, self.settings["sums"] + 1)]
+        known = [part for part in sums if part is not None]
+        if len(known) < len(sums):
+            raise InputError(
+                f"under the unit '{self.unit}' aggregated rows are part of each node's own record and are not stored "
+                "with the model; use predict_on with the graph and a budget"
+            )
+        scores: Tensor = self.network[-1].eval()(JoinedRows([features, *known]))  # type: ignore[index, operator]
+        return scores
+
+    def predict_on(
+        self,
+        graph: Any,
+        budget: Budget,
+        *,
+        ledger: Ledger | None = None,
+        seed: int | None = None,
+        paper_mode: bool = False,
+    ) -> TrainedModel:
+        """Inductive inference: the labels of another graph's own train nodes are summed privately, nothing is trained.
+
+        Same unit, charged to that graph's ledger. Returns a model of that graph with its own certificate.
+        """
+        assert isinstance(self.method, Chorus)
+        checked = check_graph(graph)
+        check_unit(checked, self.unit, paper_mode=paper_mode)
+        sizes = (checked.facts.num_features, checked.facts.num_classes)
+        if sizes != (self.facts.num_features, self.facts.num_classes):
+            raise InputError(
+                f"predict_on: expected {self.facts.num_features} features and {self.facts.num_classes} classes; "
+                f"got {sizes[0]} and {sizes[1]}"
+            )
+        plan = _Inference(**self.method.as_dict()).plan(checked.facts, self.unit, budget, paper_mode=paper_mode)
+        vault, run = open_vault(checked, plan, ledger, seed, None)
+        plain, sums, networks = self.settings["plain"], self.method._planned_sums(plan), list(self.network)  # type: ignore[call-overload]
+        parts: list[Part] = [vault.features if plain else vault.apply(UnitRows(), vault.features)]
+        for k in range(1, sums.count + 1):
+            at = k - 1 if plain else k - 2
+            guesses = vault.apply(networks[at].guess, vault.join(parts)) if at >= 0 else None
+            parts.append(_prepared(vault, vault.aggregate_labels(vault.label_rows(guesses), sums), sums, plain))
+        model = ChorusModel(
+            method=self.method,
+            facts=checked.facts,
+            unit=self.unit,
+            network=self.network,
+            settings=self.settings,
+            released={f"sum_{k}": part for k, part in enumerate(parts) if k > 0 and isinstance(part, Tensor)},
+            scores=vault.predictions(networks[-1], vault.join(parts)),
+        )
+        model.finish(checked, vault, run, sum(vault.seconds.values()))
+        return model
+
+
+@dataclass(frozen=True)
+class _Inference(Chorus):
+    """The sums without any training."""
+
+    name = "chorus-inference"
+
+    def _stages_at(self, scale: float, facts: PublicFacts, unit: Unit) -> tuple[Stage, ...]:
+        return (self._label_sums(unit, scale),)

@@ -1,0 +1,127 @@
+"""Chorus's networks: classifiers on features next to noisy sums of labels, and the row-wise steps around them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from hushgraph.nn.joined import JoinedRows
+from hushgraph.nn.layers import Linear, fresh_generator
+from hushgraph.nn.mlp import MLP
+from hushgraph.nn.sparse import Rows, SparseRows
+
+
+class UnitRows(nn.Module):
+    """Scale each row to length one, dense or sparse; an all-zero row stays zero."""
+
+    def forward(self, rows: Rows) -> Rows:
+        """Rows of unit length, in the form they came in."""
+        if isinstance(rows, Tensor):
+            return F.normalize(rows, dim=1)
+        lengths = rows.row_square_norms().sqrt().clamp(min=1e-12)
+        values = torch.ones(rows.indices.numel()) if rows.values is None else rows.values
+        owner = torch.repeat_interleave(torch.arange(len(rows)), rows.indptr.diff())
+        return SparseRows._trusted(rows.indptr, rows.indices, values / lengths[owner], rows.shape)
+
+
+class FloorScale(nn.Module):
+    """Divide each row by its length, but by no less than `floor`.
+
+    Rows that are mostly noise stay short, so that a classifier listens to them less; long rows have length one.
+    """
+
+    def __init__(self, floor: float) -> None:
+        super().__init__()
+        self.floor = floor
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Rows of length at most one."""
+        return rows / rows.norm(dim=1, keepdim=True).clamp(min=max(self.floor, 1e-12))
+
+
+class _Guessing(nn.Module):
+    @torch.no_grad()
+    def guess(self, rows: JoinedRows) -> Tensor:
+        """The roots of the class probabilities: rows of length one, fit to be sent as messages."""
+        was_training = self.training
+        self.eval()
+        try:
+            probabilities: Tensor = self(rows).softmax(dim=1)
+        finally:
+            self.train(was_training)
+        return probabilities.sqrt()
+
+
+class BranchNetwork(_Guessing):
+    """One small network per part, side by side, then a head. For plain training: it holds batch norm."""
+
+    def __init__(
+        self,
+        widths: Sequence[int],
+        hidden: int,
+        num_classes: int,
+        *,
+        dropout: float = 0.0,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        generator = fresh_generator(generator)
+        self.branches = nn.ModuleList(
+            MLP(
+                width,
+                hidden,
+                hidden,
+                1,
+                norm="batch",
+                dropout=dropout,
+                order="activation-first",
+                plain_last=False,
+                generator=generator,
+            )
+            for width in widths
+        )
+        self.head = MLP(
+            hidden * len(widths),
+            hidden,
+            num_classes,
+            2,
+            norm="batch",
+            dropout=dropout,
+            order="activation-first",
+            generator=generator,
+        )
+
+    def forward(self, rows: JoinedRows) -> Tensor:
+        """Class scores, one row per node."""
+        outputs = [branch(part) for branch, part in zip(self.branches, rows.parts)]
+        return self.head(torch.cat(outputs, 1))
+
+
+class LinearNetwork(_Guessing):
+    """A linear map of all parts together, from zero weights: few numbers to learn, so little noise per number."""
+
+    def __init__(self, widths: Sequence[int], num_classes: int) -> None:
+        super().__init__()
+        self.maps = nn.ModuleList(Linear(width, num_classes, bias=k == 0) for k, width in enumerate(widths))
+        for parameter in self.parameters():
+            nn.init.zeros_(parameter)
+
+    def forward(self, rows: JoinedRows) -> Tensor:
+        """Class scores, one row per node."""
+        scores = [part_map(part) for part_map, part in zip(self.maps, rows.parts)]
+        return torch.stack(scores).sum(0)
+
+
+class Average(_Guessing):
+    """The mean of several classifiers' log probabilities."""
+
+    def __init__(self, members: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.members = nn.ModuleList(members)
+
+    def forward(self, rows: JoinedRows) -> Tensor:
+        """Class scores, one row per node."""
+        return torch.stack([member(rows).log_softmax(dim=1) for member in self.members]).mean(0)
