@@ -28,9 +28,10 @@ def test_a_record_has_no_bound_for_a_sum_over_neighbours() -> None:
         units.Record().aggregation_sensitivity(1.0)
 
 
-def test_only_edge_units_leave_features_and_labels_public() -> None:
+def test_edge_units_leave_features_and_labels_public_and_the_local_unit_edges() -> None:
     for name, unit in units.UNITS.items():
-        assert unit.public == (frozenset({"features", "labels"}) if "edge" in name else frozenset())
+        assert {"features", "labels"} <= unit.public or not {"features", "labels"} & unit.public
+        assert bool(unit.public) == ("edge" in name or name == "local")
 
 
 def test_names_round_trip_through_json_values() -> None:

@@ -144,6 +144,8 @@ def _noise_words(entry: dict[str, Any], epsilon: float) -> str:
         return "none"
     if entry["seeded"]:
         return "seeded: not private"
+    if all(_is_local(stage["mechanism"]) for stage in entry["stages"]):
+        return "operating-system entropy, drawn once by each person's own randomiser"
     return "operating-system entropy, AES-256 in counter mode, double precision, rounded to a grid"
 
 
@@ -154,9 +156,14 @@ def _released(history: History, run: str) -> list[str]:
         line = lines.setdefault((values["stage"], values["mechanism"]), [0, values["std"], values["sensitivity"]])
         line[0] += values["count"]
     return [
-        f"{stage}: {count} x {mechanism}, noise std {std:.4g}, sensitivity {_number(float(sensitivity))}"
+        f"{stage}: {count} x {mechanism}"
+        + ("" if _is_local(mechanism) else f", noise std {std:.4g}, sensitivity {_number(float(sensitivity))}")
         for (stage, mechanism), (count, std, sensitivity) in lines.items()
     ]
+
+
+def _is_local(mechanism: str) -> bool:
+    return mechanism.startswith("local report")
 
 
 def _number(value: float) -> str:

@@ -206,8 +206,39 @@ class Record(Unit):
         return 1
 
 
+@dataclass(frozen=True)
+class Local(Unit):
+    """One person's own features (and label) become any other. Only a randomised report leaves the person's device.
+
+    The edges are public: the server has them. `private_labels=False` says that labels are public too.
+    `range_from_data` marks what can be proved when the range of the features was taken from raw values: nothing.
+    """
+
+    private_labels: bool = True
+    range_from_data: bool = False
+
+    name = "local"
+    relation = Relation.REPLACE
+    public = frozenset({"edges"})
+    change = "one person's features and label are replaced by any others"
+    protects = "one person's features and label, from everybody including the server"
+    not_protected = ("the edges", "the set of people and the train/validation/test membership")
+
+    def __post_init__(self) -> None:
+        if self.private_labels:
+            return
+        shown = {
+            "public": frozenset({"edges", "labels"}),
+            "change": "one person's features are replaced by any others",
+            "protects": "one person's features, from everybody including the server",
+            "not_protected": ("the labels", *self.not_protected),
+        }
+        for name, value in shown.items():
+            object.__setattr__(self, name, value)
+
+
 UNITS: dict[str, type[Unit]] = {
-    unit.name: unit for unit in (DirectedEdge, UndirectedEdge, Node, NodeReplace, NodePromise, Record)
+    unit.name: unit for unit in (DirectedEdge, UndirectedEdge, Node, NodeReplace, NodePromise, Record, Local)
 }
 
 

@@ -5,6 +5,7 @@ Convention used everywhere in hushgraph, whatever the relation of the unit:
 * `GaussianDpEvent(z)`: z = noise standard deviation / L2 distance between the two outputs on neighbours;
 * `PoissonSampledDpEvent(q, GaussianDpEvent(z))`: z = noise standard deviation / norm bound of *one example*. Under a
   `REPLACE` relation the example may turn into its opposite; `privacy_loss` accounts for that.
+* `PureDpEvent(epsilon)`: a release with P[S | D] <= e^epsilon P[S | D'] for every set S, and nothing else known.
 * `SampledGroupDpEvent(z, q, before, after)`: z as above, when one unit changes several examples of a Poisson batch.
 
 The JSON form names the class and its fields; events are never re-meant, so old ledgers stay readable.
@@ -38,6 +39,13 @@ class SampledGroupDpEvent(Event):
     after: int
 
 
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class PureDpEvent(Event):
+    """A release that is epsilon-DP with delta 0, such as a local randomiser. Several add up."""
+
+    epsilon: float
+
+
 _KNOWN: dict[str, tuple[type, tuple[str, ...]]] = {
     "NoOp": (dpa.NoOpDpEvent, ()),
     "NonPrivate": (dpa.NonPrivateDpEvent, ()),
@@ -50,6 +58,7 @@ _KNOWN: dict[str, tuple[type, tuple[str, ...]]] = {
     ),
     "PoissonSampled": (dpa.PoissonSampledDpEvent, ("sampling_probability", "event")),
     "SampledGroup": (SampledGroupDpEvent, ("noise_multiplier", "sampling_probability", "before", "after")),
+    "Pure": (PureDpEvent, ("epsilon",)),
     "SelfComposed": (dpa.SelfComposedDpEvent, ("event", "count")),
     "Composed": (dpa.ComposedDpEvent, ("events",)),
     "RepeatAndSelect": (dpa.RepeatAndSelectDpEvent, ("event", "mean", "shape")),
@@ -84,6 +93,13 @@ def sampled_group(sample_rate: float, noise_multiplier: float, before: int, afte
     if noise_multiplier == 0.0:
         return dpa.NonPrivateDpEvent()
     return repeated(SampledGroupDpEvent(noise_multiplier, sample_rate, before, after), steps)
+
+
+def pure(epsilon: float) -> Event:
+    """One release that is epsilon-DP; an infinite epsilon is the honest non-private event."""
+    if math.isnan(epsilon) or epsilon <= 0.0:
+        raise InputError(f"epsilon: expected a positive number; got {epsilon!r}")
+    return PureDpEvent(epsilon) if math.isfinite(epsilon) else dpa.NonPrivateDpEvent()
 
 
 def repeated(event: Event, count: int) -> Event:

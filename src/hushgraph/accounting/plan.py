@@ -20,7 +20,7 @@ from hushgraph.accounting.mixture import occurrence_bound
 from hushgraph.accounting.privacy_loss import PrivacyLoss
 from hushgraph.budget import Budget
 from hushgraph.errors import CalibrationError, InputError, UnprovenError
-from hushgraph.units import Relation, Unit
+from hushgraph.units import Local, Relation, Unit
 
 
 @dataclass(frozen=True)
@@ -150,6 +150,38 @@ class RootedGradientStage(Stage):
         before, after = self.touched(unit)
         extra = {"sample_rate": self.sample_rate, "max_degree": self.max_degree, "layers": self.layers}
         return {**super().as_dict(unit), **extra, "examples_touched": [before, after]}
+
+
+@dataclass(frozen=True)
+class LocalStage(Stage):
+    """One randomised report per person, drawn once on the person's own device; `epsilon` is for the whole report.
+
+    `words` says which randomiser. Nothing is proved when its range was taken from the data (`Local.range_from_data`).
+    """
+
+    epsilon: float = math.inf
+    words: str = "randomiser"
+
+    @property
+    def mechanism(self) -> str:
+        """The randomiser, in words."""
+        return f"local report ({self.words})"
+
+    def sensitivity(self, unit: Unit) -> float:
+        """Not a sum with noise: a report may depend on all of its person's record."""
+        return math.inf
+
+    def event(self, unit: Unit) -> Event:
+        """Pure epsilon-DP for every person, under the local unit only."""
+        if not isinstance(unit, Local):
+            raise UnprovenError(f"a local report has no bound under the unit '{unit}'; use the unit local")
+        epsilon = math.inf if unit.range_from_data else self.epsilon
+        return events.repeated(events.pure(epsilon), self.count)
+
+    def as_dict(self, unit: Unit) -> dict[str, Any]:
+        """The stage as plain JSON values."""
+        shown = {"name": self.name, "mechanism": self.mechanism, "count": self.count, "std": self.std}
+        return {**shown, "epsilon": self.epsilon}
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """What a sequence of events costs: epsilon at a delta, delta at an epsilon, and Gaussian-DP mu.
 
 Three routes, the tightest that is valid: exact for Gaussians alone (K releases are one Gaussian), privacy-loss
-distributions (PLD) where `dp_accounting` has one, Renyi DP otherwise. PLD values are upper bounds whatever the grid;
+distributions (PLD) where `dp_accounting` has one, Renyi DP otherwise. Parts that are purely epsilon-DP (local
+randomisers) are added up beside them by sequential composition. PLD values are upper bounds whatever the grid;
 a finer grid only makes them tighter. Every epsilon that hushgraph prints comes from here.
 """
 
@@ -23,7 +24,16 @@ from dp_accounting.privacy_accountant import NeighboringRelation
 from dp_accounting.rdp import RdpAccountant
 from scipy import optimize, stats
 
-from hushgraph.accounting.events import Event, SampledGroupDpEvent, flatten, from_json, to_json
+from hushgraph.accounting.events import (
+    Event,
+    PureDpEvent,
+    SampledGroupDpEvent,
+    composed,
+    flatten,
+    from_json,
+    repeated,
+    to_json,
+)
 from hushgraph.accounting.mixture import group_pld
 from hushgraph.errors import CalibrationError, InputError, UnprovenError
 from hushgraph.units import Relation
@@ -55,6 +65,8 @@ class PrivacyLoss:
         """Which route gives the numbers: `none`, `exact Gaussian`, `PLD` or `RDP`."""
         if not self._leaves:
             return "none"
+        if self._pure:
+            return "sum of pure epsilons" + (f" + {self._rest.accountant}" if self._rest._leaves else "")
         if self._only_gaussian:
             return "exact Gaussian"
         return "PLD" if self._has_pld else "RDP"
@@ -72,6 +84,8 @@ class PrivacyLoss:
             return math.inf
         if not self._leaves:
             return 0.0
+        if self._pure:
+            return self._pure + self._rest.epsilon(delta)
         if self._only_gaussian:
             value = _gaussian_epsilon(self._gaussian_mu, delta)
         elif self._has_pld:
@@ -88,6 +102,8 @@ class PrivacyLoss:
             return 1.0
         if not self._leaves:
             return 0.0
+        if self._pure:
+            return self._pure_delta(epsilon)
         if self._only_gaussian:
             return _gaussian_delta(self._gaussian_mu, epsilon)
         if self._has_pld:
@@ -98,6 +114,8 @@ class PrivacyLoss:
         """Epsilon by Renyi DP alone: the cross-check, and the route of several published calibrators."""
         if not self.is_private:
             return math.inf
+        if self._pure:
+            return self._pure + (self._rest.renyi_epsilon(delta) if self._rest._leaves else 0.0)
         return float(self._renyi.get_epsilon(delta))
 
     def mu_envelope(self, smallest_delta: float = 1e-10) -> float:
@@ -110,6 +128,25 @@ class PrivacyLoss:
             return self.mu
         deltas = np.geomspace(smallest_delta, 0.5, 40)
         return max(_mu_for(self.epsilon(float(delta)), float(delta)) for delta in deltas)
+
+    @cached_property
+    def _pure(self) -> float:
+        """The epsilons of the pure parts together: sequential composition, exact."""
+        return math.fsum(count * leaf.epsilon for leaf, count in self._leaves if isinstance(leaf, PureDpEvent))
+
+    @cached_property
+    def _rest(self) -> PrivacyLoss:
+        """The loss of the parts that are not pure."""
+        others = [repeated(leaf, count) for leaf, count in self._leaves if not isinstance(leaf, PureDpEvent)]
+        return PrivacyLoss(composed(others), self.relation, self.grid)
+
+    def _pure_delta(self, epsilon: float) -> float:
+        """Below the pure sum E, E-DP alone is dominated by randomised response at E; with other parts we say 1."""
+        if epsilon >= self._pure:
+            return self._rest.delta(epsilon - self._pure)
+        if self._rest._leaves:
+            return 1.0
+        return -math.expm1(epsilon - self._pure) / (1.0 + math.exp(-self._pure))
 
     @cached_property
     def _only_gaussian(self) -> bool:
