@@ -60,7 +60,7 @@ class DPGNN(Method):
     heads: int = 4
     activation: str = "tanh"
     optimizer: str = "adam"
-    lr: float = 0.01
+    lr: float = 0.02
     weight_decay: float = 0.0
     epochs: int | None = None
     batch_size: int = 2048
