@@ -23,6 +23,7 @@ _EXPORTS = {
     "GIN": "hushgraph.methods.unprotected",
     "GAT": "hushgraph.methods.unprotected",
     "GraphSAGE": "hushgraph.methods.unprotected",
+    "LPGNN": "hushgraph.methods.lpgnn",
     "Ledger": "hushgraph.ledger",
     "load_model": "hushgraph.methods.saving",
 }

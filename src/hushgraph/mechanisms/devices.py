@@ -61,4 +61,4 @@ def device_randomness(noise: NoiseSource, stage: str) -> Randomness:
     """Operating-system entropy; a generator derived from the seed in a seeded (not private) run."""
     if not noise.seeded_run:
         return os_generator()
-    return np.random.default_rng(int(noise.stream(f"devices/{stage}").integers(1, 2**62)[0]))
+    return np.random.default_rng(int(noise.stream(f"devices/{stage}").integers(1, 2**53)[0]))

@@ -25,6 +25,7 @@ METHODS = {
     "gap": Entry("hushgraph.methods.gap", "GAP", "GapModel"),
     "progap": Entry("hushgraph.methods.progap", "ProGAP", "ProgapModel"),
     "chorus": Entry("hushgraph.methods.chorus", "Chorus", "ChorusModel"),
+    "lpgnn": Entry("hushgraph.methods.lpgnn", "LPGNN", "LpgnnModel"),
     "mlp": Entry("hushgraph.methods.mlp", "MLP", "FeatureModel"),
     "dp-mlp": Entry("hushgraph.methods.mlp", "DPMLP", "FeatureModel"),
     "dp-gnn": Entry("hushgraph.methods.dpgnn", "DPGNN", "DPGNNModel"),

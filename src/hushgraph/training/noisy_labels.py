@@ -1,0 +1,233 @@
+"""Training on randomised labels, without a single clean one.
+
+Labels arrive through randomised response: y' is the true class y with a known probability (`transition`). A network
+that fits y' learns the noise. The rules here use the known noise and the public graph:
+
+* `cross-entropy`: fit y' as if it were y (a baseline);
+* `forward`: fit p(y'|x) = p(y|x) T to y' (Patrini et al. 2017; a baseline);
+* `drop`: LPGNN's rule. The labels are smoothed by KProp, and so are the predicted p(y'|x); the two are compared;
+* `votes`: ours. The smoothed labels are read as votes: with n effective votes, of which a share f names class c, the
+  posterior of c is proportional to exp(epsilon n f), which is what randomised response says. The network learns that
+  posterior. Validation labels are held out to choose the number of steps and of epochs, then join the training.
+
+All of it is post-processing of the reports: it costs no privacy and may be repeated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from hushgraph.nn.backbones import Backbone, Multiplied
+from hushgraph.nn.kprop import kprop
+from hushgraph.nn.propagation import Neighbourhood
+
+RULES = ("votes", "drop", "forward", "cross-entropy")
+_TINY = 1e-20
+_PROBES = 64
+_SMOOTHED = 5
+Loss = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class NoisyLabels:
+    """What the server knows of the labels: reports (-1: none), who may train and validate, and the noise.
+
+    `epsilon` infinite means that the labels are public and clean.
+    """
+
+    reports: Tensor
+    train: Tensor
+    val: Tensor
+    transition: Tensor
+    epsilon: float = math.inf
+
+    @property
+    def classes(self) -> int:
+        """How many classes there are."""
+        return self.transition.shape[0]
+
+    @property
+    def best_accuracy(self) -> float:
+        """How often a perfect classifier agrees with the reports: the probability of a true report."""
+        return float(self.transition[0, 0])
+
+    def one_hot(self, nodes: Tensor) -> Tensor:
+        """The reports of `nodes` as rows with a single one; rows of zeros for everybody else."""
+        rows = torch.zeros(self.reports.shape[0], self.classes)
+        rows[nodes] = F.one_hot(self.reports[nodes], self.classes).to(rows.dtype)
+        return rows
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long and how fast: full-batch Adam. `steps` lists the numbers of label propagations to choose from."""
+
+    epochs: int
+    lr: float
+    weight_decay: float
+    steps: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What was chosen from noisy validation labels: label propagations, epochs, and the loss there."""
+
+    steps: int
+    epochs: int
+    loss: float
+
+
+class Trainer:
+    """Trains one network on one set of reports. `report(done, total)` is called after every epoch."""
+
+    def __init__(
+        self,
+        network: Backbone,
+        rows: Multiplied,
+        graph: Neighbourhood,
+        labels: NoisyLabels,
+        schedule: Schedule,
+        report: Callable[[int, int], None] = lambda done, total: None,
+    ) -> None:
+        self.network, self.rows, self.graph = network, rows, graph
+        self.labels, self.schedule, self.report = labels, schedule, report
+
+    def fit(self, rule: str, seed: int) -> Chosen:
+        """Train by `rule`; weights and dropout are drawn from `seed`, torch's global state is left alone."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            chosen = self._fit_votes() if rule == "votes" else self._fit_watched(rule)
+        self.network.eval()
+        return chosen
+
+    # The published rules: one run per candidate; the best epoch is the one with the least forward-corrected loss
+    # among those that do not agree with the noise more often than the truth would.
+
+    def _fit_watched(self, rule: str) -> Chosen:
+        best, kept = Chosen(0, 0, math.inf), None
+        for steps in self.schedule.steps if rule == "drop" else (0,):
+            chosen, state = self._watched(self._loss(rule, steps), steps, corrected=rule != "cross-entropy")
+            if kept is None or chosen.loss < best.loss:
+                best, kept = chosen, state
+        assert kept is not None
+        self.network.load_state_dict(kept)
+        return best
+
+    def _watched(self, loss: Loss, steps: int, *, corrected: bool) -> tuple[Chosen, dict[str, Tensor]]:
+        best = Chosen(steps, 0, math.inf)
+        state: dict[str, Tensor] = {}
+
+        def watch(epoch: int, probabilities: Tensor) -> None:
+            nonlocal best, state
+            found = self.validation_loss(probabilities, corrected=corrected)
+            if not state or (found < best.loss and self.fits_the_truth(probabilities)):
+                best = replace(best, epochs=epoch, loss=found if state else math.inf)
+                state = {name: value.clone() for name, value in self.network.state_dict().items()}
+
+        self._run(loss, self.schedule.epochs, watch)
+        return best, state
+
+    def _loss(self, rule: str, steps: int) -> Loss:
+        labels, train = self.labels, self.labels.train
+        if rule == "cross-entropy":
+            return lambda p: _cross_entropy(p[train], labels.reports[train])
+        if rule == "forward" or steps == 0:
+            return lambda p: _cross_entropy((p @ labels.transition)[train], labels.reports[train])
+        smoothed = kprop(self.graph.kprop, labels.one_hot(torch.cat([train, labels.val])), steps)
+        # A node that no labelled node reaches keeps its own report.
+        target = torch.where(smoothed.sum(dim=1) > 0, smoothed.argmax(dim=1), labels.reports)[train]
+
+        def drop(p: Tensor) -> Tensor:
+            spread = kprop(self.graph.kprop, p @ labels.transition, steps).softmax(dim=1)
+            return _cross_entropy(spread[train], target)
+
+        return drop
+
+    # Our rule
+
+    def _fit_votes(self) -> Chosen:
+        chosen = min((self._try_votes(steps) for steps in self.schedule.steps), key=lambda found: found.loss)
+        everybody = torch.cat([self.labels.train, self.labels.val])
+        self._run(self._vote_loss(everybody, chosen.steps), chosen.epochs, None)
+        return chosen
+
+    def _try_votes(self, steps: int) -> Chosen:
+        losses: list[float] = []
+        self._run(
+            self._vote_loss(self.labels.train, steps),
+            self.schedule.epochs,
+            lambda _, probabilities: losses.append(self.validation_loss(probabilities, corrected=True)),
+        )
+        epoch, loss = least_smoothed(losses)
+        return Chosen(steps, epoch, loss)
+
+    def _vote_loss(self, voters: Tensor, steps: int) -> Loss:
+        target = vote_posterior(self.graph, self.labels.one_hot(voters), steps, self.labels.epsilon)
+        return lambda p: -(target * (p + _TINY).log()).sum(dim=1).mean()
+
+    # What they share
+
+    def validation_loss(self, probabilities: Tensor, *, corrected: bool) -> float:
+        """The loss of p(y'|x) (`corrected`) or p(y|x) on the reports of validation nodes; never on clean labels."""
+        nodes = self.labels.val if self.labels.val.numel() else self.labels.train
+        shown = probabilities[nodes]
+        shown = shown @ self.labels.transition if corrected else shown
+        return float(_cross_entropy(shown, self.labels.reports[nodes]))
+
+    def fits_the_truth(self, probabilities: Tensor) -> bool:
+        """False when the network agrees with the reports more often than a perfect classifier would."""
+        agreed = probabilities.argmax(dim=1) == self.labels.reports
+        parts = [nodes for nodes in (self.labels.train, self.labels.val) if nodes.numel()]
+        return all(float(agreed[nodes].float().mean()) <= self.labels.best_accuracy for nodes in parts)
+
+    def _run(self, loss: Loss, epochs: int, watch: Callable[[int, Tensor], None] | None) -> None:
+        """`epochs` steps from fresh weights; `watch(epoch, probabilities)` sees the network before and after each."""
+        network = self.network
+        network.reset_parameters()
+        optimizer = torch.optim.Adam(network.parameters(), lr=self.schedule.lr, weight_decay=self.schedule.weight_decay)
+        for epoch in range(epochs + 1):
+            hidden = network.hidden(self.rows, self.graph)
+            if watch is not None:
+                network.eval()
+                with torch.no_grad():
+                    watch(epoch, network.scores(hidden, self.graph).softmax(dim=1))
+            if epoch == epochs:
+                return
+            network.train()
+            optimizer.zero_grad()
+            loss(network.scores(hidden, self.graph).softmax(dim=1)).backward()
+            optimizer.step()
+            self.report(epoch + 1, epochs)
+
+
+def vote_posterior(graph: Neighbourhood, one_hot: Tensor, steps: int, epsilon: float) -> Tensor:
+    """For every node, the posterior over classes after the votes that `steps` propagations bring it.
+
+    A node that receives votes with weights w has n = (sum w)^2 / sum w^2 effective votes. A report multiplies the odds
+    of the class it names by e^epsilon. sum w^2 is measured with random signs: E (sum w s)^2 = sum w^2.
+    """
+    voted = one_hot.sum(dim=1, keepdim=True)
+    weight = kprop(graph.kprop, voted, steps)
+    shares = kprop(graph.kprop, one_hot, steps) / weight.clamp(min=_TINY)
+    signs = torch.randint(0, 2, (one_hot.shape[0], _PROBES)).to(one_hot.dtype) * 2.0 - 1.0
+    squares = kprop(graph.kprop, voted * signs, steps).square().mean(dim=1, keepdim=True)
+    effective = weight.square() / squares.clamp(min=_TINY)
+    return (epsilon * effective * shares).softmax(dim=1)
+
+
+def least_smoothed(losses: list[float]) -> tuple[int, float]:
+    """Where the moving average of the losses is least, and its value; averaging tames the noise of validation."""
+    width = min(_SMOOTHED, len(losses))
+    averages = torch.tensor(losses, dtype=torch.float64).unfold(0, width, 1).mean(dim=1)
+    place = int(averages.argmin())
+    return place + width // 2, float(averages[place])
+
+
+def _cross_entropy(probabilities: Tensor, classes: Tensor) -> Tensor:
+    return -(probabilities.gather(1, classes.unsqueeze(1)) + _TINY).log().mean()
