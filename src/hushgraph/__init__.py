@@ -24,6 +24,8 @@ _EXPORTS = {
     "GAT": "hushgraph.methods.unprotected",
     "GraphSAGE": "hushgraph.methods.unprotected",
     "LPGNN": "hushgraph.methods.lpgnn",
+    "PGC": "hushgraph.methods.pgc",
+    "PGCLinks": "hushgraph.methods.pgc_links",
     "Ledger": "hushgraph.ledger",
     "load_model": "hushgraph.methods.saving",
 }

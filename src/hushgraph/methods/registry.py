@@ -26,6 +26,8 @@ METHODS = {
     "progap": Entry("hushgraph.methods.progap", "ProGAP", "ProgapModel"),
     "chorus": Entry("hushgraph.methods.chorus", "Chorus", "ChorusModel"),
     "lpgnn": Entry("hushgraph.methods.lpgnn", "LPGNN", "LpgnnModel"),
+    "pgc": Entry("hushgraph.methods.pgc", "PGC", "PgcModel"),
+    "pgc-links": Entry("hushgraph.methods.pgc_links", "PGCLinks", "LinkModel"),
     "mlp": Entry("hushgraph.methods.mlp", "MLP", "FeatureModel"),
     "dp-mlp": Entry("hushgraph.methods.mlp", "DPMLP", "FeatureModel"),
     "dp-gnn": Entry("hushgraph.methods.dpgnn", "DPGNN", "DPGNNModel"),
