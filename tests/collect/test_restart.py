@@ -44,7 +44,7 @@ class ServerProcess:
     def start(self):
         self.process = subprocess.Popen(self.command, stdout=self.errors, stderr=self.errors)
         transport = HttpTransport(timeout=5)
-        for _ in range(600):
+        for _ in range(2400):
             if transport.get(f"{self.address}/healthz").status == 200:
                 return
             if self.process.poll() is not None:
@@ -57,7 +57,7 @@ class ServerProcess:
         self.process.wait()
 
 
-def send_until_taken(address, task, body, log, stop_after=200):
+def send_until_taken(address, task, body, log, stop_after=5000):
     transport = HttpTransport(timeout=5)
     for _ in range(stop_after):
         status = transport.post(f"{address}/v1/tasks/{task.id}/reports", body).status
