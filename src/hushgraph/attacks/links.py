@@ -31,7 +31,11 @@ class Pairs:
 
 
 def sample_pairs(data: Data, sources: int, per_source: int, seed: int) -> Pairs:
-    """For random sources, as many neighbours as non-neighbours each (at most `per_source / 2` of either)."""
+    """For random sources, as many neighbours as non-neighbours each (at most `per_source / 2` of either).
+
+    A neighbour has more edges than a random node, and predictions give degrees away; so non-neighbours are drawn as
+    ends of random edges too. Otherwise a guess at degrees would pass for a guess at links.
+    """
     rng = np.random.default_rng(seed)
     edges = data.edge_index.numpy()
     num_nodes = int(data.num_nodes or 0)
@@ -41,18 +45,18 @@ def sample_pairs(data: Data, sources: int, per_source: int, seed: int) -> Pairs:
     if len(candidates) == 0:
         raise InputError("link attack: expected a graph with edges; got none")
     chosen = rng.choice(candidates, size=min(sources, len(candidates)), replace=False)
-    parts = [_pairs_of(int(v), edges[1][order[starts[v] : starts[v + 1]]], num_nodes, per_source, rng) for v in chosen]
+    parts = [_pairs_of(int(v), edges[1][order[starts[v] : starts[v + 1]]], edges[1], per_source, rng) for v in chosen]
     joined = [np.concatenate(columns) for columns in zip(*parts, strict=True)]
     return Pairs(joined[0], joined[1], joined[2].astype(bool))
 
 
 def _pairs_of(
-    source: int, neighbours: np.ndarray, num_nodes: int, per_source: int, rng: np.random.Generator
+    source: int, neighbours: np.ndarray, ends: np.ndarray, per_source: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     taken = rng.choice(neighbours, size=min(per_source // 2, len(neighbours)), replace=False)
-    others = rng.integers(0, num_nodes, size=4 * per_source + 16)
-    others = np.unique(others[~np.isin(others, neighbours) & (others != source)])
-    others = rng.permutation(others)[: len(taken)]
+    others = ends[rng.integers(0, len(ends), size=4 * per_source + 16)]
+    others = others[~np.isin(others, neighbours) & (others != source)]
+    others = others[np.sort(np.unique(others, return_index=True)[1])][: len(taken)]
     both = np.concatenate([taken, others])
     return np.full(len(both), source), both, np.arange(len(both)) < len(taken)
 

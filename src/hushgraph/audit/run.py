@@ -145,16 +145,12 @@ def _audit_gradients(
     delta, claimed = plan.budget.definite_delta, _price(plan, [stage])
     curve = one_run.loss_curve(PrivacyLoss(stage.event(plan.unit), plan.unit.relation, COARSE_GRID), points=80)
 
-    def against_claim(scores: np.ndarray, risk: float) -> bool:
-        counted = [one_run.right_guesses(scores, seen.planted, share) for share in one_run.F_SHARES]
-        return any(one_run.refutes(curve, canaries, g, r, risk / len(counted)) for r, g in counted)
-
     findings = []
     for law, scores in {"Poisson batches": seen.poisson, "repeated batches": seen.periodic}.items():
         low = one_run.one_run_bound(scores, seen.planted, delta, confidence)
         strict = one_run.one_run_bound(scores, seen.planted, delta, 1.0 - FALSE_ALARM)
         # The whole curve can be refuted where no single epsilon is: then more than the claim is certain.
-        refuted = against_claim(scores, FALSE_ALARM)
+        refuted = bounds.refutes_curve(scores, seen.planted, curve, FALSE_ALARM)
         findings.append(
             Finding(
                 name=f"gradient canaries in '{stage.name}'",

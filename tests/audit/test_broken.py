@@ -1,0 +1,201 @@
+"""Broken on purpose: each variant is a mistake found in published code, and the audit or deletion test that sees it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import hushgraph as hg
+from hushgraph.accounting.plan import GradientStage, Plan
+from hushgraph.audit.enumeration import deletion_change
+from hushgraph.audit.run import MOST_GRADIENT_CANARIES, audit_plan
+from hushgraph.errors import UnprovenError
+from hushgraph.facts import PublicFacts
+from hushgraph.graph.aggregate import sum_in_neighbours
+from hushgraph.graph.csr import InNeighbours
+from hushgraph.graph.degree import cap_owned_lists
+from hushgraph.mechanisms.noise import NoiseSource
+from hushgraph.methods.gap import GAP
+from hushgraph.training.clipping import ClippedGradient
+from hushgraph.units import DirectedEdge, Node, UndirectedEdge
+
+FACTS = PublicFacts(20_000, 1_000_000, 15_000)
+
+
+class HalfNoise:
+    """A source whose Gaussian noise is half of what was asked for."""
+
+    def __init__(self, source: NoiseSource) -> None:
+        self.source = source
+        self.seeded_run = source.seeded_run
+
+    def stream(self, label: str) -> HalfNoise:
+        return HalfNoise(self.source.stream(label))
+
+    def gaussian(self, shape: tuple[int, ...], std: float, *rest: object) -> Tensor:
+        return self.source.gaussian(shape, std / 2.0)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.source, name)
+
+
+class CachedBatches(HalfNoise):
+    """A source that draws one epoch of fixed batches and replays it; the noise itself is right."""
+
+    def __init__(self, source: NoiseSource) -> None:
+        super().__init__(source)
+        self.order: Tensor | None = None
+        self.calls = 0
+
+    def stream(self, label: str) -> CachedBatches:
+        return CachedBatches(self.source.stream(label))
+
+    def gaussian(self, shape: tuple[int, ...], std: float, *rest: object) -> Tensor:
+        return self.source.gaussian(shape, std)
+
+    def bernoulli_indices(self, n: int, p: float) -> Tensor:
+        examples = MOST_GRADIENT_CANARIES  # several batches are asked for at once, one after the other
+        if self.order is None:
+            self.order = torch.from_numpy(np.random.default_rng(0).permutation(examples))
+        batches = self.order.tensor_split(math.ceil(1.0 / p))
+        drawn = []
+        for place in range(n // examples):
+            drawn.append(batches[self.calls % len(batches)].sort().values + place * examples)
+            self.calls += 1
+        return torch.cat(drawn)
+
+
+def test_right_noise_is_not_called_broken() -> None:
+    plan = GAP().plan(FACTS, UndirectedEdge(), hg.Budget(1.0, 1e-7))
+    assert audit_plan(plan, canaries=4000, seed=0).verdict == "consistent"
+
+
+def test_half_the_noise_is_caught_in_sums() -> None:
+    plan = GAP().plan(FACTS, UndirectedEdge(), hg.Budget(1.0, 1e-7))
+    broken = HalfNoise(NoiseSource.seeded(0))
+    found = audit_plan(plan, canaries=4000, seed=0, noise=broken)  # type: ignore[arg-type]
+    assert found.verdict == "contradicted"
+    assert found.lower_bound > 1.3
+
+
+def test_directed_accounting_on_a_symmetric_graph_is_caught() -> None:
+    plan = GAP().plan(FACTS, DirectedEdge(), hg.Budget(1.0, 1e-7), paper_mode=True)
+    found = audit_plan(plan, canaries=10_000, seed=0)
+    assert found.verdict == "contradicted"
+    assert found.planted_unit == "undirected-edge"
+    assert 1.0 < found.lower_bound <= plan.provable_epsilon * 1.1
+
+
+def gradient_plan(steps: int, std: float, rate: float) -> Plan:
+    stage = GradientStage("classifier", steps, std, 1.0, rate)
+    return Plan("test", Node(), hg.Budget(500.0, 1e-5), (stage,), Node())
+
+
+def test_half_the_noise_is_caught_in_gradients() -> None:
+    plan = gradient_plan(40, 2.0, 0.25)
+    broken = HalfNoise(NoiseSource.seeded(1))
+    assert audit_plan(plan, seed=1).verdict == "consistent"
+    assert audit_plan(plan, seed=1, noise=broken).verdict == "contradicted"  # type: ignore[arg-type]
+
+
+def test_cached_batches_accounted_as_poisson_are_caught() -> None:
+    plan = gradient_plan(400, 4.0, 0.05)
+    broken = CachedBatches(NoiseSource.seeded(2))
+    assert audit_plan(plan, seed=2).verdict == "consistent"
+    found = audit_plan(plan, seed=2, noise=broken)  # type: ignore[arg-type]
+    assert [f.contradicts for f in found.findings] == [False, True]  # only the statistic made for it sees it
+
+
+def star_of_stars(senders: int, degree: int) -> Tensor:
+    """A hub that every sender lists first, and `degree` private receivers for each sender."""
+    pairs = [(s, 0) for s in range(1, senders + 1)]
+    first = senders + 1
+    for sender in range(1, senders + 1):
+        pairs += [(sender, first + (sender - 1) * degree + k) for k in range(degree)]
+    return torch.tensor(pairs).t()
+
+
+def refill(edges: Tensor, degree: int) -> Tensor:
+    """Broken on purpose: each sender keeps the first entries of whatever is left of its list."""
+    kept = [edges[:, edges[0] == sender][:, :degree] for sender in edges[0].unique()]
+    return torch.cat(kept, dim=1)
+
+
+def test_refilled_lists_move_further_than_declared_and_owned_lists_do_not() -> None:
+    degree, senders = 3, 40
+    edges = star_of_stars(senders, degree)
+    nodes = int(edges.max()) + 1
+    without_hub = edges[:, edges[1] != 0]  # the hub is removed with everything incident to it
+    rows = torch.ones(nodes, 1)
+
+    def total(kept: Tensor) -> Tensor:
+        return sum_in_neighbours(InNeighbours.from_edge_index(kept, nodes), rows)[1:]
+
+    assert deletion_change(lambda e: total(refill(e, degree)), edges, without_hub) > math.sqrt(degree) + 1.0
+    noise = NoiseSource.seeded(0)
+    own = edges[:, edges[0] != 5]  # the unit we promise for: one node's own record becomes null
+
+    def capped(e: Tensor) -> Tensor:
+        kept = cap_owned_lists(e, nodes, degree, noise.stream("degree cap"))
+        return sum_in_neighbours(InNeighbours.from_edge_index(kept, nodes), rows)
+
+    assert deletion_change(capped, edges, own) <= math.sqrt(degree) + 1e-6
+
+
+def small_rows() -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(12, 4, generator=generator)
+    rows[-1] = 100.0
+    return rows, torch.randint(0, 3, (12,), generator=generator)
+
+
+def clipped_sum_through(module: nn.Module, rows: Tensor, labels: Tensor, per_layer: bool) -> Tensor:
+    """A naive clipped sum whose examples share one forward pass, as a wrapped training loop has it."""
+    losses = F.cross_entropy(module(rows), labels, reduction="none")
+    parameters = [p for p in module.parameters() if p.requires_grad]
+    total = [torch.zeros_like(p) for p in parameters]
+    for loss in losses:
+        gradient = torch.autograd.grad(loss, parameters, retain_graph=True)
+        norms = [g.norm() for g in gradient]
+        flat = torch.stack(norms).norm()
+        for place, (one, norm) in enumerate(zip(gradient, norms, strict=True)):
+            total[place] += one / max(1.0, float(norm if per_layer else flat))
+    return torch.cat([t.flatten() for t in total])
+
+
+def test_batch_norm_left_in_moves_other_gradients_and_is_refused() -> None:
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
+    rows, labels = small_rows()
+
+    def release(chosen: Tensor) -> Tensor:
+        return clipped_sum_through(module, rows[chosen], labels[chosen], per_layer=False).detach()
+
+    everyone = torch.arange(12)
+    assert deletion_change(release, everyone, everyone[:-1]) > 1.0 + 1e-3
+    with pytest.raises(UnprovenError, match="batch norm"):
+        ClippedGradient(module, max_grad_norm=1.0)
+
+
+def test_clipping_layer_by_layer_moves_further_than_one_bound() -> None:
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    rows, labels = small_rows()
+    labels[-1] = int(module(rows[-1:]).argmin())
+    everyone = torch.arange(12)
+
+    def broken(chosen: Tensor) -> Tensor:
+        return clipped_sum_through(module, rows[chosen], labels[chosen], per_layer=True).detach()
+
+    def ours(chosen: Tensor) -> Tensor:
+        engine = ClippedGradient(module, max_grad_norm=1.0)
+        with torch.no_grad():
+            return engine.sum(rows[chosen], labels[chosen]).clone()
+
+    assert deletion_change(broken, everyone, everyone[:-1]) > 1.5
+    assert deletion_change(ours, everyone, everyone[:-1]) <= 1.0 + 1e-5
