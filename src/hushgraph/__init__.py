@@ -16,6 +16,8 @@ _EXPORTS = {
     "GAP": "hushgraph.methods.gap",
     "ProGAP": "hushgraph.methods.progap",
     "DPGNN": "hushgraph.methods.dpgnn",
+    "fit": "hushgraph.methods.auto",
+    "Auto": "hushgraph.methods.auto",
     "Chorus": "hushgraph.methods.chorus",
     "DPMLP": "hushgraph.methods.mlp",
     "MLP": "hushgraph.methods.mlp",

@@ -215,14 +215,21 @@ class Vault:
 
     # Mechanisms: charged before anything leaves
 
-    def aggregate_labels(self, rows: Rows | PrivateRows, stage: LabelSumStage) -> Tensor | PrivateRows:
+    def aggregate_labels(
+        self, rows: Rows | PrivateRows, stage: LabelSumStage, receivers: Tensor | None = None
+    ) -> Tensor | PrivateRows:
         """One noisy sum over in-neighbours of label rows; the noise of a row depends on the kind of its node.
 
         A shared stage bounds what a record sends by itself, so it reads whole lists: the unit's cap is not needed.
+        With a public mask of `receivers`, all other nodes get zeros and entries that name them are not used.
         """
         with self._timed(stage.name):
             opened, labelled = dense_rows(self._open(rows)), self._labelled()
             edges = self._graph.edges if stage.shared else self._edges
+            if receivers is not None:
+                edges = InNeighbours.from_edge_index(
+                    edges.edge_index()[:, receivers[edges.targets().long()]], len(opened)
+                )
             if self.unprotected:
                 return sum_in_neighbours(edges, label_messages(edges, opened, labelled, stage))
             self._run.charge(stage, 1)
@@ -230,6 +237,8 @@ class Vault:
             self.report(stage.name, self._releases, stage.count)
             noise = self._noise.stream(f"label sum/{stage.name}/{self._releases}")
             released = noisy_label_sum(edges, opened, labelled, stage, noise)
+            if receivers is not None:
+                released[~receivers] = 0.0
             return self._keep(released, "aggregated rows") if self.unit.degree_promised else released
 
     def aggregate(self, rows: Rows | PrivateRows, stage: AggregationStage) -> Tensor | PrivateRows:
@@ -252,14 +261,23 @@ class Vault:
         return self._keep(released, "aggregated rows") if self.unit.degree_promised else released
 
     def train(
-        self, module: nn.Module, rows: Rows | PrivateRows, recipe: Recipe, stage: GradientStage | None, name: str
+        self,
+        module: nn.Module,
+        rows: Rows | PrivateRows,
+        recipe: Recipe,
+        stage: GradientStage | None,
+        name: str,
+        among: Tensor | None = None,
     ) -> None:
-        """Train `module` on the train nodes: plainly where all it reads is public, by DP-SGD otherwise."""
+        """Train `module` on the train nodes: plainly where all it reads is public, by DP-SGD otherwise.
+
+        DP-SGD can be kept to a part of the train nodes, named by the public numbers `among`.
+        """
         with self._timed(name):
             if stage is None or self.unprotected:
                 self._train_plainly(module, rows, recipe, name)
             else:
-                self._train_privately(module, rows, recipe, stage)
+                self._train_privately(module, rows, recipe, stage, among)
 
     def _train_plainly(self, module: nn.Module, rows: Rows | PrivateRows, recipe: Recipe, name: str) -> None:
         if isinstance(rows, PrivateRows):
@@ -282,14 +300,21 @@ class Vault:
         )
 
     def _train_privately(
-        self, module: nn.Module, rows: Rows | PrivateRows, recipe: Recipe, stage: GradientStage
+        self,
+        module: nn.Module,
+        rows: Rows | PrivateRows,
+        recipe: Recipe,
+        stage: GradientStage,
+        among: Tensor | None,
     ) -> None:
         if recipe.select_best:
             raise UnprovenError(
                 "best-epoch selection reads private validation labels for free; use a fixed number of epochs"
             )
         require_rowwise(module)
-        train = self._graph.train
+        train = self._graph.train if among is None else among
+        if not bool(torch.isin(train, self._graph.train).all()) or train.unique().numel() != train.numel():
+            raise InputError("training: expected distinct train nodes; got others")
         sampler = PoissonSampler(train.numel(), stage.sample_rate)
         self._run.charge(stage)
         opened = self._open(rows)

@@ -156,6 +156,11 @@ class TrainedModel(ABC):
             raise InputError("this model has no certificate: it was not made by fit")
         return self._certificate
 
+    @property
+    def reason(self) -> str:
+        """Why this method was chosen, where a rule chose it."""
+        return str(self.settings.get("reason", ""))
+
     @abstractmethod
     def class_scores(self, graph: Any | None) -> Tensor:
         """Unnormalised scores `[nodes, classes]` for the training graph's nodes, from released values only."""

@@ -5,11 +5,13 @@ row. Nodes without a label send nothing at first, and the roots of their guessed
 model to guess with. Each stage sums these messages over in-neighbours with noise (released once and cached) and trains
 a classifier on features and all sums so far.
 
-Three things keep the noise low for the same epsilon (proofs: docs/proofs/chorus.md):
+Four things keep the noise low for the same epsilon (proofs: docs/proofs/chorus.md):
 * edge level, a friendship counted whole: guesses are sent at half volume and sums of train nodes, which only serve to
   train, get more noise, so that the sums of the nodes to predict need 1.07 instead of 1.41 times one edge's noise;
 * node level: a node divides its message by the root of the length of its own list. All it sends has norm one, no list
   is cut, and the noise does not grow with a degree cap;
+* node level, dense graphs: only a part of the train nodes learn and receive (all of them send), so lists get shorter
+  and messages louder;
 * node level: the classifier is linear, from zero, on rows of norm one: few numbers to learn.
 
 A node's own label never enters its own sum of the first stage. Later it can come back only through the guess of an
@@ -45,6 +47,8 @@ from hushgraph.vault import PrivateRows, Recipe, Vault
 Part = Rows | PrivateRows
 PLAIN_EPOCHS, PRIVATE_EPOCHS = 100, 10
 PLAIN_LR, PRIVATE_LR = 0.01, 0.04
+# Fewer learners pay off where lists are long and enough learners are left.
+_LEARNERS, _LEAST_LEARNERS, _DENSE = 0.35, 4000, 40.0
 _FLOOR = 3.0  # a sum shorter than this many noise lengths is treated as mostly noise
 
 
@@ -54,17 +58,19 @@ class Chorus(Method):
 
     `quiet` is the norm of a guess relative to a label (friendships only). `aggregation_noise` is the noise multiplier
     of the sums relative to that of the gradients (node level). `members` classifiers are averaged in the last stage
-    where training is free. `hidden` and `dropout` concern plain training.
+    where training is free. `hidden` and `dropout` concern plain training. `learners` is the share of train nodes that
+    the private classifier is trained on; None means all, or 0.35 (at least 4,000 nodes) on average degree 40 and more.
     """
 
     num_stages: int | None = None
     quiet: float = 0.5
     hidden: int = 32
     dropout: float = 0.3
-    members: int = 2
+    members: int = 3
     lr: float | None = None
     epochs: int | None = None
-    batch_size: int = 512
+    batch_size: int | None = None
+    learners: float | None = None
     max_grad_norm: float = 1.0
     aggregation_noise: float = 0.4
 
@@ -78,7 +84,7 @@ class Chorus(Method):
                 *parameters.at_least(1, num_stages=self.num_stages, hidden=self.hidden, members=self.members),
                 *parameters.at_least(1, epochs=self.epochs, batch_size=self.batch_size),
                 *parameters.at_least(0, dropout=self.dropout, quiet=self.quiet),
-                *parameters.above(0, lr=self.lr, max_grad_norm=self.max_grad_norm),
+                *parameters.above(0, learners=self.learners, lr=self.lr, max_grad_norm=self.max_grad_norm),
                 *parameters.above(0, aggregation_noise=self.aggregation_noise),
             ]
         )
@@ -92,13 +98,36 @@ class Chorus(Method):
         sums = self._label_sums(unit, scale * (self.aggregation_noise if private else 1.0))
         if not private:
             return (sums,)
-        rate = min(1.0, self.batch_size / facts.num_train)
+        learners = self.num_learners(facts, unit)
+        batch = self.batch_size or (512 if learners == facts.num_train else 256)
+        rate = min(1.0, batch / learners)
         steps = (self.epochs or PRIVATE_EPOCHS) * math.ceil(1.0 / rate)
         gradients = [
             GradientStage(f"stage_{k}", steps, scale * self.max_grad_norm, self.max_grad_norm, rate)
             for k in range(1, sums.count + 1)
         ]
         return (sums, *gradients)
+
+    def num_learners(self, facts: PublicFacts, unit: Unit) -> int:
+        """How many train nodes a private classifier is trained on, by rule from public sizes."""
+        if type(unit) not in (Node, NodeReplace):
+            return facts.num_train
+        share = self.learners
+        if share is None:
+            dense = facts.num_edges >= _DENSE * facts.num_nodes
+            share = max(_LEARNERS, _LEAST_LEARNERS / facts.num_train) if dense else 1.0
+        return max(1, round(min(1.0, share) * facts.num_train))
+
+    def assumptions(self, facts: PublicFacts, unit: Unit) -> tuple[str, ...]:
+        """Those of every method; without a cap, and with the average degree where it set the number of learners."""
+        shared = super().assumptions(facts, unit)
+        if type(unit) not in (Node, NodeReplace):
+            return shared
+        kept = tuple(line for line in shared if not line.startswith("the cap on a node's own list"))
+        chosen = f"the number of train nodes that learn ({self.num_learners(facts, unit)})"
+        if self.learners is None:
+            chosen += f", set by the average degree ({facts.num_edges / facts.num_nodes:.3g})"
+        return (*kept, chosen, "no cap on lists: a node divides its message by the root of its own list's length")
 
     def _label_sums(self, unit: Unit, multiplier: float) -> LabelSumStage:
         """The sums with this noise multiplier, in the form that costs least under the unit."""
@@ -115,18 +144,21 @@ class Chorus(Method):
         plain = vault.is_public("labels")
         sums = self._planned_sums(plan)
         generator = vault.generator("weights")
+        learners, receivers = self._learners(vault, plan.unit)
         parts: list[Part] = [vault.features if plain else vault.apply(UnitRows(), vault.features)]
         networks: list[nn.Module] = []
 
         for k in range(sums.count + 1):
             if k > 0:
                 guesses = vault.apply(networks[-1].guess, vault.join(parts)) if networks else None  # type: ignore[arg-type]
-                parts.append(_prepared(vault, vault.aggregate_labels(vault.label_rows(guesses), sums), sums, plain))
+                released = vault.aggregate_labels(vault.label_rows(guesses), sums, receivers)
+                parts.append(_prepared(vault, released, sums, plain))
             elif not plain:
                 continue  # a model of features alone would cost gradient steps
             network = self._network(k, vault.facts, plain, generator, last=k == sums.count)
             for name, member in _members(network, k):
-                vault.train(member, vault.join(parts), self._recipe(plain), plan.gradient(f"stage_{k}"), name)
+                gradient = plan.gradient(f"stage_{k}")
+                vault.train(member, vault.join(parts), self._recipe(plain), gradient, name, learners)
             networks.append(network.eval())
 
         network = nn.ModuleList(networks)
@@ -139,6 +171,16 @@ class Chorus(Method):
             released={f"sum_{k}": part for k, part in enumerate(parts) if k > 0 and isinstance(part, Tensor)},
             scores=vault.predictions(networks[-1], vault.join(parts)),
         )
+
+    def _learners(self, vault: Vault, unit: Unit) -> tuple[Tensor | None, Tensor | None]:
+        """The train nodes that learn, drawn at random, and the mask of nodes that receive (None: all)."""
+        train = vault.nodes("train")
+        count = self.num_learners(vault.facts, unit)
+        if vault.unprotected or count == train.numel():
+            return None, None
+        order = train[torch.randperm(train.numel(), generator=vault.generator("learners"))]
+        receivers = torch.ones(vault.facts.num_nodes, dtype=torch.bool).index_fill_(0, order[count:], False)
+        return order[:count], receivers
 
     def _planned_sums(self, plan: Plan) -> LabelSumStage:
         found = [stage for stage in plan.stages if isinstance(stage, LabelSumStage)]
@@ -209,7 +251,7 @@ class ChorusModel(TrainedModel):
                 f"under the unit '{self.unit}' aggregated rows are part of each node's own record and are not stored "
                 "with the model; use predict_on with the graph and a budget"
             )
-        scores: Tensor = self.network[-1].eval()(JoinedRows([features, *known]))  # type: ignore[index, operator]
+        scores: Tensor = self.network[-1].eval()(JoinedRows([features, *known]))  # type: ignore[index]
         return scores
 
     def predict_on(

@@ -22,6 +22,7 @@ class Entry:
 
 
 METHODS = {
+    "auto": Entry("hushgraph.methods.auto", "Auto", "TrainedModel"),
     "gap": Entry("hushgraph.methods.gap", "GAP", "GapModel"),
     "progap": Entry("hushgraph.methods.progap", "ProGAP", "ProgapModel"),
     "chorus": Entry("hushgraph.methods.chorus", "Chorus", "ChorusModel"),

@@ -1,0 +1,110 @@
+"""The default: `hushgraph.fit(graph, unit, budget)` chooses a method from public facts, and says why.
+
+Edge level: features and labels are public, so a model without edges is free, and so is asking the validation labels
+which of two finished models is better. Auto releases Chorus's sums, trains Chorus and an MLP, and keeps the MLP where
+the sums did not help. The sums are charged either way: the choice is made after the release.
+
+Node level: validation labels are private, so the choice is made before, from sizes and budget alone: DP-MLP where the
+sums are expected to be mostly noise, Chorus otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import Tensor, nn
+
+from hushgraph.accounting.calibration import Accountant
+from hushgraph.accounting.plan import Plan, Stage
+from hushgraph.budget import Budget
+from hushgraph.errors import InputError
+from hushgraph.facts import PublicFacts
+from hushgraph.ledger import Ledger
+from hushgraph.methods.base import Method, TrainedModel
+from hushgraph.methods.chorus import Chorus
+from hushgraph.methods.mlp import DPMLP, MLP
+from hushgraph.units import Unit
+from hushgraph.vault import Progress, Vault
+
+# Chorus's sums are worth their share of the budget when labels are not too rare: fewer than this many labelled
+# neighbours per node on average, and a sum holds little besides noise at any useful epsilon.
+_LABELLED_NEIGHBOURS = 1.0
+
+
+@dataclass(frozen=True)
+class Auto(Method):
+    """No choices: all are made by rule. `average_degree`, if declared public, replaces edges over nodes."""
+
+    average_degree: float | None = None
+
+    name = "auto"
+    summary = "chooses between chorus and a model of features alone, and says why"
+    units = Chorus.units
+
+    def choose(self, facts: PublicFacts, unit: Unit, budget: Budget) -> tuple[Method, str]:
+        """The method and the reason, from public facts only."""
+        if "labels" in unit.public:
+            return Chorus(), "chorus: labels are public at edge level, so they are the messages"
+        degree = facts.num_edges / facts.num_nodes if self.average_degree is None else self.average_degree
+        labelled = degree * facts.num_train / facts.num_nodes
+        if labelled < _LABELLED_NEIGHBOURS:
+            reason = f"{labelled:.2g} labelled neighbours per node on average: sums of labels would be mostly noise"
+            return DPMLP(), f"dp-mlp: {reason}"
+        return Chorus(), f"chorus: {labelled:.2g} labelled neighbours per node on average"
+
+    def stages(self, facts: PublicFacts, unit: Unit, budget: Budget, accountant: Accountant) -> tuple[Stage, ...]:
+        """Those of the chosen method."""
+        return self.choose(facts, unit, budget)[0].stages(facts, unit, budget, accountant)
+
+    def assumptions(self, facts: PublicFacts, unit: Unit) -> tuple[str, ...]:
+        """Those of every method, and the reason for the choice."""
+        reason = self.choose(facts, unit, Budget(1.0))[1]
+        return (*super().assumptions(facts, unit), f"the choice of the method ({reason})")
+
+    def learn(self, vault: Vault, plan: Plan) -> TrainedModel:
+        """Run the chosen method; where validation labels are public, compare it with an MLP."""
+        method, reason = self.choose(vault.facts, plan.unit, plan.budget)
+        model = method.learn(vault, plan)
+        if vault.is_public("labels") and vault.nodes("val").numel():
+            model, reason = _better(vault, plan, model, reason)
+        model.settings = {**model.settings, "reason": reason}
+        return model
+
+    def rebuild(self, facts: PublicFacts, settings: dict[str, Any]) -> nn.Module:
+        """Never needed: models are saved under the method that was chosen."""
+        raise InputError("auto: models are saved under the method that was chosen")
+
+
+def _better(vault: Vault, plan: Plan, model: TrainedModel, reason: str) -> tuple[TrainedModel, str]:
+    """The model with the higher validation accuracy: Chorus, or an MLP on features (which reads no edge)."""
+    plain = MLP().learn(vault, replace(plan, stages=()))
+    ours, features = _validation(vault, model.scores), _validation(vault, plain.scores)
+    if features > ours:
+        return plain, f"mlp: {features:.1%} on validation labels (public) against {ours:.1%} for chorus"
+    return model, f"{reason}; {ours:.1%} on validation labels (public) against {features:.1%} for an mlp"
+
+
+def _validation(vault: Vault, scores: Tensor | None) -> float:
+    assert scores is not None
+    val = vault.nodes("val")
+    return float((scores[val].argmax(dim=1) == vault.labels[val]).double().mean())
+
+
+def fit(
+    graph: Any,
+    unit: Unit | None = None,
+    budget: Budget | None = None,
+    *,
+    average_degree: float | None = None,
+    ledger: Ledger | None = None,
+    paper_mode: bool = False,
+    seed: int | None = None,
+    progress: Progress | None = None,
+) -> TrainedModel:
+    """Train the default model for this graph, unit and budget. `model.settings["reason"]` says what was chosen.
+
+    Other arguments are those of `Method.fit`.
+    """
+    method = Auto(average_degree=average_degree)
+    return method.fit(graph, unit, budget, ledger=ledger, paper_mode=paper_mode, seed=seed, progress=progress)
