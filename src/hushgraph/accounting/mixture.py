@@ -31,7 +31,7 @@ _LOG_TAIL = -50.0
 """The logarithm of the probability that is moved to an infinite loss at the upper end of the grid."""
 _STARTING_POINTS = 4096
 _NEWTON_STEPS = 6
-_MOST_GRID_POINTS = 4_000_000
+_MOST_GRID_POINTS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -82,9 +82,12 @@ class TwoSidedMixture:
         in second order only.
         """
         x = self.where_loss_is(epsilons)
-        upper = self._upper_tail(x, self.before, 1.0)
-        lower = self._upper_tail(x, self.after, -1.0)
-        return np.clip(upper - np.exp(epsilons) * lower, 0.0, 1.0)
+        upper = np.exp(self._log_upper_tail(x, self.before, 1.0))
+        lower = np.exp(np.minimum(epsilons + self._log_upper_tail(x, self.after, -1.0), 0.0))
+        deltas = np.clip(upper - lower, 0.0, 1.0)
+        if not np.isfinite(deltas).all():
+            raise CalibrationError(f"the divergence of {self} is not a number")
+        return deltas
 
     def pmf(self, grid: float) -> pld_pmf.PLDPmf:
         """The privacy loss on a grid, rounded so that every later epsilon is an upper bound (connect the dots)."""
@@ -121,11 +124,12 @@ class TwoSidedMixture:
         total = weights.sum(axis=1)
         return top[:, 0] + np.log(total), weights @ means / total
 
-    def _upper_tail(self, x: np.ndarray, count: int, sign: float) -> np.ndarray:
+    def _log_upper_tail(self, x: np.ndarray, count: int, sign: float) -> np.ndarray:
         means = sign * np.arange(count + 1)
-        return stats.norm.sf((x[:, None] - means) / self.noise_multiplier) @ np.exp(
-            _log_binomial(count, self.sample_rate)
-        )
+        terms = special.log_ndtr((means - x[:, None]) / self.noise_multiplier)
+        terms += _log_binomial(count, self.sample_rate)
+        top = terms.max(axis=1)
+        return np.asarray(top + np.log(np.exp(terms - top[:, None]).sum(axis=1)))
 
 
 def group_pld(
@@ -143,8 +147,11 @@ def occurrence_bound(max_degree: int, layers: int) -> int:
     return sum(max_degree**step for step in range(layers + 1))
 
 
+@functools.lru_cache(maxsize=64)
 def _log_binomial(count: int, rate: float) -> np.ndarray:
-    return np.asarray(stats.binom.logpmf(np.arange(count + 1), count, rate))
+    logs = np.asarray(stats.binom.logpmf(np.arange(count + 1), count, rate))
+    logs.setflags(write=False)
+    return logs
 
 
 # Numbers to compare with. None of them is charged.

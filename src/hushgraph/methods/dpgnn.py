@@ -17,6 +17,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch_geometric.data import Data
 
 from hushgraph.accounting.calibration import Accountant
 from hushgraph.accounting.plan import AggregationStage, Plan, RootedGradientStage, Stage, calibrated
@@ -198,6 +199,14 @@ def decoder_of(network: RootedNetwork) -> nn.Sequential:
     return nn.Sequential(*parts[1:])
 
 
+def without_labels(graph: Any) -> Data:
+    """Features and edges alone: a graph to predict on needs neither labels nor a split."""
+    everyone = torch.ones(graph.x.shape[0], dtype=torch.bool)
+    return Data(
+        x=graph.x, edge_index=graph.edge_index, y=torch.zeros(len(everyone), dtype=torch.int64), train_mask=everyone
+    )
+
+
 @dataclass
 class DPGNNModel(TrainedModel):
     """DP-GNN after training."""
@@ -213,7 +222,7 @@ class DPGNNModel(TrainedModel):
             raise InputError("predict: DP-GNN reads the features (and, without noise, the edges) of a graph; pass it")
         network = self._rooted
         if not self.released:
-            checked = self._matching(graph)
+            checked = self._matching(graph if isinstance(graph, CheckedGraph) else without_labels(graph))
             scores: Tensor = network(checked.features, whole_graph(checked.edges, network.num_layers))
             return scores
         rows: Tensor = encoder_of(network)(checked_training_graph(self, graph).features)

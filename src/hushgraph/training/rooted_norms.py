@@ -41,6 +41,10 @@ class RowLayout:
         self.even = bool((self.counts == self.longest).all())
 
     @cached_property
+    def _root_of_row(self) -> Tensor:
+        return torch.repeat_interleave(torch.arange(self.num_roots), self.counts)
+
+    @cached_property
     def _places(self) -> Tensor:
         return ragged(torch.arange(self.num_roots) * self.longest, self.counts)
 
@@ -56,9 +60,8 @@ class RowLayout:
         """Sums of one value per row over each root."""
         if self.longest == 1 and self.even:
             return values
-        running = torch.zeros(values.numel() + 1, dtype=torch.float64)
-        torch.cumsum(values.to(torch.float64), 0, out=running[1:])
-        return running[self.offsets].diff().to(values.dtype)
+        # Not a running total: what is infinite in one root must not reach another.
+        return values.new_zeros(self.num_roots).index_add_(0, self._root_of_row, values)
 
     @cached_property
     def parts(self) -> list[Part]:
@@ -172,10 +175,12 @@ class InputProducts:
     def _by_products(self, gradients: Tensor, layout: RowLayout, bias: bool, positions: Tensor) -> Tensor:
         counts, local = layout.counts.view(-1, 1, 1), torch.arange(layout.longest)
         places = self.starts[positions].view(-1, 1, 1) + counts * local.view(1, -1, 1) + local
-        # Places beyond a root's own products meet gradients that are zero.
         pairs = self.values[places.clamp_(max=self.values.numel() - 1)].to(gradients.dtype)
         if bias:
             pairs += 1.0
+        # Places beyond a root's own products hold those of another: zero, so that not even infinity gets across.
+        inside = local < counts.view(-1, 1)
+        pairs.masked_fill_(~(inside.unsqueeze(1) & inside.unsqueeze(2)), 0.0)
         padded = layout.padded(gradients)
         return pairs.mul_(torch.bmm(padded, padded.transpose(1, 2))).sum((1, 2))
 

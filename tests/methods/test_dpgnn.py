@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from hushgraph import units
+from hushgraph.accounting.plan import RootedGradientStage
+from hushgraph.budget import Budget
+from hushgraph.datasets import disjoint_graphs
+from hushgraph.errors import BudgetError, InputError, PrivateAccessError, UnprovenError
+from hushgraph.facts import PublicFacts
+from hushgraph.intake import check_graph
+from hushgraph.ledger import Ledger
+from hushgraph.methods.base import open_vault
+from hushgraph.methods.dpgnn import DPGNN, DPGNNModel
+from hushgraph.methods.mlp import DPMLP
+from hushgraph.methods.registry import method_class, model_class
+from hushgraph.methods.saving import load_model, save_model
+from hushgraph.methods.unprotected import GAT, GIN
+from hushgraph.nn.rooted import CONVOLUTIONS
+from hushgraph.vault import RAW_PREDICTIONS, Recipe
+from small_graphs import hub_graph, random_graph
+
+FACTS = PublicFacts.from_sizes(20_000, 200_000)
+NODE, REPLACE = units.Node(max_degree=5), units.NodeReplace(max_degree=5)
+BUDGET = Budget(2.0, 1e-3)
+QUICK = DPGNN(hidden=4, epochs=2, batch_size=8, max_degree=2)
+
+
+def test_the_plan_meets_the_budget_and_replacing_needs_more_noise() -> None:
+    null = DPGNN().plan(FACTS, units.Node(), Budget(8.0, 1e-5))
+    replaced = DPGNN().plan(FACTS, units.NodeReplace(), Budget(8.0, 1e-5))
+    for plan in (null, replaced):
+        assert 7.9 < plan.epsilon <= 8.0
+        (stage,) = plan.stages
+        assert isinstance(stage, RootedGradientStage)
+        assert (stage.max_degree, stage.layers, stage.count) == (7, 1, 20 * math.ceil(15_000 / 2048))
+    assert null.stages[0].std < 0.6 * replaced.stages[0].std
+    assert RAW_PREDICTIONS in null.not_protected
+    assert null.as_dict()["stages"][0]["examples_touched"] == [8, 7]
+
+
+def test_a_cap_of_the_unit_below_the_methods_cap_counts() -> None:
+    (stage,) = DPGNN(max_degree=7).plan(FACTS, units.Node(max_degree=2), Budget(8.0, 1e-5)).stages
+    assert isinstance(stage, RootedGradientStage)
+    assert stage.touched(units.Node(max_degree=2)) == (3, 2)
+
+
+@pytest.mark.parametrize("unit", [units.NodePromise(max_degree=5), units.UndirectedEdge(), units.Record()])
+def test_units_without_proof_are_refused(unit: units.Unit) -> None:
+    with pytest.raises(UnprovenError, match=unit.name):
+        DPGNN().plan(FACTS, unit, BUDGET)
+
+
+@pytest.mark.parametrize(
+    ("convolution", "layers", "unit"),
+    [*[(convolution, 1, NODE) for convolution in CONVOLUTIONS], ("gcn", 2, REPLACE), ("attention", 2, NODE)],
+)
+def test_it_fits_predicts_and_certifies(convolution: str, layers: int, unit: units.Unit) -> None:
+    graph = hub_graph()
+    method = DPGNN(
+        convolution=convolution, layers=layers, hidden=4, heads=2, epochs=1, batch_size=8, max_degree=2, optimizer="sgd"
+    )
+    model = method.fit(graph, unit, BUDGET, seed=0)
+    assert model.certificate.epsilon <= 2.0
+    assert any("predictions" in line for line in model.certificate.not_protected)
+    assert not model.released
+    assert model.predict_proba().shape == (61, 3)
+    assert model.scores is not None
+    torch.testing.assert_close(model.class_scores(graph), model.scores)
+    rows = model.metrics["test_by_class"]
+    assert sum(row["tested"] for row in rows) == check_graph(graph).test.numel()
+
+
+def test_noisy_inference_is_charged_cached_and_says_nothing_of_raw_predictions(tmp_path: Path) -> None:
+    graph = random_graph(1)
+    method = DPGNN(hidden=4, epochs=1, batch_size=8, layers=2, max_degree=2, inference="noisy")
+    model = method.fit(graph, NODE, BUDGET, seed=0)
+    assert model.certificate.epsilon <= 2.0
+    assert RAW_PREDICTIONS not in model.certificate.not_protected
+    assert any(line.startswith("inference: 2 x aggregate") for line in model.certificate.released)
+    assert set(model.released) == {"received_0", "received_1"}
+    loaded = load_model(save_model(model, tmp_path / "model"))
+    assert model.scores is not None
+    torch.testing.assert_close(loaded.class_scores(graph), model.scores)
+    with pytest.raises(InputError, match="training graph"):
+        loaded.class_scores(random_graph(2, num_nodes=44))
+
+
+def test_noisy_inference_without_noise_would_be_close_to_the_raw_one() -> None:
+    graph = random_graph(4, num_nodes=60, num_edges=300)
+    model = DPGNN(hidden=8, epochs=5, batch_size=30, max_degree=3).fit(graph, units.Node(), Budget(20.0, 1e-3), seed=0)
+    assert isinstance(model, DPGNNModel)
+    noisy = model.predict_on(graph, Budget(1e7, 1e-3), seed=0)
+    assert noisy.certificate.method == "dp-gnn-inference"
+    agree = (noisy.predict() == model.predict()).float().mean()
+    assert float(agree) > 0.9
+
+
+def test_save_and_load(tmp_path: Path) -> None:
+    graph = random_graph(1)
+    model = QUICK.fit(graph, NODE, BUDGET, seed=0)
+    folder = save_model(model, tmp_path / "model")
+    loaded = load_model(folder)
+    torch.testing.assert_close(loaded.predict_proba(graph), model.predict_proba())
+    assert loaded.certificate == model.certificate
+    assert "test_by_class" in json.loads((folder / "metrics.json").read_text())
+    with pytest.raises(InputError, match="pass it"):
+        loaded.predict()
+
+
+def test_inductive_use_trains_on_one_graph_and_predicts_another() -> None:
+    train, test = disjoint_graphs(random_graph(3, num_nodes=80, num_edges=300))
+    model = QUICK.fit(train, NODE, BUDGET, seed=0)
+    assert model.predict(test).shape == (test.num_nodes,)
+    other = random_graph(0, num_features=9)
+    with pytest.raises(InputError, match="features"):
+        model.predict(other)
+
+
+def test_without_protection_the_network_learns_and_says_so() -> None:
+    graph = random_graph(2, num_nodes=80, num_edges=20)
+    graph.y = (graph.x[:, 0] > 0).long()
+    model = DPGNN(hidden=8, epochs=60).fit(graph, NODE, Budget(math.inf, 1e-3), seed=0)
+    assert model.certificate.epsilon == math.inf
+    assert model.metrics["accuracy"]["train"] > 80
+
+
+def test_sparse_features_give_the_same_model_as_dense_ones() -> None:
+    graph = random_graph(5)
+    graph.x = (graph.x > 0.5).float()
+    dense = QUICK.fit(graph, NODE, BUDGET, seed=0)
+    graph.x = graph.x.to_sparse_csr()
+    sparse = QUICK.fit(graph, NODE, BUDGET, seed=0)
+    torch.testing.assert_close(sparse.predict_proba(), dense.predict_proba(), rtol=1e-3, atol=1e-4)
+
+
+def test_the_charge_is_in_the_ledger_and_over_budget_is_refused_before_training(tmp_path: Path) -> None:
+    graph, ledger = random_graph(1), Ledger(tmp_path / "ledger.jsonl")
+    QUICK.fit(graph, NODE, BUDGET, ledger=ledger, seed=0)
+    charges = [entry for entry in ledger.history().entries if entry.kind == "charge"]
+    assert [entry.values["mechanism"] for entry in charges] == ["rooted gradient"]
+    ledger.set_limit(2.5, 1e-3)
+    with pytest.raises(BudgetError):
+        QUICK.fit(graph, NODE, BUDGET, ledger=ledger, seed=1)
+
+
+def test_the_vault_lets_no_raw_prediction_out_unless_the_plan_said_so() -> None:
+    graph = check_graph(random_graph(1))
+    plan = DPMLP(epochs=1, batch_size=8).plan(graph.facts, NODE, BUDGET)
+    vault, _ = open_vault(graph, plan, None, 0, None)
+    network = QUICK.network(graph.facts, torch.Generator())
+    with pytest.raises(UnprovenError, match="declares"):
+        vault.raw_predictions(network)
+    with pytest.raises(PrivateAccessError, match="rooted gradient"):
+        vault.train_rooted(network, Recipe(1), None, "network")
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"layers": 0},
+        {"layers": 4},
+        {"convolution": "sage"},
+        {"optimizer": "rmsprop"},
+        {"inference": "raw"},
+        {"max_grad_norm": 0.0},
+        {"max_degree": 0},
+    ],
+)
+def test_impossible_choices_are_refused(bad: dict[str, object]) -> None:
+    with pytest.raises(InputError):
+        DPGNN(**bad)  # type: ignore[arg-type]
+
+
+def test_noisy_inference_needs_the_mean() -> None:
+    with pytest.raises(UnprovenError, match="gcn"):
+        DPGNN(convolution="gin", inference="noisy")
+
+
+@pytest.mark.parametrize("baseline", [GIN, GAT])
+def test_the_new_baselines_run_without_privacy_only(baseline: type[GIN] | type[GAT]) -> None:
+    assert method_class(baseline.name) is baseline
+    assert baseline(epochs=2, hidden=4).fit(random_graph(0), NODE, Budget(math.inf, 1e-3), seed=0).scores is not None
+    with pytest.raises(UnprovenError):
+        baseline().fit(random_graph(0), NODE, BUDGET)
+
+
+def test_the_registry_knows_it() -> None:
+    assert method_class("dp-gnn") is DPGNN
+    assert model_class("dp-gnn") is DPGNNModel
