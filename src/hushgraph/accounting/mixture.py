@@ -187,8 +187,8 @@ def theorem1_epsilon(
 def one_sided_pld(noise_multiplier: float, probabilities: np.ndarray, grid: float) -> pld_lib.PrivacyLossDistribution:
     """sum_i p_i N(2i, z^2) against N(0, z^2): the mixture of Gaussians with twice the clip norm per touched example.
 
-    A simple number for comparison: it bounds one step at epsilon >= 0, but not as a pair that composes (see the
-    proof), so it is not used for a charge.
+    A simple number for comparison. It is not a dominating pair for replaced examples (see the proof), so it is never
+    used for a charge.
     """
     kept = probabilities > 1e-300
     shifts = 2.0 * np.arange(len(probabilities))[kept]
