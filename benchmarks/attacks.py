@@ -107,7 +107,7 @@ def inversion() -> list[dict[str, Any]]:
         found, grids, confidence = {}, {}, {}
         for name, how in {"original": ORIGINAL, "enhanced": enhanced}.items():
             raw = how.run(model, int(y.max()) + 1, x.shape[1:])
-            confidence[name] = float(model(raw.unsqueeze(1)).softmax(1).diagonal().min())
+            confidence[name] = float(model(raw.unsqueeze(1)).detach().softmax(1).diagonal().min())
             found[name] = class_distances(raw.numpy(), x, y, metric)
             found[f"{name}, clipped"] = class_distances(raw.numpy().clip(0, 1), x, y, metric)
             grids[f"{title}: {name}"] = data_uri(image_grid(raw.numpy()[:20], 10))

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import hushgraph as hg
+from hushgraph import datasets
+from hushgraph.attacks.catalogue import attack_by_name, attack_model
+from hushgraph.attacks.cli import attack
+from hushgraph.errors import InputError
+from hushgraph.methods.gap import GAP
+from hushgraph.methods.saving import save_model
+from hushgraph.methods.unprotected import GCN
+from hushgraph.units import UndirectedEdge
+
+
+def test_attacks_are_found_by_name_and_mistakes_are_named() -> None:
+    assert attack_by_name("linkteller", sources=3).name == "LinkTeller"
+    with pytest.raises(InputError, match="did you mean 'linkteller'"):
+        attack_by_name("linkteler")
+    with pytest.raises(InputError, match="does not take"):
+        attack_by_name("similarity", shadows=3)
+
+
+def test_every_graph_attack_runs_on_a_saved_kind_of_model() -> None:
+    data = datasets.load("campus", num_nodes=300)
+    gap = GAP(epochs=1).fit(data, UndirectedEdge(), hg.Budget(1.0, 1e-5))
+    gcn = GCN(epochs=1).fit(data, UndirectedEdge(), hg.Budget(math.inf, 1e-5))
+    small = {"sources": 5, "per_source": 6}
+    for name, options in {
+        "linkteller": small,
+        "similarity": small,
+        "degree": {},
+        "features": {},
+        "attribute": {},
+    }.items():
+        for model in (gap, gcn):
+            assert 0.0 <= attack_model(name, model, data, **options).auc.value <= 1.0
+    assert attack_model("released-rows", gap, data, **small).attack == "released rows"
+    assert "again" in attack_model("membership", gap, data, per_class=20, epochs=5).target
+
+
+def test_the_command_adds_to_one_file_and_replaces_the_same_attack(tmp_path: Path) -> None:
+    data = datasets.load("campus")
+    folder = save_model(GAP(epochs=1).fit(data, UndirectedEdge(), hg.Budget(1.0, 1e-6)), tmp_path / "run")
+    app = typer.Typer()
+    app.command()(attack)
+    for name in ("similarity", "degree", "similarity"):
+        shown = CliRunner().invoke(app, [name, "--model", str(folder), "--data", "campus", "--json"])
+        assert shown.exit_code == 0, shown.output
+        assert json.loads(shown.output)["auc"] <= 1.0
+    names = [one["name"] for one in json.loads((folder / "attacks.json").read_text())["attacks"]]
+    assert names == ["degree inference", "posterior similarity"]
+    wrong = CliRunner().invoke(app, ["similarity", "--model", str(folder), "--data", "campus", "--set", "sources"])
+    assert isinstance(wrong.exception, InputError)
