@@ -242,6 +242,10 @@ UNITS: dict[str, type[Unit]] = {
 }
 
 
+EDGE_UNITS = frozenset({"directed-edge", "undirected-edge"})
+NODE_UNITS = frozenset({"node", "node-replace", "node-promise"})
+
+
 def by_name(name: str, **parameters: Any) -> Unit:
     """The unit called `name`; parameters such as `max_degree` go to those that take them."""
     if name not in UNITS:

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from hushgraph.console import words
+
 
 def attack(
     name: Annotated[str, typer.Argument(help="linkteller, similarity, released-rows, membership, lira, degree, ...")],
@@ -26,8 +28,7 @@ def attack(
     from hushgraph.methods.saving import load_model
 
     attack_by_name(name)
-    words = dict(_pair(word) for word in parameter or [])
-    chosen = from_words(ATTACKS[name], words)  # type: ignore[arg-type]
+    chosen = from_words(ATTACKS[name], words(parameter))  # type: ignore[arg-type]
     result = attack_model(name, load_model(model), datasets.load(data, split=split), **{"seed": seed, **chosen})
     add_result(out or model / "attacks.json", result.as_dict())
     typer.echo(json.dumps(result.as_dict()) if as_json else f"{result}\nassumes: {result.assumes}")
@@ -42,12 +43,3 @@ def add_result(path: Path, result: dict[str, Any]) -> None:
     kept = [one for one in before if (one["name"], one["target"]) != same]
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, {"format": 1, "attacks": [*kept, result]})
-
-
-def _pair(word: str) -> tuple[str, str]:
-    from hushgraph.errors import InputError
-
-    key, separator, value = word.partition("=")
-    if not separator:
-        raise InputError(f"--set: expected key=value; got '{word}'")
-    return key, value

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from hushgraph import __version__
+from hushgraph.attacks.cli import attack
 from hushgraph.audit.cli import audit
 from hushgraph.cli import datasets, doctor, ledger, plan, predict, train
 from hushgraph.collect.cli import app as collect
@@ -41,6 +42,7 @@ def _root(
 app.command("plan")(plan.plan)
 app.command("train")(train.train)
 app.command("predict")(predict.predict)
+app.command("attack")(command(attack))
 app.command("audit")(command(audit))
 app.command("report")(command(report))
 app.add_typer(ledger.app, name="ledger")

@@ -28,7 +28,7 @@ from hushgraph.methods.base import Method, TrainedModel, checked_training_graph,
 from hushgraph.nn import Encoder, HopClassifier, L2Normalise
 from hushgraph.nn.hops import COMBINATIONS
 from hushgraph.nn.sparse import Rows
-from hushgraph.units import UNITS, Unit
+from hushgraph.units import EDGE_UNITS, NODE_UNITS, Unit
 from hushgraph.vault import PrivateRows, Recipe, Vault
 
 Hop = Rows | PrivateRows
@@ -60,7 +60,7 @@ class GAP(Method):
 
     name = "gap"
     summary = "noisy multi-hop sums of learned rows, computed once, then a classifier on them"
-    units = frozenset(UNITS) - {"record"}
+    units = EDGE_UNITS | NODE_UNITS
 
     def __post_init__(self) -> None:
         InputError.collect(
