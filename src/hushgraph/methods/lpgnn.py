@@ -34,7 +34,7 @@ from hushgraph.training.noisy_labels import RULES, NoisyLabels, Schedule, Traine
 from hushgraph.units import Local, Unit
 from hushgraph.vault import PrivateRows, Vault
 
-FEATURES = ("private", "ones", "degree", "random")
+FEATURES = ("private", "codes", "ones", "degree", "random")
 LABEL_STEPS = (4, 8, 16)
 _SPARSE_GRAPH = 10.0
 
@@ -43,9 +43,11 @@ _SPARSE_GRAPH = 10.0
 class LPGNN(LocalMethod):
     """Choices of LPGNN. The budget is the total; `label_epsilon` of it goes to the label (None: half).
 
-    `feature_steps` and `label_steps` are KProp's K; None means by rule (features: 8 on sparse graphs, 4 otherwise) and
+    `feature_steps` and `label_steps` are KProp's K; None means by rule (features: 16 on sparse graphs, 4 otherwise) and
     by validation on noisy labels (labels). `normalise` scales the propagated rows to length 1; the paper does not.
-    `features` other than `private` replaces the reports by something free: all ones, the degree, or random numbers.
+    `features` other than `private` asks nobody anything: `codes` (a random sign in a random column for every node: a
+    report that says nothing, but propagated it tells nodes apart by where they are), all ones, the degree, or random
+    numbers.
     """
 
     label_epsilon: float | None = None
@@ -177,7 +179,7 @@ class LPGNN(LocalMethod):
             return self.feature_steps
         if not features.noisy:
             return 0
-        return 8 if graph.mean_degree < _SPARSE_GRAPH else 4
+        return 16 if graph.mean_degree < _SPARSE_GRAPH else 4
 
     def _label_steps(self, labels: NoisyLabels) -> tuple[int, ...]:
         if not math.isfinite(labels.epsilon):
@@ -227,8 +229,12 @@ class FeatureReports:
 
 
 def ad_hoc_features(kind: str, edge_index: Tensor, facts: PublicFacts, generator: torch.Generator) -> FeatureReports:
-    """Features that ask nothing of anybody, as wide as the real ones: ones, one-hot degrees, or random numbers."""
+    """Features that ask nothing of anybody, as wide as the real ones: codes, ones, one-hot degrees, random numbers."""
     nodes, columns = facts.num_nodes, facts.num_features or 1
+    if kind == "codes":
+        column = torch.randint(columns, (nodes,), generator=generator)
+        sign = torch.randint(2, (nodes,), generator=generator).to(torch.float32) * 2.0 - 1.0
+        return FeatureReports(SparseRows(torch.arange(nodes + 1), column, sign, (nodes, columns)), noisy=True)
     if kind == "ones":
         return FeatureReports(torch.ones(nodes, columns))
     if kind == "random":

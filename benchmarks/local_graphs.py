@@ -1,0 +1,330 @@
+"""LPGNN and PGC against their published figures; writes docs/results-local.md.
+
+    python benchmarks/local_graphs.py [--minutes 60] [--only cora] [--page-only]
+
+Data: the folder HUSHGRAPH_DATA (default ../shared/data). Every run is a fit with its own seed (and, for LPGNN, its own
+random 50/25/25 split). Rows are kept in benchmarks/results/local_graphs.json, so that a run that was cut short goes on
+where it stopped; all cases get their first seed before any gets its second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+import torch
+
+from hushgraph import LPGNN, PGC, Budget, PGCLinks, datasets
+from hushgraph.intake import CheckedGraph, check_graph
+from hushgraph.methods.base import Method
+from hushgraph.units import Local
+
+torch.set_num_threads(1)
+ROOT = Path(__file__).resolve().parent.parent
+DATA = Path(os.environ.get("HUSHGRAPH_DATA", ROOT.parent / "shared" / "data"))
+ROWS = ROOT / "benchmarks" / "results" / "local_graphs.json"
+PAGE = ROOT / "docs" / "results-local.md"
+FILES = {
+    "Cora": "planetoid/cora",
+    "CiteSeer": "planetoid/citeseer",
+    "PubMed": "planetoid/pubmed",
+    "Facebook pages": "facebook_pagepage/facebook_pagepage",
+    "Twitch": "twitch/ENGB",
+}
+FEATURES = {"Cora": 1433, "CiteSeer": 3703, "PubMed": 500, "Facebook pages": 4714, "Twitch": 3170}
+LPGNN_GRAPHS = ("Cora", "PubMed", "Facebook pages")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One cell of a table: a method on a graph at a budget, and the published figure with its interval (if any)."""
+
+    table: str
+    graph: str
+    row: str
+    column: str
+    method: Method
+    unit: Local
+    epsilon: float
+    published: tuple[float, float] | None = None
+    seeds: int = 10
+    public_split: bool = False
+    paper_mode: bool = False
+
+    @property
+    def key(self) -> str:
+        """The name under which its rows are kept."""
+        return " | ".join([self.table, self.graph, self.row, self.column])
+
+
+# Published: mean and interval (LPGNN: 95% bootstrap; PGC: standard deviation), ten runs each.
+FEATURES_ONLY = {
+    "Cora": {0.01: (68.0, 2.9), 0.1: (64.6, 3.2), 1.0: (83.9, 0.4)},
+    "PubMed": {0.01: (78.9, 0.7), 0.1: (82.7, 0.2), 1.0: (82.9, 0.2)},
+    "Facebook pages": {0.01: (85.8, 0.4), 0.1: (91.0, 0.4), 1.0: (92.7, 0.1)},
+}
+WITH_LABELS = {
+    "Cora": {0.5: (42.9, 1.5), 1.0: (69.3, 1.2), 2.0: (78.4, 0.7)},
+    "PubMed": {0.5: (69.8, 0.7), 1.0: (74.9, 0.3), 2.0: (81.0, 0.2)},
+    "Facebook pages": {0.5: (75.1, 0.6), 1.0: (84.9, 0.2), 2.0: (90.7, 0.1)},
+}
+BASELINES = {
+    ("Cora", "forward"): {0.5: (18.6, 2.5), 1.0: (37.1, 2.5), 2.0: (75.1, 1.0)},
+    ("Cora", "cross-entropy"): {0.5: (18.6, 1.3), 1.0: (25.5, 1.7), 2.0: (52.9, 2.1)},
+}
+PGC_NODES = {
+    "Cora": {1.0: (57.0, 1.9), 5.0: (80.2, 0.6), 9.0: (81.2, 0.4), math.inf: (81.4, 0.3)},
+    "CiteSeer": {1.0: (37.3, 1.3), 5.0: (70.7, 0.6), 9.0: (70.2, 0.7), math.inf: (69.6, 0.9)},
+    "Twitch": {1.0: (59.0, 0.7), 5.0: (61.2, 0.8), 9.0: (62.5, 0.2), math.inf: (62.8, 0.2)},
+}
+PGC_LINKS = {"Cora": {1.0: (85.4, 0.9), 5.0: (90.6, 0.6), 9.0: (92.1, 0.5)}}
+PGC_OTHERS = {
+    "laplace": {1.0: (54.4, 0.9), 5.0: (73.9, 0.8), 9.0: (78.8, 0.7)},
+    "piecewise": {1.0: (56.6, 1.9), 5.0: (77.8, 1.0), 9.0: (80.9, 0.6)},
+}
+# Learning rate, weight decay, dropout, and K for features and labels, as published.
+PAPER_RATES = {
+    ("Cora", True): (0.01, 0.001, 0.5),
+    ("Cora", False): (0.01, 0.01, 0.75),
+    ("PubMed", True): (0.01, 0.0001, 0.25),
+    ("PubMed", False): (0.01, 0.01, 0.75),
+}
+PAPER_STEPS_FEATURES = {"Cora": {0.01: 8, 0.1: 16, 1.0: 16}, "PubMed": {0.01: 16, 0.1: 16, 1.0: 16}}
+PAPER_STEPS_LABELS = {
+    "Cora": {0.5: (2, 8), 1.0: (2, 8), 2.0: (8, 4)},
+    "PubMed": {0.5: (0, 4), 1.0: (4, 2), 2.0: (16, 0)},
+}
+PGC_SETTINGS: dict[str, dict[str, float]] = {
+    "Cora": {"weight_decay": 0.01, "dropout": 0.5},
+    "CiteSeer": {"weight_decay": 0.1, "dropout": 0.5},
+    "Twitch": {"weight_decay": 0.0001, "dropout": 0.0, "lr": 0.001},
+}
+RANGE: dict[str, Any] = {"low": 0.0, "high": 1.0}
+PUBLIC_LABELS, PRIVATE_LABELS = Local(private_labels=False), Local()
+
+
+def cases() -> Iterator[Case]:
+    """Every cell, in order of importance."""
+    yield from _lpgnn_cases()
+    yield from _pgc_cases()
+    yield from _paper_cases()
+    yield from _range_cases()
+    yield from _control_cases()
+
+
+def _lpgnn_cases() -> Iterator[Case]:
+    for graph in LPGNN_GRAPHS:
+        for epsilon, published in FEATURES_ONLY[graph].items():
+            row = "LPGNN, our defaults"
+            yield Case("features", graph, row, f"{epsilon:g}", LPGNN(**RANGE), PUBLIC_LABELS, epsilon, published)
+    for graph in LPGNN_GRAPHS:
+        for epsilon, published in WITH_LABELS[graph].items():
+            method = LPGNN(**RANGE, label_epsilon=epsilon)
+            row = "LPGNN, our defaults"
+            yield Case("labels", graph, row, f"{epsilon:g}", method, PRIVATE_LABELS, 1.0 + epsilon, published)
+
+
+def _pgc_cases() -> Iterator[Case]:
+    for graph, figures in PGC_NODES.items():
+        for epsilon, published in figures.items():
+            method = PGC(**RANGE, **PGC_SETTINGS[graph])  # type: ignore[arg-type]
+            total = FEATURES[graph] * epsilon
+            fixed = graph != "Twitch"
+            column = "raw" if math.isinf(epsilon) else f"{epsilon:g}"
+            yield Case("pgc", graph, "PGC", column, method, PUBLIC_LABELS, total, published, public_split=fixed)
+    for graph, figures in PGC_LINKS.items():
+        for epsilon, published in figures.items():
+            total = FEATURES[graph] * epsilon
+            links = PGCLinks(**RANGE)
+            yield Case("links", graph, "PGC", f"{epsilon:g}", links, PUBLIC_LABELS, total, published, public_split=True)
+    for name, figures in PGC_OTHERS.items():
+        for epsilon, published in figures.items():
+            method = PGC(**RANGE, mechanism=name, **PGC_SETTINGS["Cora"])  # type: ignore[arg-type]
+            total = FEATURES["Cora"] * epsilon
+            yield Case("pgc", "Cora", name, f"{epsilon:g}", method, PUBLIC_LABELS, total, published, 3, True)
+
+
+def _paper_cases() -> Iterator[Case]:
+    """The published algorithm with the published settings."""
+    for graph, steps in PAPER_STEPS_FEATURES.items():
+        lr, decay, dropout = PAPER_RATES[graph, False]
+        for epsilon, k in steps.items():
+            method = _paper("cross-entropy", lr, decay, dropout, k, 0)
+            seeds = 3 if graph == "Cora" else 1
+            figure = FEATURES_ONLY[graph][epsilon]
+            row = "LPGNN as published"
+            yield Case("features", graph, row, f"{epsilon:g}", method, PUBLIC_LABELS, epsilon, figure, seeds)
+    for graph, label_steps in PAPER_STEPS_LABELS.items():
+        lr, decay, dropout = PAPER_RATES[graph, True]
+        for epsilon, (kx, ky) in label_steps.items():
+            rules = ("drop", "forward", "cross-entropy") if graph == "Cora" else ("drop",)
+            for rule in rules:
+                method = _paper(rule, lr, decay, dropout, kx, ky, label_epsilon=epsilon)
+                figure = (WITH_LABELS[graph] if rule == "drop" else BASELINES[graph, rule])[epsilon]
+                seeds = 3 if graph == "Cora" else 1
+                row = f"as published: {rule}"
+                total = 1.0 + epsilon
+                yield Case("labels", graph, row, f"{epsilon:g}", method, PRIVATE_LABELS, total, figure, seeds)
+
+
+def _paper(rule: str, lr: float, decay: float, dropout: float, kx: int, ky: int, **more: Any) -> LPGNN:
+    return LPGNN(
+        **RANGE,
+        rule=rule,
+        normalise=False,
+        epochs=500,
+        lr=lr,
+        weight_decay=decay,
+        dropout=dropout,
+        feature_steps=kx,
+        label_steps=ky,
+        **more,
+    )
+
+
+def _range_cases() -> Iterator[Case]:
+    for graph, seeds in (("Cora", 10), ("PubMed", 3)):
+        for epsilon in (0.01, 1.0):
+            method = LPGNN()
+            row, column = "raw minimum and maximum of every column", f"{epsilon:g}"
+            yield Case("range", graph, row, column, method, PUBLIC_LABELS, epsilon, seeds=seeds, paper_mode=True)
+
+
+def _control_cases() -> Iterator[Case]:
+    for graph, seeds in (("Cora", 10), ("PubMed", 3), ("Facebook pages", 3)):
+        for kind in ("codes", "degree", "ones", "random"):
+            method = LPGNN(features=kind)
+            column = "labels public"
+            yield Case("control", graph, kind, column, method, PUBLIC_LABELS, 1.0, seeds=min(seeds, 10))
+    for kind, figure in (("codes", None), ("degree", (44.4, 3.5)), ("ones", (22.6, 5.0)), ("random", (26.4, 3.0))):
+        method = LPGNN(features=kind)
+        yield Case("control", "Cora", kind, "eps_y 1", method, PRIVATE_LABELS, 1.0, figure, seeds=5)
+    for kind in ("gcn", "gat"):
+        method = LPGNN(**RANGE, backbone=kind)
+        yield Case("control", "Cora", f"LPGNN on {kind}, eps_x 1", "labels public", method, PUBLIC_LABELS, 1.0, seeds=3)
+
+
+@lru_cache(maxsize=2)
+def load(graph: str, seed: int | None) -> CheckedGraph:
+    """The graph with its public split (seed None) or a random one of 50/25/25."""
+    path = str(DATA / f"{FILES[graph]}.npz")
+    split: Any = {} if seed is None else {"split": (0.5, 0.25, 0.25), "seed": seed}
+    return check_graph(datasets.load(path, **split))
+
+
+def measure(case: Case, seed: int) -> dict[str, Any]:
+    """One fit."""
+    graph = load(case.graph, None if case.public_split else seed)
+    assert graph.facts.num_features == FEATURES[case.graph]
+    started = time.perf_counter()
+    model = case.method.fit(graph, case.unit, Budget(case.epsilon), paper_mode=case.paper_mode, seed=seed)
+    value = model.metrics["test_auc"] if "test_auc" in model.metrics else model.metrics["accuracy"]["test"]
+    return {
+        "seed": seed,
+        "value": value,
+        "provable_epsilon": str(model.certificate.epsilon),
+        "settings": {k: v for k, v in model.settings.items() if k in ("feature_steps", "label_steps", "epochs")},
+        "seconds": round(time.perf_counter() - started, 2),
+    }
+
+
+def read_rows() -> dict[str, list[dict[str, Any]]]:
+    """The rows measured so far, by case."""
+    return json.loads(ROWS.read_text()) if ROWS.exists() else {}
+
+
+def write_rows(rows: dict[str, list[dict[str, Any]]]) -> None:
+    """Keep the rows, whole or not at all."""
+    ROWS.parent.mkdir(exist_ok=True)
+    unfinished = ROWS.with_suffix(".part")
+    unfinished.write_text(json.dumps(rows, indent=1) + "\n")
+    os.replace(unfinished, ROWS)
+
+
+def run(minutes: float, only: str, seeds: int) -> None:
+    """Measure what is missing, seed by seed, until the time is up."""
+    end = time.monotonic() + 60.0 * minutes
+    for seed in range(seeds):
+        for case in cases():
+            rows = read_rows()
+            found = rows.setdefault(case.key, [])
+            if seed >= case.seeds or only.lower() not in case.key.lower() or any(r["seed"] == seed for r in found):
+                continue
+            if time.monotonic() > end:
+                return
+            found.append(measure(case, seed))
+            write_rows(rows)
+            print(case.key, seed, f"{found[-1]['value']:.1f}", f"{found[-1]['seconds']} s", flush=True)
+
+
+def summary(values: list[float]) -> tuple[float, float]:
+    """Mean, and half the width of its 95% bootstrap interval (1000 samples), as LPGNN's tables have it."""
+    array = np.array(values)
+    rng = np.random.default_rng(0)
+    means = rng.choice(array, (1000, len(array))).mean(axis=1)
+    low, high = np.percentile(means, [2.5, 97.5])
+    return float(array.mean()), float((high - low) / 2.0)
+
+
+def verdict(mean: float, published: tuple[float, float] | None) -> str:
+    """Where a mean stands against a published figure and its interval."""
+    if published is None:
+        return ""
+    figure, half = published
+    if mean > figure + half:
+        return "above"
+    return "within" if mean >= figure - half else "below"
+
+
+def table(name: str) -> list[str]:
+    """One table of the page."""
+    rows = read_rows()
+    lines = [
+        "| graph | method | epsilon | measured | runs | published | |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for case in sorted((c for c in cases() if c.table == name), key=lambda c: list(FILES).index(c.graph)):
+        found = rows.get(case.key, [])
+        shown, place = "not run", ""
+        if found:
+            mean, half = summary([row["value"] for row in found])
+            shown, place = f"{mean:.1f} ± {half:.1f}", verdict(mean, case.published)
+        figure = "" if case.published is None else f"{case.published[0]:.1f} ± {case.published[1]:.1f}"
+        lines.append(f"| {case.graph} | {case.row} | {case.column} | {shown} | {len(found)} | {figure} | {place} |")
+    return lines
+
+
+def page() -> str:
+    """The page, from the text beside this file and the rows."""
+    text = (ROOT / "benchmarks" / "local_graphs.md.in").read_text()
+    for name in ("features", "labels", "pgc", "links", "range", "control"):
+        text = text.replace(f"{{{name}}}", "\n".join(table(name)))
+    return text
+
+
+def main() -> None:
+    """Measure what is missing, then write the page."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--only", default="", help="Only cases whose name contains this.")
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--page-only", action="store_true")
+    choices = parser.parse_args()
+    if not choices.page_only:
+        run(choices.minutes, choices.only, choices.seeds)
+    PAGE.write_text(page())
+
+
+if __name__ == "__main__":
+    main()
