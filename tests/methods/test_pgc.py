@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from sklearn.metrics import roc_auc_score
+from torch_geometric.data import Data
+
+from hushgraph import units
+from hushgraph.budget import Budget
+from hushgraph.errors import InputError
+from hushgraph.facts import PublicFacts
+from hushgraph.graph.link_split import split_links, unlinked_pairs
+from hushgraph.local import OneBit
+from hushgraph.methods.pgc import PGC
+from hushgraph.methods.pgc_links import LinkModel, PGCLinks
+from hushgraph.methods.saving import load_model, save_model
+from hushgraph.nn.vgae import area_under_curve, divergence
+from small_graphs import random_graph
+
+FACTS = PublicFacts(2708, 10556, 140, 500, 1000, 1433, 7)
+LOCAL = units.Local(private_labels=False)
+RANGE: dict[str, Any] = {"low": -1.0, "high": 1.0}
+
+
+@pytest.mark.parametrize("each", [1.0, 5.0, 9.0])
+def test_the_price_is_the_sum_over_features(each: float) -> None:
+    plan = PGC(low=0, high=1, feature_epsilon=each).plan(FACTS, LOCAL, Budget(1433 * each))
+    assert plan.epsilon == 1433 * each
+    assert f"{1433 * each:g} together" in plan.stages[0].mechanism
+
+
+@pytest.mark.parametrize("total", [1.0, 7.7, 100.3])
+def test_a_total_is_divided_and_never_exceeded(total: float) -> None:
+    plan = PGC(low=0, high=1).plan(FACTS, LOCAL, Budget(total))
+    assert plan.epsilon <= total
+    assert plan.epsilon == pytest.approx(total, rel=1e-12)
+
+
+def test_a_price_per_feature_over_the_budget_is_refused() -> None:
+    with pytest.raises(InputError, match="1433 features at 1 each spend 1433"):
+        PGC(low=0, high=1, feature_epsilon=1.0).plan(FACTS, LOCAL, Budget(1.0))
+
+
+def test_private_labels_a_missing_range_and_absurd_budgets_are_refused(graph: Data) -> None:
+    with pytest.raises(InputError, match="private_labels"):
+        PGC(low=0, high=1).plan(FACTS, units.Local(), Budget(1.0))
+    with pytest.raises(InputError, match="public range"):
+        PGC().fit(graph, LOCAL, Budget(1.0))
+    with pytest.raises(InputError, match="feature_epsilon"):
+        PGC(low=0, high=1).plan(FACTS, LOCAL, Budget(1433 * 40.0))
+
+
+@pytest.mark.parametrize("mechanism", ["one-bit", "laplace", "piecewise"])
+def test_every_mechanism_trains_and_the_certificate_has_the_total(mechanism: str, graph: Data, tmp_path: Path) -> None:
+    method = PGC(**RANGE, feature_epsilon=0.5, mechanism=mechanism, epochs=3, hidden=4)
+    model = method.fit(graph, None, Budget(2.5), seed=0)
+    assert model.certificate.epsilon == 2.5
+    assert model.certificate.unit["private_labels"] is False
+    loaded = load_model(save_model(model, tmp_path / "model"))
+    assert torch.equal(loaded.predict_proba(), model.predict_proba())
+
+
+def test_the_first_convolution_is_estimated_without_bias(graph: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    # 4,000 equal graphs in one: the mean estimate of every entry is within 5 deviations of the truth (fixed seed), and
+    # a bit drawn at 2/3 of the epsilon that the estimate assumes would be far outside.
+    seen: list[torch.Tensor] = []
+    collect = PGC.collect
+    monkeypatch.setattr(PGC, "collect", lambda self, *words: seen.append(collect(self, *words)) or seen[-1])
+    graph = random_graph(0, 4000, 60, num_features=2)
+    graph.x = torch.tensor([0.25, 1.0]).expand(4000, 2).clone()
+    PGC(low=0, high=1, feature_epsilon=1.0, epochs=1, hidden=2).fit(graph, None, Budget(2.0), seed=0)
+    deviation = OneBit(1.0).variance(torch.tensor([0.25, 1.0]).numpy()) ** 0.5 / math.sqrt(4000)
+    assert abs(float(seen[0][:, 0].mean()) - 0.25) < 5 * deviation[0]
+    assert abs(float(seen[0][:, 1].mean()) - 1.0) < 5 * deviation[1]
+    wrong = 0.5 + 0.5 * math.tanh(1.0 / 3.0) / math.tanh(0.5)
+    assert abs(wrong - 1.0) > 5 * deviation[1]
+
+
+def test_links_are_predicted_from_noisy_features(graph: Data, tmp_path: Path) -> None:
+    method = PGCLinks(**RANGE, feature_epsilon=1.0, epochs=20, hidden=8, width=4)
+    model = method.fit(graph, None, Budget(5.0), seed=0)
+    assert model.certificate.epsilon == 5.0
+    assert 0.0 <= model.metrics["test_auc"] <= 100.0
+    loaded = load_model(save_model(model, tmp_path / "model"))
+    assert isinstance(loaded, LinkModel)
+    pairs = torch.tensor([[0, 1, 2], [3, 4, 5]])
+    assert torch.equal(loaded.link_scores(pairs), model.link_scores(pairs))  # type: ignore[attr-defined]
+    with pytest.raises(InputError, match="link_scores"):
+        loaded.predict()
+
+
+def test_held_out_links_are_links_and_the_others_are_not(graph: Data) -> None:
+    split = split_links(graph.edge_index, 40, 0.1, 0.2, torch.Generator().manual_seed(0))
+    linked = {tuple(pair) for pair in graph.edge_index.T.tolist()}
+    parts = [{tuple(pair) for pair in part.T.tolist()} for part in (split.train, split.val, split.test)]
+    assert set().union(*parts) == {(a, b) for a, b in linked if a < b}
+    assert sum(map(len, parts)) == len(linked) // 2
+    apart = torch.cat([split.val_apart, split.test_apart], dim=1).T.tolist()
+    assert len({tuple(pair) for pair in apart}) == len(apart) == len(parts[1]) + len(parts[2])
+    assert not linked & {tuple(pair) for pair in apart}
+    with pytest.raises(InputError, match="unlinked"):
+        unlinked_pairs(graph.edge_index, 40, 10_000, torch.Generator())
+
+
+def test_the_area_under_the_curve_equals_sklearn_with_ties() -> None:
+    generator = torch.Generator().manual_seed(0)
+    linked = torch.randint(5, (30,), generator=generator).float() + 1.0
+    apart = torch.randint(5, (50,), generator=generator).float()
+    truth = [1] * 30 + [0] * 50
+    assert area_under_curve(linked, apart) == pytest.approx(roc_auc_score(truth, torch.cat([linked, apart])))
+
+
+def test_the_divergence_from_a_standard_normal() -> None:
+    assert float(divergence(torch.zeros(3, 2), torch.zeros(3, 2))) == pytest.approx(0.0)
+    # KL(N(1, 1) || N(0, 1)) = 1/2 per entry.
+    assert float(divergence(torch.ones(3, 2), torch.zeros(3, 2))) == pytest.approx(1.0)
