@@ -103,6 +103,7 @@ class Vault:
         self._progress = progress
         self._releases = 0
         self.seconds: dict[str, float] = {}
+        self._taught: dict[str, Tensor] = {}
         self._rows: weakref.WeakKeyDictionary[PrivateRows, Rows] = weakref.WeakKeyDictionary()
         for stage in run.plan.stages:
             if isinstance(stage, UnprotectedStage):
@@ -271,7 +272,8 @@ class Vault:
     ) -> None:
         """Train `module` on the train nodes: plainly where all it reads is public, by DP-SGD otherwise.
 
-        DP-SGD can be kept to a part of the train nodes, named by the public numbers `among`.
+        DP-SGD can be kept to a part of the train nodes, named by the public numbers `among`. A stage may be carried out
+        on several parts without a common node and is charged once: a record is an example of at most one of them.
         """
         with self._timed(name):
             if stage is None or self.unprotected:
@@ -316,7 +318,7 @@ class Vault:
         if not bool(torch.isin(train, self._graph.train).all()) or train.unique().numel() != train.numel():
             raise InputError("training: expected distinct train nodes; got others")
         sampler = PoissonSampler(train.numel(), stage.sample_rate)
-        self._run.charge(stage)
+        part = self._charge_part(stage, train)
         opened = self._open(rows)
         train_privately(
             module,
@@ -326,12 +328,20 @@ class Vault:
             steps=stage.count,
             max_grad_norm=stage.max_grad_norm,
             noise_std=stage.std,
-            noise=self._noise.stream(f"gradient/{stage.name}"),
+            noise=self._noise.stream(f"gradient/{stage.name}{part}"),
             lr=recipe.lr,
             optimizer=recipe.optimizer,
             weight_decay=recipe.weight_decay,
             on_step=lambda done, total: self.report(stage.name, done, total),
         )
+
+    def _charge_part(self, stage: GradientStage, nodes: Tensor) -> str:
+        """Charge the stage unless it was charged for other nodes only; the name of this part's noise."""
+        taught = self._taught.get(stage.name)
+        if taught is None or bool(torch.isin(nodes, taught).any()):
+            self._run.charge(stage)
+        self._taught[stage.name] = nodes if taught is None else torch.cat([taught, nodes])
+        return "" if taught is None else f"/after {taught.numel()}"
 
     def train_rooted(
         self, network: RootedNetwork, recipe: Recipe, stage: RootedGradientStage | None, name: str

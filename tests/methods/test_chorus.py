@@ -43,7 +43,7 @@ def test_node_level_noise_does_not_depend_on_the_cap() -> None:
 def test_the_number_of_learners_follows_public_sizes() -> None:
     dense, small = PublicFacts.from_sizes(20_000, 10**6), PublicFacts.from_sizes(4_000, 10**6)
     sparse = PublicFacts.from_sizes(20_000, 10**5)
-    assert Chorus().num_learners(dense, NODE) == round(0.35 * 15_000)
+    assert Chorus().num_learners(dense, NODE) == round(0.25 * 15_000)
     assert Chorus().num_learners(small, NODE) == small.num_train
     assert Chorus().num_learners(sparse, NODE) == sparse.num_train
     assert Chorus().num_learners(dense, EDGE) == dense.num_train
@@ -103,7 +103,15 @@ def test_only_learners_and_unlabelled_nodes_receive() -> None:
     model = Chorus(learners=0.5, epochs=1, batch_size=8).fit(graph, NODE, BUDGET, seed=1)
     silent = (model.released["sum_1"] == 0).all(dim=1)
     assert int(silent.sum()) == 10
+    assert model.settings["opinion"]
     assert bool(graph.train_mask[silent].all())
+
+
+def test_two_models_on_disjoint_nodes_are_charged_once() -> None:
+    ledger = Ledger()
+    Chorus(learners=0.5, epochs=1, batch_size=8).fit(random_graph(2), NODE, BUDGET, ledger=ledger)
+    charges = [(e.values["stage"], e.values["mechanism"]) for e in ledger.history().entries if e.kind == "charge"]
+    assert sorted(charges) == [("label sums", "label sum"), ("stage_1", "gradient")]
 
 
 def test_inductive_inference_is_charged_to_its_own_ledger() -> None:
@@ -127,7 +135,7 @@ def test_without_protection_the_certificate_says_so() -> None:
 def test_a_saved_model_predicts_the_same(unit: units.Unit, tmp_path: Path) -> None:
     graph = random_graph(2)
     graph.x = (graph.x > 0.5).float().to_sparse_csr()
-    model = QUICK.fit(graph, unit, BUDGET, seed=1)
+    model = Chorus(hidden=4, epochs=2, members=2, batch_size=8, learners=0.5).fit(graph, unit, BUDGET, seed=1)
     loaded = load_model(save_model(model, tmp_path / "model"))
     assert loaded.certificate == model.certificate
     assert torch.allclose(loaded.predict_proba(graph), model.predict_proba(), atol=1e-6)

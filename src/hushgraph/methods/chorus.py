@@ -10,8 +10,9 @@ Four things keep the noise low for the same epsilon (proofs: docs/proofs/chorus.
   train, get more noise, so that the sums of the nodes to predict need 1.07 instead of 1.41 times one edge's noise;
 * node level: a node divides its message by the root of the length of its own list. All it sends has norm one, no list
   is cut, and the noise does not grow with a degree cap;
-* node level, dense graphs: only a part of the train nodes learn and receive (all of them send), so lists get shorter
-  and messages louder;
+* node level, dense graphs: only a part of the train nodes receive sums and learn to read them (all of them send), so
+  lists get shorter and messages louder. The other train nodes teach a model of features, at no further cost: a record
+  is an example of one of the two models only;
 * node level: the classifier is linear, from zero, on rows of norm one: few numbers to learn.
 
 A node's own label never enters its own sum of the first stage. Later it can come back only through the guess of an
@@ -38,7 +39,7 @@ from hushgraph.ledger import Ledger
 from hushgraph.mechanisms.label_sum import relative_noise
 from hushgraph.methods import parameters
 from hushgraph.methods.base import Method, TrainedModel, checked_training_graph, open_vault
-from hushgraph.nn.chorus import Average, BranchNetwork, FloorScale, LinearNetwork, UnitRows
+from hushgraph.nn.chorus import Average, BranchNetwork, FloorScale, LinearNetwork, Opinion, UnitRows
 from hushgraph.nn.joined import JoinedRows
 from hushgraph.nn.sparse import Rows
 from hushgraph.units import Node, NodeReplace, UndirectedEdge, Unit
@@ -46,9 +47,9 @@ from hushgraph.vault import PrivateRows, Recipe, Vault
 
 Part = Rows | PrivateRows
 PLAIN_EPOCHS, PRIVATE_EPOCHS = 100, 10
-PLAIN_LR, PRIVATE_LR = 0.01, 0.04
+PLAIN_LR, PRIVATE_LR, FEW_COLUMNS_LR = 0.01, 0.04, 0.06
 # Fewer learners pay off where lists are long and enough learners are left.
-_LEARNERS, _LEAST_LEARNERS, _DENSE = 0.35, 4000, 40.0
+_LEARNERS, _LEAST_LEARNERS, _DENSE = 0.25, 3000, 40.0
 _FLOOR = 3.0  # a sum shorter than this many noise lengths is treated as mostly noise
 
 
@@ -59,7 +60,7 @@ class Chorus(Method):
     `quiet` is the norm of a guess relative to a label (friendships only). `aggregation_noise` is the noise multiplier
     of the sums relative to that of the gradients (node level). `members` classifiers are averaged in the last stage
     where training is free. `hidden` and `dropout` concern plain training. `learners` is the share of train nodes that
-    the private classifier is trained on; None means all, or 0.35 (at least 4,000 nodes) on average degree 40 and more.
+    the private classifier is trained on; None means all, or 0.25 (at least 3,000 nodes) on average degree 40 and more.
     """
 
     num_stages: int | None = None
@@ -124,7 +125,7 @@ class Chorus(Method):
         if type(unit) not in (Node, NodeReplace):
             return shared
         kept = tuple(line for line in shared if not line.startswith("the cap on a node's own list"))
-        chosen = f"the number of train nodes that learn ({self.num_learners(facts, unit)})"
+        chosen = f"the number of train nodes that learn to read sums ({self.num_learners(facts, unit)})"
         if self.learners is None:
             chosen += f", set by the average degree ({facts.num_edges / facts.num_nodes:.3g})"
         return (*kept, chosen, "no cap on lists: a node divides its message by the root of its own list's length")
@@ -147,6 +148,9 @@ class Chorus(Method):
         learners, receivers = self._learners(vault, plan.unit)
         parts: list[Part] = [vault.features if plain else vault.apply(UnitRows(), vault.features)]
         networks: list[nn.Module] = []
+        opinion = None if learners is None else self._opinion(vault, plan, parts[0], learners)
+        if opinion is not None:
+            parts[0] = vault.apply(opinion, parts[0])
 
         for k in range(sums.count + 1):
             if k > 0:
@@ -155,22 +159,38 @@ class Chorus(Method):
                 parts.append(_prepared(vault, released, sums, plain))
             elif not plain:
                 continue  # a model of features alone would cost gradient steps
-            network = self._network(k, vault.facts, plain, generator, last=k == sums.count)
+            width = int(parts[0].shape[1])
+            network = self._network(k, width, vault.facts, plain, generator, last=k == sums.count)
             for name, member in _members(network, k):
                 gradient = plan.gradient(f"stage_{k}")
-                vault.train(member, vault.join(parts), self._recipe(plain), gradient, name, learners)
+                vault.train(member, vault.join(parts), self._recipe(plain, opinion), gradient, name, learners)
             networks.append(network.eval())
 
-        network = nn.ModuleList(networks)
+        network = nn.ModuleDict({"stages": nn.ModuleList(networks)})
+        if opinion is not None:
+            network["opinion"] = opinion
         return ChorusModel(
             method=self,
             facts=vault.facts,
             unit=plan.unit,
             network=network,
-            settings={"plain": plain, "sums": sums.count},
+            settings={"plain": plain, "sums": sums.count, "opinion": opinion is not None},
             released={f"sum_{k}": part for k, part in enumerate(parts) if k > 0 and isinstance(part, Tensor)},
             scores=vault.predictions(networks[-1], vault.join(parts)),
         )
+
+    def _opinion(self, vault: Vault, plan: Plan, features: Part, learners: Tensor) -> Opinion:
+        """A model of features, taught by the train nodes that do not learn to read sums (charged with stage 1)."""
+        train = vault.nodes("train")
+        others = train[~torch.isin(train, learners)]
+        opinion = self._opinion_network(vault.facts)
+        recipe, stage = self._recipe(plain=False), plan.gradient("stage_1")
+        vault.train(opinion.classifier, vault.join([features]), recipe, stage, "features", others)
+        return opinion.eval()
+
+    def _opinion_network(self, facts: PublicFacts) -> Opinion:
+        features, classes = _sizes(facts)
+        return Opinion(LinearNetwork([features], classes), classes)
 
     def _learners(self, vault: Vault, unit: Unit) -> tuple[Tensor | None, Tensor | None]:
         """The train nodes that learn, drawn at random, and the mask of nodes that receive (None: all)."""
@@ -186,20 +206,21 @@ class Chorus(Method):
         found = [stage for stage in plan.stages if isinstance(stage, LabelSumStage)]
         return found[0] if found else self._label_sums(plan.unit, 0.0)
 
-    def _recipe(self, plain: bool) -> Recipe:
-        epochs = self.epochs or (PLAIN_EPOCHS if plain else PRIVATE_EPOCHS)
-        return Recipe(epochs, self.lr or (PLAIN_LR if plain else PRIVATE_LR), select_best=plain)
+    def _recipe(self, plain: bool, opinion: Opinion | None = None) -> Recipe:
+        if plain:
+            return Recipe(self.epochs or PLAIN_EPOCHS, self.lr or PLAIN_LR, select_best=True)
+        return Recipe(self.epochs or PRIVATE_EPOCHS, self.lr or (FEW_COLUMNS_LR if opinion else PRIVATE_LR))
 
     def _network(
-        self, stage: int, facts: PublicFacts, plain: bool, generator: torch.Generator, *, last: bool
+        self, stage: int, width: int, facts: PublicFacts, plain: bool, generator: torch.Generator, *, last: bool
     ) -> nn.Module:
-        if facts.num_features is None or facts.num_classes is None:
-            raise InputError("Chorus needs the number of features and classes to build its networks")
-        widths = [facts.num_features, *[facts.num_classes] * stage]
+        """The classifier of one stage, on `width` columns about the node itself and one sum per stage."""
+        classes = _sizes(facts)[1]
+        widths = [width, *[classes] * stage]
         if not plain:
-            return LinearNetwork(widths, facts.num_classes)
+            return LinearNetwork(widths, classes)
         members = [
-            BranchNetwork(widths, self.hidden, facts.num_classes, dropout=self.dropout, generator=generator)
+            BranchNetwork(widths, self.hidden, classes, dropout=self.dropout, generator=generator)
             for _ in range(self.members if last else 1)
         ]
         return Average(members)
@@ -207,10 +228,23 @@ class Chorus(Method):
     def rebuild(self, facts: PublicFacts, settings: dict[str, Any]) -> nn.Module:
         """The untrained networks that saved weights are loaded into."""
         plain, count = settings["plain"], settings["sums"]
-        return nn.ModuleList(
-            self._network(k, facts, plain, torch.Generator(), last=k == count)
+        features, classes = _sizes(facts)
+        width = classes if settings["opinion"] else features
+        stages = [
+            self._network(k, width, facts, plain, torch.Generator(), last=k == count)
             for k in range(0 if plain else 1, count + 1)
-        )
+        ]
+        network = nn.ModuleDict({"stages": nn.ModuleList(stages)})
+        if settings["opinion"]:
+            network["opinion"] = self._opinion_network(facts)
+        return network
+
+
+def _sizes(facts: PublicFacts) -> tuple[int, int]:
+    """The number of features and of classes."""
+    if facts.num_features is None or facts.num_classes is None:
+        raise InputError("Chorus needs the number of features and classes to build its networks")
+    return facts.num_features, facts.num_classes
 
 
 def _members(network: nn.Module, stage: int) -> list[tuple[str, nn.Module]]:
@@ -244,6 +278,8 @@ class ChorusModel(TrainedModel):
         features = checked_training_graph(self, graph).features
         if not self.settings["plain"]:
             features = UnitRows()(features)
+        if self.settings["opinion"]:
+            features = self.network["opinion"](features)  # type: ignore[index]
         sums = [self.released.get(f"sum_{k}") for k in range(1, self.settings["sums"] + 1)]
         known = [part for part in sums if part is not None]
         if len(known) < len(sums):
@@ -251,7 +287,7 @@ class ChorusModel(TrainedModel):
                 f"under the unit '{self.unit}' aggregated rows are part of each node's own record and are not stored "
                 "with the model; use predict_on with the graph and a budget"
             )
-        scores: Tensor = self.network[-1].eval()(JoinedRows([features, *known]))  # type: ignore[index]
+        scores: Tensor = self.network["stages"][-1].eval()(JoinedRows([features, *known]))  # type: ignore[index]
         return scores
 
     def predict_on(
@@ -278,8 +314,10 @@ class ChorusModel(TrainedModel):
             )
         plan = _Inference(**self.method.as_dict()).plan(checked.facts, self.unit, budget, paper_mode=paper_mode)
         vault, run = open_vault(checked, plan, ledger, seed, None)
-        plain, sums, networks = self.settings["plain"], self.method._planned_sums(plan), list(self.network)  # type: ignore[call-overload]
+        plain, sums, networks = self.settings["plain"], self.method._planned_sums(plan), list(self.network["stages"])  # type: ignore[index]
         parts: list[Part] = [vault.features if plain else vault.apply(UnitRows(), vault.features)]
+        if self.settings["opinion"]:
+            parts[0] = vault.apply(self.network["opinion"], parts[0])  # type: ignore[index]
         for k in range(1, sums.count + 1):
             at = k - 1 if plain else k - 2
             guesses = vault.apply(networks[at].guess, vault.join(parts)) if at >= 0 else None

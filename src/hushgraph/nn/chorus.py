@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -113,6 +114,20 @@ class LinearNetwork(_Guessing):
         """Class scores, one row per node."""
         scores = [part_map(part) for part_map, part in zip(self.maps, rows.parts)]
         return torch.stack(scores).sum(0)
+
+
+class Opinion(nn.Module):
+    """What a classifier of features says: log probabilities above the uniform one, in rows of length at most one."""
+
+    def __init__(self, classifier: nn.Module, num_classes: int) -> None:
+        super().__init__()
+        self.classifier = classifier
+        self.uniform = math.log(num_classes)
+
+    def forward(self, features: Rows) -> Tensor:
+        """One row per node."""
+        said = self.classifier(JoinedRows([features])).log_softmax(dim=1) + self.uniform
+        return said / said.norm(dim=1, keepdim=True).clamp(min=1.0)
 
 
 class Average(_Guessing):
