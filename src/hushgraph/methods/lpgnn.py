@@ -10,6 +10,7 @@ Step 2 is post-processing. The price is epsilon_x + epsilon_y, exactly (docs/pro
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,9 +31,9 @@ from hushgraph.nn.backbones import BACKBONES, Backbone, backbone
 from hushgraph.nn.kprop import PropagatedRows
 from hushgraph.nn.propagation import Neighbourhood
 from hushgraph.nn.sparse import Rows, SparseRows, dense_rows
-from hushgraph.training.noisy_labels import RULES, NoisyLabels, Schedule, Trainer
+from hushgraph.training.noisy_labels import RULES, Chosen, NoisyLabels, Schedule, Trainer
 from hushgraph.units import Local, Unit
-from hushgraph.vault import PrivateRows, Vault
+from hushgraph.vault import PrivateRows, Progress, Vault
 
 FEATURES = ("private", "codes", "ones", "degree", "random")
 LABEL_STEPS = (4, 8, 16)
@@ -110,34 +111,37 @@ class LPGNN(LocalMethod):
 
     def learn(self, vault: Vault, plan: Plan) -> TrainedModel:
         """Collect once, then train on what was collected."""
-        graph = Neighbourhood(InNeighbours.from_edge_index(vault.edge_index, vault.facts.num_nodes))
+        edges = InNeighbours.from_edge_index(vault.edge_index, vault.facts.num_nodes)
         features = self._collect_features(vault, plan)
         labels = self._collect_labels(vault, plan)
-        rows = self._rows(features, graph, vault.generator("probes"))
-        network = self.rebuild(vault.facts, {"columns": rows.shape[1]})
+        return self.train_on(features, labels, edges, vault.facts, plan.unit, vault.generator, vault.report)
+
+    def train_on(
+        self,
+        features: FeatureReports,
+        labels: NoisyLabels,
+        edges: InNeighbours,
+        facts: PublicFacts,
+        unit: Unit,
+        generator: Callable[[str], torch.Generator],
+        report: Progress = lambda stage, done, total: None,
+    ) -> LpgnnModel:
+        """The server's part: a network from reports and public edges. No private value comes in, nothing is charged."""
+        graph = Neighbourhood(edges)
+        rows = self._rows(features, graph, generator("probes"))
+        network = self.rebuild(facts, {"columns": rows.shape[1]})
         schedule = Schedule(self.epochs, self.lr, self.weight_decay, self._label_steps(labels))
-        trainer = Trainer(
-            network, rows, graph, labels, schedule, lambda done, total: vault.report("training", done, total)
-        )
+        trainer = Trainer(network, rows, graph, labels, schedule, lambda done, total: report("training", done, total))
         rule = self.rule if math.isfinite(labels.epsilon) else "cross-entropy"
-        chosen = trainer.fit(rule, int(torch.randint(2**62, (1,), generator=vault.generator("weights"))))
+        chosen = trainer.fit(rule, int(torch.randint(2**62, (1,), generator=generator("weights"))))
         with torch.no_grad():
             scores = network(rows, graph)
-        settings = {
-            "columns": rows.shape[1],
-            "step": features.step,
-            "centre": features.centre,
-            "feature_steps": rows.steps,
-            "label_steps": chosen.steps,
-            "epochs": chosen.epochs,
-            "noisy_validation_loss": chosen.loss if math.isfinite(chosen.loss) else None,
-        }
         return LpgnnModel(
             method=self,
-            facts=vault.facts,
-            unit=plan.unit,
+            facts=facts,
+            unit=unit,
             network=network,
-            settings=settings,
+            settings=_settings(features, rows, chosen),
             released={"scores": scores, **features.released, **_released_labels(labels)},
             scores=scores,
         )
@@ -246,6 +250,19 @@ def ad_hoc_features(kind: str, edge_index: Tensor, facts: PublicFacts, generator
 def transition_of(mechanism: RandomizedResponse) -> Tensor:
     """P[report | label] as a tensor: the matrix of forward correction."""
     return torch.from_numpy(mechanism.transition).to(torch.float32)
+
+
+def _settings(features: FeatureReports, rows: PropagatedRows, chosen: Chosen) -> dict[str, Any]:
+    """What prediction needs and what was chosen, as plain JSON values."""
+    return {
+        "columns": rows.shape[1],
+        "step": features.step,
+        "centre": features.centre,
+        "feature_steps": rows.steps,
+        "label_steps": chosen.steps,
+        "epochs": chosen.epochs,
+        "noisy_validation_loss": chosen.loss if math.isfinite(chosen.loss) else None,
+    }
 
 
 def _released_labels(labels: NoisyLabels) -> dict[str, Tensor]:

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from hushgraph.collect import FeatureQuestion, LabelQuestion
+from hushgraph.collect.export import Export, export_arrays
+from hushgraph.collect.report import draw_payload, encode_payload
+from hushgraph.collect.training import feature_reports, train_from_export
+from hushgraph.errors import InputError
+from hushgraph.ledger import Ledger
+from hushgraph.methods.lpgnn import LPGNN
+from hushgraph.methods.saving import load_model, save_model
+
+
+def exported(task, values, labels, skip=(), seed=0):
+    rng = np.random.default_rng(seed)
+    pairs = []
+    for node in reversed(range(task.nodes)):
+        if node not in skip:
+            answer = draw_payload(task, values[node], None if labels is None else labels[node], rng)
+            pairs.append((node, encode_payload(answer["x"], answer["y"])))
+    arrays = export_arrays(task, pairs)
+    arrays.pop("task")
+    return Export(task, arrays)
+
+
+def communities(people=300):
+    """Two rings of cliques that do not touch: the class is where you are."""
+    rng = np.random.default_rng(0)
+    side = np.arange(people * 5) % 2
+    ends = rng.integers(0, people // 2, (2, people * 5)) * 2 + side
+    return np.concatenate([ends, ends[::-1]], axis=1), np.arange(people) % 2
+
+
+@pytest.mark.parametrize("features", ["multi_bit", "one_bit"])
+@pytest.mark.parametrize("labels", ["randomized_response", "unary_optimised"])
+def test_from_devices_to_a_model_with_a_certificate(task_maker, tmp_path, features, labels):
+    edges, truth = communities()
+    task = task_maker(
+        nodes=300,
+        features=FeatureQuestion(4, 1.0, 0.0, 1.0, features),
+        labels=LabelQuestion(("a", "b"), 1.5, labels),
+    )
+    export = exported(task, [np.full(4, float(t)) for t in truth], truth, skip=range(40))
+    ledger = Ledger(tmp_path / "ledger")
+    model = train_from_export(export, edges, LPGNN(epochs=40), ledger=ledger, seed=0)
+    assert model.certificate.epsilon == 2.5 == task.epsilon
+    assert "seeded" not in model.certificate.sentence.lower()
+    assert [entry.kind for entry in ledger.history().entries] == ["ledger", "open", "charge", "charge", "close"]
+    # Also for the 40 people who sent nothing. One report names the true class with probability 0.82 at best.
+    assert float((model.predict() == torch.from_numpy(truth)).float().mean()) > 0.9
+    loaded = load_model(save_model(model, tmp_path / "model"))
+    assert torch.equal(loaded.predict_proba(), model.predict_proba())
+    assert loaded.class_names == ("a", "b")
+
+
+def test_reports_stand_in_the_row_of_their_node(task_maker):
+    task = task_maker(nodes=6, features=FeatureQuestion(8, 1.0), labels=None)
+    export = exported(task, [np.zeros(8)] * 6, None, skip=(1, 4))
+    rows = feature_reports(export).reports.to_dense()
+    assert rows.abs().sum(1).tolist() == [1, 0, 1, 1, 0, 1]
+    place = list(export.node).index(3)
+    column, bit = int(export.arrays["x_index"][place, 0]), int(export.arrays["x_bit"][place, 0])
+    assert rows[3, column] == 2 * bit - 1
+
+
+def test_one_bit_reports_are_signs_times_a_step(task_maker):
+    task = task_maker(nodes=5, features=FeatureQuestion(3, 3.0, -2.0, 2.0, "one_bit"), labels=None)
+    export = exported(task, [np.ones(3)] * 5, None, skip=(2,))
+    found = feature_reports(export)
+    estimates = found.centre + found.step * found.reports
+    bits = export.arrays["x_bits"][list(export.node).index(4)]
+    assert estimates[4].numpy() == pytest.approx(task.features.build().estimate(bits), rel=1e-6)
+    assert bool((found.reports[2] == 0).all())
+
+
+def test_public_labels_take_the_place_of_reports(task_maker):
+    edges, truth = communities()
+    task = task_maker(nodes=300, features=FeatureQuestion(4, 1.0), labels=None)
+    export = exported(task, [np.full(4, float(t)) for t in truth], None)
+    known = np.where(np.arange(300) < 100, truth, -1)
+    model = train_from_export(export, edges, public_labels=known, class_names=("a", "b"), seed=0)
+    assert model.certificate.epsilon == 1.0
+    assert model.certificate.unit["private_labels"] is False
+    with pytest.raises(InputError, match="public_labels"):
+        train_from_export(export, edges)
+
+
+def test_exports_that_cannot_be_trained_on_are_refused(task_maker):
+    edges, truth = communities()
+    only_labels = task_maker(nodes=300, features=None, labels=LabelQuestion(("a", "b"), 1.0))
+    with pytest.raises(InputError, match="features"):
+        train_from_export(exported(only_labels, [None] * 300, truth), edges)
+    few = task_maker(nodes=300, features=FeatureQuestion(4, 1.0), labels=LabelQuestion(("a", "b"), 1.0))
+    with pytest.raises(InputError, match="2 reported labels"):
+        train_from_export(exported(few, [np.zeros(4)] * 300, truth, skip=range(299)), edges)
+    with pytest.raises(InputError, match="node numbers"):
+        train_from_export(exported(few, [np.zeros(4)] * 300, truth), edges + 200)
