@@ -111,6 +111,9 @@ def inversion() -> list[dict[str, Any]]:
             found[name] = class_distances(raw.numpy(), x, y, metric)
             found[f"{name}, clipped"] = class_distances(raw.numpy().clip(0, 1), x, y, metric)
             grids[f"{title}: {name}"] = data_uri(image_grid(raw.numpy()[:20], 10))
+        blank = np.zeros((int(y.max()) + 1, *x.shape[1:]), dtype=np.float32)
+        found["a black picture"] = class_distances(blank, x, y, metric)
+        found["a grey picture"] = class_distances(blank + 0.5, x, y, metric)
         better = sum(a < b for a, b in zip(found["enhanced"], found["original"]))
         clipped = sum(a < b for a, b in zip(found["enhanced, clipped"], found["original, clipped"]))
         figures = {f"mean distance, {key}": float(np.mean(value)) for key, value in found.items()}

@@ -103,8 +103,9 @@ def test_half_the_noise_is_caught_in_gradients() -> None:
     assert audit_plan(plan, seed=1, noise=broken).verdict == "contradicted"  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_cached_batches_accounted_as_poisson_are_caught() -> None:
-    plan = gradient_plan(400, 4.0, 0.05)
+    plan = gradient_plan(1600, 4.0, 0.05)
     broken = CachedBatches(NoiseSource.seeded(2))
     assert audit_plan(plan, seed=2).verdict == "consistent"
     found = audit_plan(plan, seed=2, noise=broken)  # type: ignore[arg-type]

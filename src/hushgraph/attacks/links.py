@@ -67,7 +67,7 @@ class LinkTeller(Attack):
 
     sources: int = 100
     per_source: int = 50
-    step: float = 1e-2
+    step: float = 0.1
     seed: int = 0
 
     name = "LinkTeller"

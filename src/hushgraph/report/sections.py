@@ -308,7 +308,7 @@ def _finding_tip(one: dict[str, Any]) -> str:
 
 def _attack_row(one: dict[str, Any]) -> list[str]:
     rates = [one["tpr_at"].get(rate) for rate in ("0.01", "0.001")]
-    auc = f"{one['auc']:.3f} <span class='note'>[{one['auc_low']:.3f}, {one['auc_high']:.3f}]</span>"
+    auc = f"{one['auc']:.3f} <br><span class='note'>[{one['auc_low']:.3f}, {one['auc_high']:.3f}]</span>"
     return [
         html.text(one["name"]),
         html.text(one["target"]),
@@ -321,15 +321,14 @@ def _attack_row(one: dict[str, Any]) -> list[str]:
 def _rate(value: dict[str, float] | None) -> str:
     if value is None:
         return "too few"
-    return (
-        f"{100 * value['value']:.2f}% <span class='note'>[{100 * value['low']:.2f}, {100 * value['high']:.2f}]</span>"
-    )
+    interval = f"[{100 * value['low']:.2f}, {100 * value['high']:.2f}]"
+    return f"{100 * value['value']:.2f}%<br><span class='note'>{interval}</span>"
 
 
 def _roc(record: RunRecord, found: Sequence[dict[str, Any]], limits: Sequence[tuple[float, float]]) -> str:
     series = []
     for number, one in enumerate(found):
-        pairs = [(max(x, 1e-4), max(y, 1e-4)) for x, y in zip(one["roc"]["fpr"], one["roc"]["tpr"])]
+        pairs = [(x, y) for x, y in zip(one["roc"]["fpr"], one["roc"]["tpr"]) if x > 0 and y > 0]
         label = f"{one['name']} on {one['target']}"
         tips = [f"{label}\nFPR {100 * x:.3g}%, TPR {100 * y:.3g}%" for x, y in pairs]
         series.append(Series(label, [x for x, _ in pairs], [y for _, y in pairs], number, tips=tips))

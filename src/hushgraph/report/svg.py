@@ -86,7 +86,7 @@ def line_chart(x: Axis, y: Axis, series: Sequence[Series], *, title: str, width:
 
 def bar_chart(bars: Sequence[Bar], *, title: str, label: str, width: int = 760) -> str:
     """A figure with horizontal bars from zero."""
-    row, left, right = 44, 170, 90
+    row, left, right = 44, 215, 90
     height = row * len(bars) + 48
     highest = max([*(bar.value for bar in bars), *(bar.mark or 0.0 for bar in bars)], default=0.0) or 1.0
     axis = Axis(label, 0.0, highest * 1.02)
