@@ -20,11 +20,11 @@ BUDGET = Budget(4.0, 1e-3)
 
 def test_the_choice_at_node_level_follows_public_sizes() -> None:
     rare, common = PublicFacts(10_000, 40_000, 100), PublicFacts(10_000, 40_000, 7_500)
-    for facts, expected in ((rare, "dp-mlp"), (common, "chorus")):
-        method, reason = Auto().choose(facts, units.Node(), BUDGET)
+    for facts, epsilon, expected in ((rare, 8.0, "dp-mlp"), (common, 8.0, "chorus"), (common, 2.0, "dp-mlp")):
+        method, reason = Auto().choose(facts, units.Node(), Budget(epsilon))
         assert method.name == expected
         assert reason.startswith(expected)
-    assert Auto(average_degree=0.5).choose(common, units.Node(), BUDGET)[0].name == "dp-mlp"
+    assert Auto(average_degree=60.0).choose(common, units.Node(), Budget(2.0))[0].name == "chorus"
 
 
 @pytest.mark.parametrize("unit", [units.UndirectedEdge(), units.Node(max_degree=5)])
@@ -32,7 +32,7 @@ def test_fit_says_why_in_model_and_certificate_and_saves_the_chosen_method(unit:
     graph = random_graph(2)
     model = hushgraph.fit(graph, unit, BUDGET, seed=0)
     assert model.certificate.epsilon <= 4.0
-    assert model.method.name in ("chorus", "mlp")
+    assert model.method.name in ("chorus", "mlp", "dp-mlp")
     assert model.reason
     assert any("choice of the method" in line for line in model.certificate.public)
     loaded = load_model(save_model(model, tmp_path / "model"))

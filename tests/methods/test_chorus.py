@@ -41,13 +41,11 @@ def test_node_level_noise_does_not_depend_on_the_cap() -> None:
 
 
 def test_the_number_of_learners_follows_public_sizes() -> None:
-    dense, small = PublicFacts.from_sizes(20_000, 10**6), PublicFacts.from_sizes(4_000, 10**6)
-    sparse = PublicFacts.from_sizes(20_000, 10**5)
-    assert Chorus().num_learners(dense, NODE) == round(0.25 * 15_000)
+    large, small = PublicFacts.from_sizes(20_000, 10**6), PublicFacts.from_sizes(400, 10**4)
+    assert Chorus().num_learners(large, NODE) == round(0.25 * 15_000)
     assert Chorus().num_learners(small, NODE) == small.num_train
-    assert Chorus().num_learners(sparse, NODE) == sparse.num_train
-    assert Chorus().num_learners(dense, EDGE) == dense.num_train
-    assert Chorus(learners=0.5).num_learners(sparse, NODE) == 7_500
+    assert Chorus().num_learners(large, EDGE) == large.num_train
+    assert Chorus(learners=0.5).num_learners(large, NODE) == 7_500
 
 
 def test_units_without_proof_are_refused() -> None:

@@ -10,7 +10,7 @@ Four things keep the noise low for the same epsilon (proofs: docs/proofs/chorus.
   train, get more noise, so that the sums of the nodes to predict need 1.07 instead of 1.41 times one edge's noise;
 * node level: a node divides its message by the root of the length of its own list. All it sends has norm one, no list
   is cut, and the noise does not grow with a degree cap;
-* node level, dense graphs: only a part of the train nodes receive sums and learn to read them (all of them send), so
+* node level: only a part of the train nodes receive sums and learn to read them (all of them send), so
   lists get shorter and messages louder. The other train nodes teach a model of features, at no further cost: a record
   is an example of one of the two models only;
 * node level: the classifier is linear, from zero, on rows of norm one: few numbers to learn.
@@ -48,8 +48,7 @@ from hushgraph.vault import PrivateRows, Recipe, Vault
 Part = Rows | PrivateRows
 PLAIN_EPOCHS, PRIVATE_EPOCHS = 100, 10
 PLAIN_LR, PRIVATE_LR, FEW_COLUMNS_LR = 0.01, 0.04, 0.06
-# Fewer learners pay off where lists are long and enough learners are left.
-_LEARNERS, _LEAST_LEARNERS, _DENSE = 0.25, 3000, 40.0
+_LEARNERS, _LEAST_LEARNERS = 0.25, 500
 _FLOOR = 3.0  # a sum shorter than this many noise lengths is treated as mostly noise
 
 
@@ -60,7 +59,7 @@ class Chorus(Method):
     `quiet` is the norm of a guess relative to a label (friendships only). `aggregation_noise` is the noise multiplier
     of the sums relative to that of the gradients (node level). `members` classifiers are averaged in the last stage
     where training is free. `hidden` and `dropout` concern plain training. `learners` is the share of train nodes that
-    the private classifier is trained on; None means all, or 0.25 (at least 3,000 nodes) on average degree 40 and more.
+    the private classifier is trained on; None means 0.25, and at least 500 nodes where there are as many.
     """
 
     num_stages: int | None = None
@@ -115,20 +114,16 @@ class Chorus(Method):
             return facts.num_train
         share = self.learners
         if share is None:
-            dense = facts.num_edges >= _DENSE * facts.num_nodes
-            share = max(_LEARNERS, _LEAST_LEARNERS / facts.num_train) if dense else 1.0
+            share = max(_LEARNERS, _LEAST_LEARNERS / facts.num_train)
         return max(1, round(min(1.0, share) * facts.num_train))
 
     def assumptions(self, facts: PublicFacts, unit: Unit) -> tuple[str, ...]:
-        """Those of every method; without a cap, and with the average degree where it set the number of learners."""
+        """Those of every method, without the cap, which is not used."""
         shared = super().assumptions(facts, unit)
         if type(unit) not in (Node, NodeReplace):
             return shared
         kept = tuple(line for line in shared if not line.startswith("the cap on a node's own list"))
-        chosen = f"the number of train nodes that learn to read sums ({self.num_learners(facts, unit)})"
-        if self.learners is None:
-            chosen += f", set by the average degree ({facts.num_edges / facts.num_nodes:.3g})"
-        return (*kept, chosen, "no cap on lists: a node divides its message by the root of its own list's length")
+        return (*kept, "no cap on lists: a node divides its message by the root of its own list's length")
 
     def _label_sums(self, unit: Unit, multiplier: float) -> LabelSumStage:
         """The sums with this noise multiplier, in the form that costs least under the unit."""

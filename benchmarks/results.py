@@ -1,0 +1,282 @@
+"""Accuracy of all methods on nine graphs: fills benchmarks/results/accuracy/ and writes docs/results.md.
+
+python benchmarks/results.py [--seeds 5] [--datasets Berkeley13 pubmed] [--parts node edge paper rates sage] [--write]
+
+Every finished run is one row on disk, so the command can be stopped and continued; `--write` only writes the document
+from the rows there are. Data is found through HUSHGRAPH_DATA, else ../shared/data.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hushgraph import datasets, units
+from hushgraph.budget import Budget
+from hushgraph.facts import PublicFacts
+from hushgraph.intake import check_graph
+from hushgraph.methods.auto import Auto
+from hushgraph.methods.base import Method
+from hushgraph.methods.chorus import Chorus
+from hushgraph.methods.gap import GAP
+from hushgraph.methods.mlp import DPMLP, MLP
+from hushgraph.methods.progap import ProGAP
+from hushgraph.methods.unprotected import GraphSAGE
+
+ROOT = Path(__file__).resolve().parent.parent
+DATA = Path(os.environ.get("HUSHGRAPH_DATA", ROOT.parent / "shared" / "data"))
+ROWS = ROOT / "benchmarks" / "results" / "accuracy"
+DOCUMENT = ROOT / "docs" / "results.md"
+
+FILES = {
+    "Berkeley13": "facebook100/Berkeley13.npz",
+    "Cornell5": "facebook100/Cornell5.npz",
+    "BU10": "facebook100/BU10.npz",
+    "JohnsHopkins55": "facebook100/JohnsHopkins55.npz",
+    "facebook_pagepage": "facebook_pagepage/facebook_pagepage.npz",
+    "pubmed": "planetoid/pubmed.npz",
+    "coauthor_cs": "coauthor_cs/coauthor_cs.npz",
+    "amazon_computers": "amazon_computers/amazon_computers.npz",
+    "tolokers": "tolokers/tolokers.npz",
+}
+EDGE_EPSILONS, NODE_EPSILONS = (1.0, 4.0, 0.25), (8.0, 2.0, 16.0)
+EDGE_DELTA, NODE_DELTA = 1e-7, 1e-5
+RATES = (0.01, 0.10, 0.75)
+PARTS = ("node", "edge", "paper", "rates", "sage")
+REFERENCE = {
+    ("Berkeley13", "paper", "progap", 1.0): "70.2 (depth 2), 71.3 (depth 5)",
+    ("Berkeley13", "paper", "progap", 4.0): "76.6 (depth 2), 78.4 (depth 5)",
+    ("Berkeley13", "paper-node", "progap", 8.0): "62.9 (depth 4)",
+    ("Cornell5", "paper", "progap", 1.0): "79.2 (depth 2), 81.0 (depth 5)",
+    ("Cornell5", "paper", "progap", 4.0): "83.9 (depth 2), 87.3 (depth 5)",
+    ("Cornell5", "paper-node", "progap", 8.0): "72.9 (depth 4)",
+}
+
+Job = tuple[str, str, Method, units.Unit, Budget, float, bool]  # part, label, method, unit, budget, share, paper mode
+
+
+def jobs(part: str, dataset: str) -> Iterator[Job]:
+    """The runs of one part on one graph."""
+    if part == "node":
+        for epsilon in NODE_EPSILONS:
+            for method in (Chorus(), DPMLP(), GAP(), ProGAP()):
+                yield part, method.name, method, units.Node(), Budget(epsilon, NODE_DELTA), 0.75, False
+    elif part == "edge":
+        yield part, "mlp", MLP(), units.UndirectedEdge(), Budget(1.0, EDGE_DELTA), 0.75, False
+        for epsilon in EDGE_EPSILONS:
+            for method in (Chorus(), GAP(), ProGAP()):
+                yield part, method.name, method, units.UndirectedEdge(), Budget(epsilon, EDGE_DELTA), 0.75, False
+    elif part == "paper":
+        node, deep = units.Node(), ProGAP(depth=4, base_layers=2)
+        yield "paper-node", "progap", deep, node, Budget(8.0, NODE_DELTA), 0.75, True
+        yield "paper-node", "gap", GAP(), node, Budget(8.0, NODE_DELTA), 0.75, True
+        for epsilon in EDGE_EPSILONS:
+            for name, method in (
+                ("chorus", Chorus()),
+                ("gap", GAP()),
+                ("progap", ProGAP()),
+                ("progap-5", ProGAP(depth=5)),
+            ):
+                yield part, name, method, units.DirectedEdge(), Budget(epsilon, EDGE_DELTA), 0.75, True
+    elif part == "rates" and dataset in ("Berkeley13", "BU10", "facebook_pagepage"):
+        for share in RATES[:2]:
+            for method in (Chorus(), DPMLP()):
+                yield part, method.name, method, units.Node(), Budget(8.0, NODE_DELTA), share, False
+            for method in (Chorus(), MLP()):
+                yield part, method.name, method, units.UndirectedEdge(), Budget(1.0, EDGE_DELTA), share, False
+    elif part == "sage":
+        yield part, "sage", GraphSAGE(), units.UndirectedEdge(), Budget(math.inf, EDGE_DELTA), 0.75, False
+
+
+def load(dataset: str, share: float) -> Any:
+    """The graph, with its stored split where there is one, else 75/10/15; other shares take fewer train nodes."""
+    path = DATA / FILES[dataset]
+    split = path.with_name(f"{path.stem}-split.npz")
+    data = datasets.load(path, split=split if split.exists() else (0.75, 0.10, 0.15), seed=0)
+    if share != 0.75:
+        train = data.train_mask.nonzero().squeeze(1)
+        keep = train[torch.randperm(train.numel(), generator=torch.Generator().manual_seed(0))]
+        keep = keep[: round(share * data.num_nodes)]
+        data.train_mask = torch.zeros_like(data.train_mask).index_fill_(0, keep, True)
+    return check_graph(data)
+
+
+def run(names: list[str], parts: list[str], seeds: int) -> None:
+    """All runs that have no row yet, one seed after the other."""
+    ROWS.mkdir(parents=True, exist_ok=True)
+    for part in parts:
+        for seed in range(seeds):
+            for dataset in names:
+                for job in jobs(part, dataset):
+                    _run_one(dataset, job, seed)
+
+
+_GRAPHS: dict[tuple[str, float], Any] = {}
+
+
+def _run_one(dataset: str, job: Job, seed: int) -> None:
+    part, label, method, unit, budget, share, paper = job
+    rows = read_rows(dataset)
+    key = f"{part}|{label}|{unit.name}|{budget.epsilon:g}|{share:g}|{seed}"
+    if key in rows:
+        return
+    if (dataset, share) not in _GRAPHS:
+        _GRAPHS.clear()
+        _GRAPHS[dataset, share] = load(dataset, share)
+    started = time.process_time()
+    model = method.fit(_GRAPHS[dataset, share], unit, budget, seed=seed, paper_mode=paper)
+    accuracy = model.metrics["accuracy"]
+    seconds = round(time.process_time() - started, 1)
+    facts = _GRAPHS[dataset, share].facts
+    rows["sizes"] = {"nodes": facts.num_nodes, "edges": facts.num_edges}
+    rows[key] = {"val": round(accuracy["val"], 3), "test": round(accuracy["test"], 3), "cpu_seconds": seconds}
+    (ROWS / f"{dataset}.json").write_text(json.dumps(rows, indent=0, sort_keys=True) + "\n")
+    print(dataset, key, rows[key], flush=True)
+
+
+def read_rows(dataset: str) -> dict[str, Any]:
+    """The finished runs of one graph."""
+    path = ROWS / f"{dataset}.json"
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def cell(dataset: str, part: str, label: str, unit: str, epsilon: float, share: float = 0.75) -> list[float]:
+    """Test accuracies by seed. `auto` at edge level is Chorus or the MLP, whichever validates better."""
+    prefix, found = f"{part}|{label}|{unit}|{epsilon:g}|{share:g}|", read_rows(dataset)
+    if label != "auto":
+        return [row["test"] for key, row in found.items() if key.startswith(prefix)]
+    if unit == "node":
+        return cell(dataset, part, node_choice(dataset, epsilon, share), unit, epsilon, share)
+    chosen = []
+    for key, row in found.items():
+        if key.startswith(prefix.replace("auto", "chorus")):
+            plain = found.get(f"edge|mlp|undirected-edge|1|{share:g}|{key.rsplit('|', 1)[1]}")
+            if plain is not None:
+                chosen.append(plain["test"] if plain["val"] > row["val"] else row["test"])
+    return chosen
+
+
+def node_choice(dataset: str, epsilon: float, share: float) -> str:
+    """What `auto` chooses at node level, from the sizes stored with the rows."""
+    sizes = read_rows(dataset).get("sizes")
+    if sizes is None:
+        return "chorus"
+    facts = PublicFacts.from_sizes(sizes["nodes"], sizes["edges"], round(share * sizes["nodes"]))
+    return Auto().choose(facts, units.Node(), Budget(epsilon))[0].name
+
+
+def shown(values: list[float]) -> str:
+    """Mean, half width of the 95% interval (Student's t), and the number of seeds."""
+    if not values:
+        return "not run"
+    mean = f"{statistics.mean(values):.1f}"
+    if len(values) < 2:
+        return f"{mean} (1)"
+    quantile = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78}.get(len(values), 2.26)
+    return f"{mean} ± {quantile * statistics.stdev(values) / math.sqrt(len(values)):.1f} ({len(values)})"
+
+
+def table(part: str, unit: str, epsilons: tuple[float, ...], labels: tuple[str, ...]) -> list[str]:
+    """One row per graph and epsilon, one column per method."""
+    lines = ["| graph | epsilon | " + " | ".join(labels) + " |", "| --- " * (len(labels) + 2) + "|"]
+    for dataset in FILES:
+        for epsilon in sorted(epsilons):
+            cells = [shown(cell(dataset, part, label, unit, 1.0 if label == "mlp" else epsilon)) for label in labels]
+            if any(text != "not run" for text in cells):
+                lines.append(f"| {dataset} | {epsilon:g} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def reference_table() -> list[str]:
+    """Our paper mode beside the reference code, where its figures are known."""
+    lines = ["| graph | setting | epsilon | ours | reference code |", "| --- | --- | --- | --- | --- |"]
+    for (dataset, part, label, epsilon), theirs in REFERENCE.items():
+        unit = "node" if part == "paper-node" else "directed-edge"
+        ours = shown(cell(dataset, part, label, unit, epsilon))
+        if part == "paper":
+            ours = f"{ours} (depth 2), {shown(cell(dataset, part, 'progap-5', unit, epsilon))} (depth 5)"
+        lines.append(f"| {dataset} | ProGAP, {unit} | {epsilon:g} | {ours} | {theirs} |")
+    return lines
+
+
+def rate_table() -> list[str]:
+    """Chorus when labels are rare."""
+    lines = [
+        "| graph | train nodes | edge 1: chorus | edge: mlp | node 8: chorus | node 8: dp-mlp |",
+        "| --- " * 6 + "|",
+    ]
+    for dataset in ("Berkeley13", "BU10", "facebook_pagepage"):
+        for share in RATES:
+            edge, node = ("rates", "rates") if share != 0.75 else ("edge", "node")
+            cells = [
+                shown(cell(dataset, edge, "chorus", "undirected-edge", 1.0, share)),
+                shown(cell(dataset, edge, "mlp", "undirected-edge", 1.0, share)),
+                shown(cell(dataset, node, "chorus", "node", 8.0, share)),
+                shown(cell(dataset, node, "dp-mlp", "node", 8.0, share)),
+            ]
+            lines.append(f"| {dataset} | {share:.0%} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def verdicts() -> list[str]:
+    """Where the default is below the model of features alone, or below another method, and by how much."""
+    losses, counted = [], 0
+    for part, unit, epsilons, plain in (
+        ("edge", "undirected-edge", EDGE_EPSILONS, "mlp"),
+        ("node", "node", NODE_EPSILONS, "dp-mlp"),
+    ):
+        for dataset in FILES:
+            for epsilon in sorted(epsilons):
+                ours = cell(dataset, part, "auto", unit, epsilon)
+                for other in (plain, "gap", "progap"):
+                    theirs = cell(dataset, part, other, unit, 1.0 if other == "mlp" else epsilon)
+                    if ours and theirs:
+                        counted += 1
+                        gap = statistics.mean(ours) - statistics.mean(theirs)
+                        if gap < 0:
+                            losses.append(f"- {dataset}, {part} epsilon {epsilon:g}: {-gap:.1f} below {other}")
+    return [f"The default was compared {counted} times; it is the lower one {len(losses)} times:", "", *losses]
+
+
+def write() -> None:
+    """docs/results.md from the rows on disk."""
+    text = (ROOT / "benchmarks" / "results.md.in").read_text()
+    blocks = {
+        "EDGE": table("edge", "undirected-edge", EDGE_EPSILONS, ("auto", "chorus", "progap", "gap", "mlp")),
+        "NODE": table("node", "node", NODE_EPSILONS, ("auto", "chorus", "progap", "gap", "dp-mlp")),
+        "PAPER": table("paper", "directed-edge", EDGE_EPSILONS, ("chorus", "progap-5", "progap", "gap")),
+        "SAGE": table("sage", "undirected-edge", (math.inf,), ("sage",)),
+        "REFERENCE": reference_table(),
+        "RATES": rate_table(),
+        "LOSSES": verdicts(),
+    }
+    for name, lines in blocks.items():
+        text = text.replace(f"@{name}@", "\n".join(lines))
+    DOCUMENT.write_text(text)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--datasets", nargs="*", default=list(FILES), choices=list(FILES))
+    parser.add_argument("--parts", nargs="*", default=list(PARTS), choices=PARTS)
+    parser.add_argument("--quick", action="store_true", help="one seed")
+    parser.add_argument("--write", action="store_true", help="only write the document")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    if not given.write:
+        run(given.datasets, given.parts, 1 if given.quick else given.seeds)
+    write()
+
+
+if __name__ == "__main__":
+    main()
