@@ -76,7 +76,8 @@ def _predict_on(
 def _load(name: str | None, split: str | None, directed: bool) -> Any:
     from hushgraph.datasets import load
 
-    return None if name is None else load(name, split=split, **({"directed": True} if directed else {}))
+    options: dict[str, Any] = {"directed": True} if directed else {}
+    return None if name is None else load(name, split=split, **options)
 
 
 def _own_features(trained: Any, data: str | None) -> str:

@@ -48,7 +48,8 @@ def train(
     from hushgraph.methods.saving import save_model
 
     torch.set_num_threads(threads)
-    graph = load(data, split=split, **({"directed": True} if directed else {}))
+    options: dict[str, Any] = {"directed": True} if directed else {}
+    graph = load(data, split=split, **options)
     book = Ledger(ledger if ledger is not None else out / "ledger")
     with progress_bar(as_json) as progress:
         model = choices.method.fit(
