@@ -36,7 +36,7 @@ from hushgraph.units import Local, Unit
 from hushgraph.vault import PrivateRows, Progress, Vault
 
 FEATURES = ("private", "codes", "ones", "degree", "random")
-LABEL_STEPS = (4, 8, 16)
+LABEL_STEPS = (2, 4, 8, 16)
 _SPARSE_GRAPH = 10.0
 
 

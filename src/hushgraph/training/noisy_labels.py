@@ -31,6 +31,7 @@ RULES = ("votes", "drop", "forward", "cross-entropy")
 _TINY = 1e-20
 _PROBES = 64
 _SMOOTHED = 5
+_PATIENCE = 30
 Loss = Callable[[Tensor], Tensor]
 
 
@@ -123,12 +124,13 @@ class Trainer:
         best = Chosen(steps, 0, math.inf)
         state: dict[str, Tensor] = {}
 
-        def watch(epoch: int, probabilities: Tensor) -> None:
+        def watch(epoch: int, probabilities: Tensor) -> bool:
             nonlocal best, state
             found = self.validation_loss(probabilities, corrected=corrected)
             if not state or (found < best.loss and self.fits_the_truth(probabilities)):
                 best = replace(best, epochs=epoch, loss=found if state else math.inf)
                 state = {name: value.clone() for name, value in self.network.state_dict().items()}
+            return False
 
         self._run(loss, self.schedule.epochs, watch)
         return best, state
@@ -159,11 +161,12 @@ class Trainer:
 
     def _try_votes(self, steps: int) -> Chosen:
         losses: list[float] = []
-        self._run(
-            self._vote_loss(self.labels.train, steps),
-            self.schedule.epochs,
-            lambda _, probabilities: losses.append(self.validation_loss(probabilities, corrected=True)),
-        )
+
+        def watch(epoch: int, probabilities: Tensor) -> bool:
+            losses.append(self.validation_loss(probabilities, corrected=True))
+            return epoch - least_smoothed(losses)[0] >= _PATIENCE
+
+        self._run(self._vote_loss(self.labels.train, steps), self.schedule.epochs, watch)
         epoch, loss = least_smoothed(losses)
         return Chosen(steps, epoch, loss)
 
@@ -186,18 +189,19 @@ class Trainer:
         parts = [nodes for nodes in (self.labels.train, self.labels.val) if nodes.numel()]
         return all(float(agreed[nodes].float().mean()) <= self.labels.best_accuracy for nodes in parts)
 
-    def _run(self, loss: Loss, epochs: int, watch: Callable[[int, Tensor], None] | None) -> None:
-        """`epochs` steps from fresh weights; `watch(epoch, probabilities)` sees the network before and after each."""
+    def _run(self, loss: Loss, epochs: int, watch: Callable[[int, Tensor], bool] | None) -> None:
+        """`epochs` steps from fresh weights; `watch(epoch, probabilities)` sees each network and may say: enough."""
         network = self.network
         network.reset_parameters()
         optimizer = torch.optim.Adam(network.parameters(), lr=self.schedule.lr, weight_decay=self.schedule.weight_decay)
+        enough = False
         for epoch in range(epochs + 1):
             hidden = network.hidden(self.rows, self.graph)
             if watch is not None:
                 network.eval()
                 with torch.no_grad():
-                    watch(epoch, network.scores(hidden, self.graph).softmax(dim=1))
-            if epoch == epochs:
+                    enough = watch(epoch, network.scores(hidden, self.graph).softmax(dim=1))
+            if epoch == epochs or enough:
                 return
             network.train()
             optimizer.zero_grad()
