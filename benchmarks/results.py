@@ -110,14 +110,15 @@ def load(dataset: str, share: float) -> Any:
     return check_graph(data)
 
 
-def run(names: list[str], parts: list[str], seeds: int) -> None:
-    """All runs that have no row yet, one seed after the other."""
+def run(names: list[str], parts: list[str], seeds: int, methods: list[str], epsilons: list[float]) -> None:
+    """All runs that have no row yet, one seed after the other; empty lists mean all."""
     ROWS.mkdir(parents=True, exist_ok=True)
     for part in parts:
         for seed in range(seeds):
             for dataset in names:
                 for job in jobs(part, dataset):
-                    _run_one(dataset, job, seed)
+                    if job[1] in (methods or [job[1]]) and job[4].epsilon in (epsilons or [job[4].epsilon]):
+                        _run_one(dataset, job, seed)
 
 
 _GRAPHS: dict[tuple[str, float], Any] = {}
@@ -269,12 +270,14 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--datasets", nargs="*", default=list(FILES), choices=list(FILES))
     parser.add_argument("--parts", nargs="*", default=list(PARTS), choices=PARTS)
+    parser.add_argument("--methods", nargs="*", default=[], help="only these (default: all)")
+    parser.add_argument("--epsilons", nargs="*", type=float, default=[], help="only these (default: all)")
     parser.add_argument("--quick", action="store_true", help="one seed")
     parser.add_argument("--write", action="store_true", help="only write the document")
     given = parser.parse_args()
     torch.set_num_threads(1)
     if not given.write:
-        run(given.datasets, given.parts, 1 if given.quick else given.seeds)
+        run(given.datasets, given.parts, 1 if given.quick else given.seeds, given.methods, given.epsilons)
     write()
 
 
