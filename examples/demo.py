@@ -52,7 +52,7 @@ def main(folder: Path) -> None:
         say(f"  {name:<20} test accuracy {accuracy:5.1f}%   {_promise(models[name])}")
 
     chosen = models["GAP, epsilon 4"]
-    say("\n'auto' is the default: here it chose Chorus, where neighbours send labels, which needs less noise.")
+    say(f"\n'auto' is the default. Its choice: {models['auto, epsilon 1'].reason}.")
     say("The private models use the friendships and still hide each one. The certificate of GAP at epsilon 4:\n")
     say("    " + str(chosen.certificate).replace("\n", "\n    "))
     audit = run_audit(folder / _slug("GAP, epsilon 4"))

@@ -72,6 +72,7 @@ def summary(model: TrainedModel, out: Path, ledger: Path | None) -> dict[str, An
         "delta": certificate.delta,
         "unit": certificate.unit["name"],
         "claimed": certificate.claimed,
+        "reason": model.reason,
         "accuracy": model.metrics.get("accuracy", {}),
         "accuracy_note": model.metrics.get("note", ""),
         "certificate": certificate.as_dict(),
@@ -92,5 +93,7 @@ def _show(model: TrainedModel, out: Path) -> None:
     shown = ", ".join(f"{name} {value:.1f}%" for name, value in accuracy.items() if value is not None)
     typer.echo(str(model.certificate))
     typer.echo(f"\naccuracy        {shown} ({model.metrics.get('note')})")
+    if model.reason:
+        typer.echo(f"choice          {model.reason}")
     typer.echo(f"time            {model.seconds['total']:.1f} s")
     typer.echo(f"model           {out}")
