@@ -7,6 +7,7 @@ import functools
 import json
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Annotated, Any, ParamSpec
 
 import typer
@@ -69,6 +70,12 @@ def words(settings: list[str] | None) -> dict[str, str]:
             found[key.strip()] = value.strip()
     InputError.collect(problems)
     return found
+
+
+def require_new_folder(folder: Path) -> None:
+    """Never write over what is there."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"--out: expected a new or empty folder; {folder} is not. Name another, or remove it first")
 
 
 @contextlib.contextmanager

@@ -98,3 +98,24 @@ def test_exports_that_cannot_be_trained_on_are_refused(task_maker):
         train_from_export(exported(few, [np.zeros(4)] * 300, truth, skip=range(299)), edges)
     with pytest.raises(InputError, match="node numbers"):
         train_from_export(exported(few, [np.zeros(4)] * 300, truth), edges + 200)
+
+
+def test_the_command_goes_from_an_export_to_a_model(task_maker, tmp_path):
+    from typer.testing import CliRunner
+
+    from hushgraph.collect.cli import app
+
+    edges, truth = communities(60)
+    task = task_maker(nodes=60, features=FeatureQuestion(4, 1.0), labels=LabelQuestion(("a", "b"), 1.5))
+    export = exported(task, [np.full(4, float(t)) for t in truth], truth)
+    arrays = {"task": np.frombuffer(task.canonical_json().encode("ascii"), dtype=np.uint8), **export.arrays}
+    np.savez(tmp_path / "export.npz", **arrays)
+    np.savez(tmp_path / "edges.npz", edge_index=edges)
+    words = ["train", tmp_path / "export.npz", "--edges", tmp_path / "edges.npz", "--out", tmp_path / "model"]
+    words += ["--set", "epochs=5", "--json"]
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == 0, result.output
+    assert load_model(tmp_path / "model").certificate.epsilon == 2.5
+    again = CliRunner().invoke(app, [str(word) for word in words])
+    assert again.exit_code == 2
+    assert "new or empty folder" in again.output

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hushgraph.cli.plan import Delta, Epsilon, Method, PaperMode
-from hushgraph.console import Json, Settings, command, progress_bar, show_json, words
-from hushgraph.errors import InputError
+from hushgraph.console import Json, Settings, command, progress_bar, require_new_folder, show_json, words
 
 if TYPE_CHECKING:
     from hushgraph.methods.base import TrainedModel
@@ -80,12 +79,6 @@ def summary(model: TrainedModel, out: Path, ledger: Path | None) -> dict[str, An
         "out": str(out),
         "ledger": None if ledger is None else str(ledger),
     }
-
-
-def require_new_folder(folder: Path) -> None:
-    """Never write over what is there."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"--out: expected a new or empty folder; {folder} is not. Name another, or remove it first")
 
 
 def _show(model: TrainedModel, out: Path) -> None:

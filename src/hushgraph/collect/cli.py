@@ -1,6 +1,6 @@
 """`hushgraph collect`: run a collection service, answer a task, export what arrived.
 
-Operator: `create`, `enrol`, `serve`, `status`, `close`, `export`. Person: `explain`, `answer`. Every command takes
+Operator: `create`, `enrol`, `serve`, `status`, `close`, `export`, `train`. Person: `explain`, `answer`. Every command takes
 `--json`. Heavy imports happen when a command runs.
 """
 
@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hushgraph.console import Json, command, show_json
+from hushgraph.console import Json, Settings, command, require_new_folder, show_json, words
 from hushgraph.errors import InputError
 
 app = typer.Typer(
@@ -31,11 +31,11 @@ Lifetime = Annotated[float, typer.Option("--lifetime-epsilon", help="The most th
 PlainHttp = Annotated[bool, typer.Option("--allow-plain-http", help="Permit http:// to other machines.")]
 
 
-def _show(values: dict[str, Any], as_json: bool, words: str | None = None) -> None:
+def _show(values: dict[str, Any], as_json: bool, text: str | None = None) -> None:
     if as_json:
         show_json(values)
     else:
-        typer.echo(words if words is not None else "\n".join(f"{name}: {value}" for name, value in values.items()))
+        typer.echo(text if text is not None else "\n".join(f"{name}: {value}" for name, value in values.items()))
 
 
 @app.command()
@@ -59,11 +59,11 @@ def create(
     if token is not None:
         admin.write_secret(operator_token_file, token + "\n")
     found = {"task_id": task.id, "sha256": task.sha256, "epsilon": task.epsilon, "nodes": task.nodes}
-    words = f"task {task.id} created; epsilon {task.epsilon:g} per person\nhash {task.sha256}"
+    text = f"task {task.id} created; epsilon {task.epsilon:g} per person\nhash {task.sha256}"
     if token is not None:
         found["operator_token_file"] = str(operator_token_file)
-        words += f"\noperator's token written to {operator_token_file}; it cannot be shown again"
-    _show(found, as_json, words)
+        text += f"\noperator's token written to {operator_token_file}; it cannot be shown again"
+    _show(found, as_json, text)
 
 
 @app.command()
@@ -210,6 +210,36 @@ def export(
     found = read_export(target)
     values = {"file": str(target), "reports": len(found.node), "nodes": found.task.nodes, "sha256": found.task.sha256}
     _show(values, as_json, f"{len(found.node)} reports of {found.task.nodes} nodes written to {target}")
+
+
+@app.command()
+@command
+def train(
+    export: Annotated[Path, typer.Argument(help="What `export` wrote.")],
+    edges: Annotated[Path, typer.Option(help="The server's own graph: an npz file with `edge_index` [2, E].")],
+    out: Annotated[Path, typer.Option(help="Folder for the model; must be new or empty.")],
+    ledger: Annotated[Path | None, typer.Option(help="The ledger's folder; default: OUT/ledger.")] = None,
+    settings: Settings = None,
+    as_json: Json = False,
+) -> None:
+    """Train LPGNN on the reports of a task. Costs nobody anything more: the answers were random before they were sent."""
+    require_new_folder(out)
+    from hushgraph.collect.training import train_from_export
+    from hushgraph.datasets.archive import Archive
+    from hushgraph.ledger import Ledger
+    from hushgraph.methods.lpgnn import LPGNN
+    from hushgraph.methods.parameters import from_words
+    from hushgraph.methods.saving import save_model
+
+    method = LPGNN(**from_words(LPGNN, words(settings)))
+    with Archive(edges) as archive:
+        edge_index = archive.integers("edge_index", (2, None))
+    model = train_from_export(
+        export, edge_index, method, ledger=Ledger(ledger if ledger is not None else out / "ledger")
+    )
+    save_model(model, out)
+    values = {"model": str(out), "epsilon": model.certificate.epsilon, "certificate": model.certificate.as_dict()}
+    _show(values, as_json, f"{model.certificate}\n\nmodel           {out}")
 
 
 def _client(state: Path, lifetime_epsilon: float, allow_plain_http: bool) -> Any:
