@@ -1,7 +1,7 @@
 """`hushgraph collect`: run a collection service, answer a task, export what arrived.
 
-Operator: `create`, `enrol`, `serve`, `status`, `close`, `export`, `train`. Person: `explain`, `answer`. Every command takes
-`--json`. Heavy imports happen when a command runs.
+Operator: `create`, `enrol`, `serve`, `status`, `close`, `export`, `train`. Person: `explain`, `answer`. Every command
+takes `--json`. Heavy imports happen when a command runs.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ def train(
     settings: Settings = None,
     as_json: Json = False,
 ) -> None:
-    """Train LPGNN on the reports of a task. Costs nobody anything more: the answers were random before they were sent."""
+    """Train LPGNN on the reports of a task. Costs nobody anything more: the answers arrived randomised."""
     require_new_folder(out)
     from hushgraph.collect.training import train_from_export
     from hushgraph.datasets.archive import Archive
