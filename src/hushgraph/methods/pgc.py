@@ -30,7 +30,7 @@ from hushgraph.methods.local_base import LocalMethod, local_stage, within
 from hushgraph.nn.backbones import Gcn
 from hushgraph.nn.kprop import PropagatedRows
 from hushgraph.nn.propagation import Neighbourhood
-from hushgraph.nn.sparse import Rows, dense_rows
+from hushgraph.nn.sparse import dense_rows
 from hushgraph.training.early_stopping import Patience, train_watched
 from hushgraph.units import Local, Unit
 from hushgraph.vault import PrivateRows, Vault
@@ -99,13 +99,11 @@ class PerFeatureMethod(LocalMethod):
 class PGC(PerFeatureMethod):
     """Choices of PGC for node classification: a two-layer GCN on the estimated first convolution.
 
-    `feature_steps` propagations come before the first layer (0, as published, or more on sparse graphs). `normalise`
-    scales the rows to length 1; the paper does not. Training stops when the validation loss has not fallen for
-    `patience` epochs.
+    `feature_steps` propagations come before the first layer: 0, as published, or a few where epsilon is small. Training
+    stops when the validation loss has not fallen for `patience` epochs.
     """
 
     feature_steps: int = 0
-    normalise: bool = False
     hidden: int = 32
     dropout: float = 0.5
     lr: float = 0.01
@@ -132,7 +130,7 @@ class PGC(PerFeatureMethod):
         estimates = self.collect(vault, plan)
         graph = Neighbourhood(InNeighbours.from_edge_index(vault.edge_index, vault.facts.num_nodes))
         network = self.rebuild(vault.facts, {})
-        rows = self._rows(estimates, graph, vault.generator("probes"))
+        rows = PropagatedRows(estimates, graph.kprop, self.feature_steps)
         labels, train = vault.labels, vault.nodes("train")
         val = vault.nodes("val") if vault.nodes("val").numel() else train
 
@@ -163,12 +161,6 @@ class PGC(PerFeatureMethod):
             released={"scores": scores},
             scores=scores,
         )
-
-    def _rows(self, estimates: Tensor, graph: Neighbourhood, generator: torch.Generator) -> PropagatedRows:
-        # Centring moves every estimate by the same public constant, so only a row scale is left to choose.
-        rows: Rows = estimates - 0.5 if self.normalise else estimates
-        propagated = PropagatedRows(rows, graph.kprop, self.feature_steps)
-        return propagated.normalised(generator) if self.normalise else propagated
 
     def rebuild(self, facts: PublicFacts, settings: dict[str, Any]) -> Gcn:
         """The untrained network."""
