@@ -109,7 +109,7 @@ def _edges(canaries: int, rng: np.random.Generator, *, both: bool) -> CanaryGrap
     owner = torch.arange(canaries).repeat(2 if both else 1)
     kept = torch.from_numpy(planted)[owner]
     nodes = BASE_NODES + 2 * canaries
-    edges = torch.cat([_base_edges(rng, both), torch.stack([sender[kept], receiver[kept]])], dim=1)
+    edges = torch.cat([base_edges(rng, both), torch.stack([sender[kept], receiver[kept]])], dim=1)
     return CanaryGraph(_graph(nodes, edges), planted, owner, sender, receiver, _unit_rows(nodes, rng))
 
 
@@ -133,7 +133,7 @@ def _nodes(unit: Node, canaries: int, rng: np.random.Generator) -> CanaryGraph:
     return CanaryGraph(_graph(nodes, edges), planted, owner, sender, receiver, rows, flips)
 
 
-def _base_edges(rng: np.random.Generator, both: bool) -> Tensor:
+def base_edges(rng: np.random.Generator, both: bool) -> Tensor:
     """A few ordinary edges among the base nodes; one direction only, or both."""
     pairs = torch.from_numpy(rng.integers(0, BASE_NODES, size=(2, 4 * BASE_NODES)))
     pairs = pairs[:, pairs[0] < pairs[1]]

@@ -16,11 +16,13 @@ from typing import Any
 import numpy as np
 
 from hushgraph.accounting import events
+from hushgraph.accounting.label_sum import LabelSumStage
 from hushgraph.accounting.plan import AggregationStage, GradientStage, Plan, Stage, UnprotectedStage
 from hushgraph.accounting.privacy_loss import COARSE_GRID, PrivacyLoss
 from hushgraph.audit import bounds, one_run
 from hushgraph.audit.canaries import observe, plant
 from hushgraph.audit.gradients import observe_training
+from hushgraph.audit.label_canaries import label_stages, observe_labels, plant_labels
 from hushgraph.audit.result import AuditResult, Finding
 from hushgraph.errors import AuditContradiction
 from hushgraph.mechanisms.noise import NoiseSource
@@ -31,7 +33,7 @@ MOST_GRADIENT_CANARIES = 2_000
 FALSE_ALARM = 1e-4  # of one finding: how often a correct mechanism may be called broken
 
 Bound = Callable[[np.ndarray, np.ndarray, float, float], float]
-_RELEASED = re.compile(r"^(?P<name>.+): \d+ x \S+, noise std (?P<std>\S+), sensitivity \S+$")
+_RELEASED = re.compile(r"^(?P<name>.+): \d+ x [^,]+, noise std (?P<std>\S+), sensitivity \S+$")
 
 
 def audit_run(
@@ -47,16 +49,16 @@ def audit_run(
         )
     plan = rebuild_plan(record)
     found = audit_plan(plan, canaries=canaries, confidence=confidence, seed=seed)
-    recorded = _recorded_noise(plan, record.certificate["released"])
+    released = record.certificate["released"]
     return AuditResult(
         method=record.method,
         unit=plan.unit.name,
         planted_unit=found.planted_unit,
-        claimed=found.claimed,
+        claimed=found.claimed if plan.stages else plan.budget.epsilon,
         delta=found.delta,
         confidence=confidence,
-        findings=(*found.findings, *recorded),
-        skipped=found.skipped,
+        findings=(*found.findings, *_recorded_noise(plan, released)),
+        skipped=(*found.skipped, *_unused(plan, released)),
         run=record.certificate["run"],
     )
 
@@ -77,12 +79,16 @@ def audit_plan(
     steps = [stage for stage in plan.stages if isinstance(stage, GradientStage)]
     findings: list[Finding] = []
     if sums:
-        findings += _audit_sums(plan, sums, canaries, confidence, noise, rng)
+        planted = plant(plan.charged_unit, canaries, rng)
+        findings += _audit_sums(plan, sums, observe(plan, planted, noise), planted.planted, confidence)
+    if labels := label_stages(plan):
+        hidden = plant_labels(plan, canaries, rng)
+        findings += _audit_sums(plan, labels, observe_labels(plan, hidden, noise), hidden.planted, confidence)
     for stage in steps:
         if plan.charged_unit.examples_touched():
             count = min(canaries, MOST_GRADIENT_CANARIES)
             findings += _audit_gradients(plan, stage, count, confidence, noise.stream(f"audit/{stage.name}"), rng)
-    known = (AggregationStage, GradientStage, UnprotectedStage)
+    known = (AggregationStage, LabelSumStage, GradientStage, UnprotectedStage)
     skipped = tuple(f"no canaries are known for the stage '{s.name}'" for s in plan.stages if not isinstance(s, known))
     return AuditResult(
         method=plan.method,
@@ -103,17 +109,11 @@ def require_consistent(result: AuditResult) -> None:
 
 
 def _audit_sums(
-    plan: Plan,
-    stages: Sequence[Stage],
-    canaries: int,
-    confidence: float,
-    noise: NoiseSource,
-    rng: np.random.Generator,
+    plan: Plan, stages: Sequence[Stage], scores: np.ndarray, coins: np.ndarray, confidence: float
 ) -> list[Finding]:
-    planted = plant(plan.charged_unit, canaries, rng)
-    scores, coins, delta = observe(plan, planted, noise), planted.planted, plan.budget.definite_delta
+    delta = plan.budget.definite_delta
     kind = "edge" if plan.charged_unit.examples_touched() == 0 else "node"
-    name = f"{kind} canaries in noisy sums"
+    name = f"{kind} canaries in {'sums of labels' if isinstance(stages[0], LabelSumStage) else 'noisy sums'}"
     methods: dict[str, Bound] = {
         "Gaussian trade-off": bounds.gaussian_bound,
         "one run, f-DP": _gaussian_one_run,
@@ -173,6 +173,13 @@ def _price(plan: Plan, stages: Sequence[Stage]) -> float:
     """What the run claims for these stages alone, for the unit it states."""
     event = events.composed([stage.event(plan.unit) for stage in stages])
     return PrivacyLoss(event, plan.unit.relation).epsilon(plan.budget.definite_delta)
+
+
+def _unused(plan: Plan, released: Sequence[str]) -> list[str]:
+    """In words, what was charged for and is no part of the model's own plan (a choice was made after the release)."""
+    named = [match["name"] for line in released if (match := _RELEASED.match(line))]
+    planned = {stage.name for stage in plan.stages}
+    return [f"the model that was kept does not read the stage '{name}'" for name in named if name not in planned]
 
 
 def _recorded_noise(plan: Plan, released: Sequence[str]) -> list[Finding]:
