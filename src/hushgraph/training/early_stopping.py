@@ -56,7 +56,7 @@ def train_watched(
         for epoch in range(1, epochs + 1):
             network.train()
             optimizer.zero_grad()
-            loss().backward()  # type: ignore[no-untyped-call]
+            loss().backward()
             optimizer.step()
             report(epoch)
             if epoch % patience.every == 0:
