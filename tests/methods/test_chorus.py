@@ -137,8 +137,9 @@ def test_a_saved_model_predicts_the_same(unit: units.Unit, tmp_path: Path) -> No
     loaded = load_model(save_model(model, tmp_path / "model"))
     assert loaded.certificate == model.certificate
     assert torch.allclose(loaded.predict_proba(graph), model.predict_proba(), atol=1e-6)
-    with pytest.raises(InputError, match="pass the graph"):
-        loaded.predict()
+    alone = loaded.predict_proba()  # at node level a node's own features are its own record: left out
+    assert alone.shape == (40, 3)
+    assert torch.equal(alone, model.predict_proba()) == (unit is EDGE)
 
 
 def test_under_a_promise_nothing_about_single_nodes_is_stored() -> None:

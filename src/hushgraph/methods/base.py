@@ -29,6 +29,7 @@ from hushgraph.run import Run, open_run
 from hushgraph.units import DirectedEdge, UndirectedEdge, Unit
 from hushgraph.vault import Progress, Vault
 
+SCORES = "scores"
 EVALUATION_NOTE = "not private: evaluation"
 
 
@@ -167,9 +168,9 @@ class TrainedModel(ABC):
 
     def predict_proba(self, graph: Any | None = None) -> Tensor:
         """Class probabilities for the nodes of the training graph. Reads no edges and costs nothing."""
-        if self.scores is None or graph is not None:
-            return self.class_scores(graph).softmax(dim=1)
-        return self.scores.softmax(dim=1)
+        kept = self.scores if self.scores is not None else self.released.get(SCORES)
+        scores = self.class_scores(graph) if graph is not None or kept is None else kept
+        return scores.softmax(dim=1)
 
     def predict(self, graph: Any | None = None) -> Tensor:
         """The likeliest class of every node."""

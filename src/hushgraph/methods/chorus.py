@@ -41,7 +41,7 @@ from hushgraph.methods import parameters
 from hushgraph.methods.base import Method, TrainedModel, checked_training_graph, open_vault
 from hushgraph.nn.chorus import Average, BranchNetwork, FloorScale, LinearNetwork, Opinion, UnitRows
 from hushgraph.nn.joined import JoinedRows
-from hushgraph.nn.sparse import Rows
+from hushgraph.nn.sparse import Rows, SparseRows
 from hushgraph.units import Node, NodeReplace, UndirectedEdge, Unit
 from hushgraph.vault import PrivateRows, Recipe, Vault
 
@@ -267,10 +267,8 @@ class ChorusModel(TrainedModel):
 
     @torch.no_grad()
     def class_scores(self, graph: Any | None) -> Tensor:
-        """From the cached sums and the features of `graph`."""
-        if graph is None:
-            raise InputError("predict: Chorus reads features next to the cached sums; pass the graph that holds them")
-        features = checked_training_graph(self, graph).features
+        """From the cached sums and the features of `graph`; without it a node's own features are left out (null)."""
+        features = self._no_features() if graph is None else checked_training_graph(self, graph).features
         if not self.settings["plain"]:
             features = UnitRows()(features)
         if self.settings["opinion"]:
@@ -284,6 +282,11 @@ class ChorusModel(TrainedModel):
             )
         scores: Tensor = self.network["stages"][-1].eval()(JoinedRows([features, *known]))  # type: ignore[index]
         return scores
+
+    def _no_features(self) -> SparseRows:
+        nothing = torch.empty(0, dtype=torch.int64)
+        offsets = torch.zeros(self.facts.num_nodes + 1, dtype=torch.int64)
+        return SparseRows(offsets, nothing, None, (self.facts.num_nodes, self.facts.num_features or 0))
 
     def predict_on(
         self,

@@ -20,7 +20,7 @@ from hushgraph import units
 from hushgraph.certificate import Certificate
 from hushgraph.errors import InputError
 from hushgraph.facts import PublicFacts
-from hushgraph.methods.base import TrainedModel
+from hushgraph.methods.base import SCORES, TrainedModel
 from hushgraph.methods.registry import method_class, model_class
 
 FORMAT = 1
@@ -32,7 +32,7 @@ def save_model(model: TrainedModel, folder: str | os.PathLike[str]) -> Path:
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     tensors = {_WEIGHTS + name: value.contiguous() for name, value in model.network.state_dict().items()}
-    tensors |= {_RELEASED + name: value.contiguous() for name, value in model.released.items()}
+    tensors |= {_RELEASED + name: value.contiguous() for name, value in _publishable(model).items()}
     save_file(tensors, target / "model.safetensors", metadata={"ledger": model.certificate.ledger_hash})
     config = {
         "format": FORMAT,
@@ -47,6 +47,12 @@ def save_model(model: TrainedModel, folder: str | os.PathLike[str]) -> Path:
     write_json(target / "certificate.json", model.certificate.as_dict())
     write_json(target / "metrics.json", {**model.metrics, "seconds": model.seconds})
     return target
+
+
+def _publishable(model: TrainedModel) -> dict[str, Tensor]:
+    """The released tensors; where features and labels are public also the scores, which follow from them."""
+    follows = model.unit.public >= {"features", "labels"} and model.scores is not None
+    return {**model.released, SCORES: model.scores} if follows else model.released  # type: ignore[dict-item]
 
 
 def load_model(folder: str | os.PathLike[str]) -> TrainedModel:
