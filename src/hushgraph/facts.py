@@ -24,7 +24,7 @@ class PublicFacts:
     name: str = "graph"
 
     def __post_init__(self) -> None:
-        least = {"nodes": (self.num_nodes, 1), "edges": (self.num_edges, 0), "train nodes": (self.num_train, 1)}
+        least = {"nodes": (self.num_nodes, 1), "edges": (self.num_edges, 0), "train nodes": (self.num_train, 0)}
         problems = [f"{what}: expected at least {low}; got {size}" for what, (size, low) in least.items() if size < low]
         if self.num_train > self.num_nodes:
             problems.append(f"train nodes: expected at most {self.num_nodes}; got {self.num_train}")

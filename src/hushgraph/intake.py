@@ -38,20 +38,24 @@ class CheckedGraph:
         return {"train": self.train, "val": self.val, "test": self.test}[name]
 
 
-def check_graph(data: Any) -> CheckedGraph:
-    """The graph of a PyG `Data` object, or one InputError that lists everything wrong with it."""
-    InputError.collect(_kind_problems(data))
+def check_graph(data: Any, *, known_classes: tuple[str, ...] | None = None) -> CheckedGraph:
+    """The graph of a PyG `Data` object, or one InputError that lists everything wrong with it.
+
+    `known_classes` is for inference with a trained model: labels and a split are then not needed.
+    """
+    inference = known_classes is not None
+    InputError.collect(_kind_problems(data, ("x", "edge_index") if inference else ("x", "y", "edge_index")))
     notes: list[str] = []
     features, num_nodes = _features(data.x)
-    labels = torch.as_tensor(data.y)
+    labels = torch.as_tensor(data.y) if data.y is not None else torch.full((num_nodes,), -1)
     labels = labels.squeeze(1) if labels.dim() == 2 and labels.shape[1] == 1 else labels
     masks = {name: getattr(data, f"{name}_mask", None) for name in ("train", "val", "test")}
-    class_names = _class_names(data, labels, notes)
+    class_names = known_classes or _class_names(data, labels, notes)
     problems = [
         *_feature_problems(features),
         *_edge_problems(data.edge_index, num_nodes),
         *_label_problems(labels, num_nodes, len(class_names)),
-        *_mask_problems(masks, num_nodes),
+        *_mask_problems(masks, num_nodes, train_needed=not inference),
     ]
     InputError.collect(problems)
     index = {name: _indices(mask) for name, mask in masks.items()}
@@ -103,10 +107,10 @@ def relabelled(graph: CheckedGraph, edges: InNeighbours) -> CheckedGraph:
     return replace(graph, edges=edges)
 
 
-def _kind_problems(data: Any) -> list[str]:
+def _kind_problems(data: Any, needed: tuple[str, ...]) -> list[str]:
     if type(data).__name__ == "HeteroData":
         return ["expected one kind of node and edge; got a HeteroData graph. Select one edge type (to_homogeneous)"]
-    missing = [name for name in ("x", "y", "edge_index") if getattr(data, name, None) is None]
+    missing = [name for name in needed if getattr(data, name, None) is None]
     problems = [f"expected a torch_geometric Data with {name}; got none" for name in missing]
     for name in ("edge_weight", "edge_attr"):
         if getattr(data, name, None) is not None:
@@ -172,20 +176,20 @@ def _class_names(data: Any, labels: Tensor, notes: list[str]) -> tuple[str, ...]
     return tuple(str(i) for i in range(int(stated)))
 
 
-def _mask_problems(masks: dict[str, Any], num_nodes: int) -> list[str]:
+def _mask_problems(masks: dict[str, Any], num_nodes: int, *, train_needed: bool) -> list[str]:
     problems = []
     for name, mask in masks.items():
         if mask is None:
-            if name == "train":
+            if name == "train" and train_needed:
                 problems.append("split: expected a train_mask; got none. Use hushgraph.datasets.splits.random_split")
         elif not isinstance(mask, Tensor) or mask.dtype is not torch.bool or mask.shape != (num_nodes,):
             problems.append(f"split: expected a boolean {name}_mask of shape [{num_nodes}]; got something else")
     if problems:
         return problems
-    if not bool(masks["train"].any()):
+    if train_needed and not bool(masks["train"].any()):
         return ["split: expected at least one train node; got none"]
     given = [mask for mask in masks.values() if mask is not None]
-    if bool((torch.stack(given).sum(0) > 1).any()):
+    if given and bool((torch.stack(given).sum(0) > 1).any()):
         return ["split: expected train, val and test to be disjoint; some nodes are in two of them"]
     return []
 

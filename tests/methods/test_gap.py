@@ -9,6 +9,7 @@ from torch_geometric.data import Data
 
 from hushgraph import units
 from hushgraph.budget import Budget
+from hushgraph.datasets import disjoint_graphs
 from hushgraph.errors import BudgetError, InputError, UnprovenError
 from hushgraph.facts import PublicFacts
 from hushgraph.ledger import Ledger
@@ -134,6 +135,19 @@ def test_inductive_inference_is_charged_to_its_own_ledger() -> None:
     assert fresh.certificate.epsilon <= 2.0
     assert fresh.certificate.method == "gap-inference"
     assert len([e for e in ledger.history().entries if e.kind == "charge"]) == QUICK.hops
+
+
+def test_inference_needs_neither_labels_nor_a_split() -> None:
+    train_graph, test_graph = disjoint_graphs(random_graph(2, num_nodes=80, num_edges=400))
+    model = QUICK.fit(train_graph, EDGE, BUDGET, seed=1)
+    assert isinstance(model, GapModel)
+    fresh = model.predict_on(test_graph, Budget(2.0, 1e-3))
+    assert fresh.metrics["accuracy"]["train"] is None
+    assert fresh.metrics["accuracy"]["test"] is not None
+    bare = Data(x=test_graph.x, edge_index=test_graph.edge_index)
+    assert model.predict_on(bare, Budget(2.0, 1e-3)).predict().shape == (test_graph.num_nodes,)
+    with pytest.raises(InputError, match="train_mask"):
+        QUICK.fit(Data(x=test_graph.x, y=test_graph.y, edge_index=test_graph.edge_index), EDGE, BUDGET)
 
 
 def test_one_method_object_is_calibrated_anew_for_every_graph() -> None:

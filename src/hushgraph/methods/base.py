@@ -40,6 +40,7 @@ class Method(ABC):
     name: ClassVar[str]
     summary: ClassVar[str]
     units: ClassVar[frozenset[str]]
+    trains: ClassVar[bool] = True
 
     @abstractmethod
     def stages(self, facts: PublicFacts, unit: Unit, budget: Budget, accountant: Accountant) -> tuple[Stage, ...]:
@@ -73,6 +74,8 @@ class Method(ABC):
         """The releases and their price, from public facts only."""
         if unit.name not in self.units:
             raise UnprovenError(f"{self.name} has no proof under the unit '{unit.name}'; proven: {sorted(self.units)}")
+        if self.trains and facts.num_train < 1:
+            raise InputError(f"train nodes: expected at least 1; got {facts.num_train}")
         budget = budget.for_units(unit.count(facts.num_nodes, facts.num_edges))
         accountant = self.paper_accountant(unit) if paper_mode else "tightest"
         if budget.is_private:
@@ -209,7 +212,7 @@ def accuracies(scores: Tensor, graph: CheckedGraph) -> dict[str, Any]:
 
 def checked_training_graph(model: TrainedModel, graph: Any) -> CheckedGraph:
     """The graph given to `predict`, if it can be the one the model was trained on."""
-    checked = graph if isinstance(graph, CheckedGraph) else check_graph(graph)
+    checked = graph if isinstance(graph, CheckedGraph) else check_graph(graph, known_classes=model.class_names)
     facts, expected = checked.facts, model.facts
     if (facts.num_nodes, facts.num_features) != (expected.num_nodes, expected.num_features):
         raise InputError(

@@ -302,7 +302,7 @@ class ChorusModel(TrainedModel):
         Same unit, charged to that graph's ledger. Returns a model of that graph with its own certificate.
         """
         assert isinstance(self.method, Chorus)
-        checked = check_graph(graph)
+        checked = check_graph(graph, known_classes=self.class_names)
         check_unit(checked, self.unit, paper_mode=paper_mode)
         sizes = (checked.facts.num_features, checked.facts.num_classes)
         if sizes != (self.facts.num_features, self.facts.num_classes):
@@ -338,6 +338,7 @@ class _Inference(Chorus):
     """The sums without any training."""
 
     name = "chorus-inference"
+    trains = False
 
     def _stages_at(self, scale: float, facts: PublicFacts, unit: Unit) -> tuple[Stage, ...]:
         return (self._label_sums(unit, scale),)

@@ -17,7 +17,6 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.data import Data
 
 from hushgraph.accounting.calibration import Accountant
 from hushgraph.accounting.plan import AggregationStage, Plan, RootedGradientStage, Stage, calibrated
@@ -199,14 +198,6 @@ def decoder_of(network: RootedNetwork) -> nn.Sequential:
     return nn.Sequential(*parts[1:])
 
 
-def without_labels(graph: Any) -> Data:
-    """Features and edges alone: a graph to predict on needs neither labels nor a split."""
-    everyone = torch.ones(graph.x.shape[0], dtype=torch.bool)
-    return Data(
-        x=graph.x, edge_index=graph.edge_index, y=torch.zeros(len(everyone), dtype=torch.int64), train_mask=everyone
-    )
-
-
 @dataclass
 class DPGNNModel(TrainedModel):
     """DP-GNN after training."""
@@ -222,7 +213,7 @@ class DPGNNModel(TrainedModel):
             raise InputError("predict: DP-GNN reads the features (and, without noise, the edges) of a graph; pass it")
         network = self._rooted
         if not self.released:
-            checked = self._matching(graph if isinstance(graph, CheckedGraph) else without_labels(graph))
+            checked = self._matching(graph)
             scores: Tensor = network(checked.features, whole_graph(checked.edges, network.num_layers))
             return scores
         rows: Tensor = encoder_of(network)(checked_training_graph(self, graph).features)
@@ -262,7 +253,7 @@ class DPGNNModel(TrainedModel):
         return self.network
 
     def _matching(self, graph: Any) -> CheckedGraph:
-        checked = graph if isinstance(graph, CheckedGraph) else check_graph(graph)
+        checked = graph if isinstance(graph, CheckedGraph) else check_graph(graph, known_classes=self.class_names)
         if checked.facts.num_features != self.facts.num_features:
             raise InputError(f"expected {self.facts.num_features} features; got {checked.facts.num_features}")
         return checked
@@ -273,6 +264,7 @@ class _Inference(DPGNN):
     """The noisy sums alone: what inference on a new graph releases."""
 
     name = "dp-gnn-inference"
+    trains = False
 
     def not_protected(self, facts: PublicFacts, unit: Unit) -> tuple[str, ...]:
         """Nothing beyond the unit."""

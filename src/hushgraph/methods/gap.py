@@ -209,7 +209,7 @@ class GapModel(TrainedModel):
         """
         assert isinstance(self.method, GAP)
         assert isinstance(self.network, GapNetwork)
-        checked = check_graph(graph)
+        checked = check_graph(graph, known_classes=self.class_names)
         check_unit(checked, self.unit, paper_mode=paper_mode)
         if checked.facts.num_features != self.facts.num_features:
             raise InputError(
@@ -242,6 +242,7 @@ class _Inference(GAP):
     """GAP's aggregations without any training."""
 
     name = "gap-inference"
+    trains = False
 
     def _stages_at(self, scale: float, facts: PublicFacts, unit: Unit) -> tuple[Stage, ...]:
         return (AggregationStage("aggregation", self.hops, scale * unit.aggregation_sensitivity(1.0)),)

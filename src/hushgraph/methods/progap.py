@@ -194,7 +194,7 @@ class ProgapModel(TrainedModel):
         """
         assert isinstance(self.method, ProGAP)
         assert isinstance(self.network, ProgressiveNetwork)
-        checked = check_graph(graph)
+        checked = check_graph(graph, known_classes=self.class_names)
         check_unit(checked, self.unit, paper_mode=paper_mode)
         if checked.facts.num_features != self.facts.num_features:
             raise InputError(
@@ -223,6 +223,7 @@ class _Inference(ProGAP):
     """ProGAP's aggregations without any training."""
 
     name = "progap-inference"
+    trains = False
 
     def _stages_at(self, scale: float, facts: PublicFacts, unit: Unit) -> tuple[Stage, ...]:
         return (AggregationStage("aggregation", self.depth, scale * unit.aggregation_sensitivity(1.0)),)
