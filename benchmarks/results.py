@@ -245,7 +245,7 @@ def verdicts() -> list[str]:
                         gap = statistics.mean(ours) - statistics.mean(theirs)
                         if gap < 0:
                             losses.append(f"- {dataset}, {part} epsilon {epsilon:g}: {-gap:.1f} below {other}")
-    head = f"Means of `auto` against the MLP or DP-MLP, GAP and ProGAP, {counted} pairs that were run (most with one seed): "
+    head = f"Means of `auto` against the MLP or DP-MLP, GAP and ProGAP, {counted} pairs run (most with one seed): "
     return [f"{head}{len(losses)} in which `auto` is lower.", "", *losses]
 
 
