@@ -29,7 +29,7 @@ lint: $(READY)  ## style and types
 	@$(BIN)/mypy
 
 bench: $(READY)  ## ratios measured side by side on this machine
-	@$(BIN)/python -m benchmarks
+	@$(BIN)/python benchmarks
 
 lock: $(READY)  ## write the versions in .venv to requirements.lock
 	@$(BIN)/python -m pip freeze --exclude-editable --all | grep -v -i -E '^(pip|torch)==' > requirements.lock

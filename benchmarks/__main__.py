@@ -1,6 +1,6 @@
 """`make bench`: every benchmark, one after the other, threads pinned; a table of ratios, a JSON file and a plot.
 
-Each ratio compares two things measured side by side in one run. `python -m benchmarks --only steps` runs one part.
+Each ratio compares two things measured side by side in one run. `python benchmarks --only steps` runs one part.
 """
 
 from __future__ import annotations
