@@ -160,6 +160,19 @@ def test_private_training_charges_all_its_steps_and_needs_a_plan() -> None:
         vault.train(module, vault.features, Recipe(epochs=1), GRADIENT, "training")
 
 
+def test_a_stage_on_other_nodes_is_noted_and_on_the_same_nodes_refused() -> None:
+    """A record is an example of one part only, so two parts without a common node cost as much as one."""
+    ledger = Ledger()
+    vault, run = make_vault(NODE, (GRADIENT,), ledger)
+    first, second = vault.nodes("train")[::2], vault.nodes("train")[1::2]
+    for part in (first, second):
+        vault.train(MLP(5, 8, 3, 2), vault.features, Recipe(epochs=1), GRADIENT, "training", part)
+    kinds = [entry.kind for entry in ledger.history().of_run(run.identity)]
+    assert kinds == ["open", "charge", "parallel"]
+    with pytest.raises(BudgetError):
+        vault.train(MLP(5, 8, 3, 2), vault.features, Recipe(epochs=1), GRADIENT, "training", second[:1])
+
+
 def test_free_looks_are_refused_and_not_charged() -> None:
     ledger = Ledger()
     vault, run = make_vault(NODE, (GRADIENT,), ledger)

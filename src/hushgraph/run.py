@@ -59,6 +59,11 @@ class Run:
             )
         self._used[stage.name] += count
 
+    def note_parallel(self, stage: Stage, examples: int) -> None:
+        """Write down that a charged stage is carried out again on examples of other records only: no further cost."""
+        with self.ledger.transaction():
+            self.ledger.append("parallel", {"run": self.identity, "stage": stage.name, "examples": examples})
+
     def close(self) -> None:
         """The run is done: only what was charged stays spent."""
         if not self._closed:

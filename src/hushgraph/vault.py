@@ -336,10 +336,12 @@ class Vault:
         )
 
     def _charge_part(self, stage: GradientStage, nodes: Tensor) -> str:
-        """Charge the stage unless it was charged for other nodes only; the name of this part's noise."""
+        """Charge the stage, or note that its charge covers these nodes too; the name of this part's noise."""
         taught = self._taught.get(stage.name)
         if taught is None or bool(torch.isin(nodes, taught).any()):
             self._run.charge(stage)
+        else:
+            self._run.note_parallel(stage, nodes.numel())
         self._taught[stage.name] = nodes if taught is None else torch.cat([taught, nodes])
         return "" if taught is None else f"/after {taught.numel()}"
 
