@@ -89,7 +89,8 @@ class PGCLinks(PerFeatureMethod):
             return reconstruction_loss(sampled, links.train, apart) + divergence(mean, log_std) / nodes
 
         def watched() -> float:
-            return float(reconstruction_loss(network(rows, graph)[0], links.val, links.val_apart))
+            rows_now = network(rows, graph)[0]
+            return -area_under_curve(link_scores(rows_now, links.val), link_scores(rows_now, links.val_apart))
 
         patience = Patience(self.patience, least=min(100, self.epochs), every=10)
         train_watched(

@@ -27,6 +27,8 @@ class LinkEncoder(nn.Module):
         """Draw all weights anew, from torch's global generator (fork it around this call)."""
         for part in (self.first, self.norm, self.mean, self.log_std):
             part.reset_parameters()
+        for layer in (self.first, self.mean, self.log_std):
+            nn.init.xavier_uniform_(layer.weight)
 
     def forward(self, rows: Multiplied, graph: Neighbourhood) -> tuple[Tensor, Tensor]:
         """Mean and logarithm of the deviation of every node's row."""
