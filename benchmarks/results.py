@@ -138,9 +138,12 @@ def _run_one(dataset: str, job: Job, seed: int) -> None:
     accuracy = model.metrics["accuracy"]
     seconds = round(time.process_time() - started, 1)
     facts = _GRAPHS[dataset, share].facts
+    rows = read_rows(dataset)  # another process may have added some meanwhile
     rows["sizes"] = {"nodes": facts.num_nodes, "edges": facts.num_edges}
     rows[key] = {"val": round(accuracy["val"], 3), "test": round(accuracy["test"], 3), "cpu_seconds": seconds}
-    (ROWS / f"{dataset}.json").write_text(json.dumps(rows, indent=0, sort_keys=True) + "\n")
+    fresh = ROWS / f"{dataset}.{os.getpid()}.tmp"
+    fresh.write_text(json.dumps(rows, indent=0, sort_keys=True) + "\n")
+    fresh.replace(ROWS / f"{dataset}.json")
     print(dataset, key, rows[key], flush=True)
 
 
