@@ -10,7 +10,7 @@ from hushgraph import units
 from hushgraph.budget import Budget
 from hushgraph.errors import UnprovenError
 from hushgraph.methods.saving import load_model, save_model
-from hushgraph.methods.unprotected import GCN, GraphSAGE
+from hushgraph.methods.unprotected import GAT, GCN, GIN, GraphSAGE
 from small_graphs import random_graph
 
 INFINITE = Budget(math.inf, 1e-3)
@@ -33,3 +33,26 @@ def test_seeded_training_repeats_and_leaves_the_global_generator_alone() -> None
     one, two = (GraphSAGE(hidden=4, epochs=3, dropout=0.5).fit(graph, None, INFINITE, seed=4) for _ in range(2))
     assert torch.equal(one.predict_proba(), two.predict_proba())
     assert torch.equal(torch.random.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("method", [GraphSAGE, GCN, GIN, GAT])
+def test_the_trained_network_is_pygs_own(method) -> None:  # type: ignore[no-untyped-def]
+    graph = random_graph(1)
+    model = method(hidden=4, epochs=5, dropout=0.3).fit(graph, None, INFINITE, seed=0)
+    with torch.no_grad():
+        expected = model.network.eval()(graph.x, graph.edge_index)
+    assert torch.allclose(model.scores, expected, atol=1e-5)
+
+
+def test_the_epoch_with_the_best_validation_accuracy_is_kept() -> None:
+    graph = random_graph(1)
+    val = graph.val_mask
+    reached = [
+        float(
+            (GCN(hidden=4, epochs=epochs).fit(graph, None, INFINITE, seed=0).predict()[val] == graph.y[val])
+            .float()
+            .mean()
+        )
+        for epochs in (1, 5, 20)
+    ]
+    assert reached == sorted(reached)

@@ -1,4 +1,4 @@
-"""Graph networks without privacy, on PyG's layers: the ceiling that private methods are compared with.
+"""Graph networks without privacy, PyG's models: the ceiling that private methods are compared with.
 
 They read raw edges, so they run only with `Budget(epsilon=math.inf)`, and their certificate says: no guarantee.
 """
@@ -6,7 +6,7 @@ They read raw edges, so they run only with `Budget(epsilon=math.inf)`, and their
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -17,11 +17,17 @@ from hushgraph.accounting.plan import Plan, Stage
 from hushgraph.budget import Budget
 from hushgraph.errors import InputError, UnprovenError
 from hushgraph.facts import PublicFacts
+from hushgraph.graph.csr import InNeighbours
 from hushgraph.methods import parameters
 from hushgraph.methods.base import Method, TrainedModel, checked_training_graph
-from hushgraph.nn.sparse import dense_rows
+from hushgraph.nn.sparse import Rows
 from hushgraph.units import UNITS, Unit
 from hushgraph.vault import Vault
+
+if TYPE_CHECKING:  # PyG takes a second to import: only when a network is built
+    from torch_geometric.nn.models.basic_gnn import BasicGNN
+
+    from hushgraph.nn.pyg_models import PygNeighbourhood
 
 
 @dataclass(frozen=True)
@@ -54,39 +60,40 @@ class _Unprotected(Method):
 
     def learn(self, vault: Vault, plan: Plan) -> TrainedModel:
         """Full-batch training with the best validation epoch kept."""
+        from hushgraph.nn.pyg_models import PygNeighbourhood, kept_features, scores_of
+
         network = self.rebuild(vault.facts, {})
         reset_with(network, vault.generator("weights"))
-        features, edge_index = dense_rows(vault.features), vault.edge_index  # type: ignore[arg-type]
+        features = kept_features(cast(Rows, vault.features))
+        graph = PygNeighbourhood(InNeighbours.from_edge_index(vault.edge_index, vault.facts.num_nodes))
         seed = int(torch.randint(2**62, (1,), generator=vault.generator("dropout")))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)  # PyG layers draw dropout from the global generator
-            self._train(network, features, edge_index, vault)
+            self._train(network, features, graph, vault)
         with torch.no_grad():
-            scores = network(features, edge_index)
+            scores = scores_of(network, features, graph)
         return UnprotectedModel(
             method=self, facts=vault.facts, unit=plan.unit, network=network, settings={}, released={}, scores=scores
         )
 
-    def _train(self, network: nn.Module, features: Tensor, edge_index: Tensor, vault: Vault) -> None:
-        labels, train, val = vault.labels, vault.nodes("train"), vault.nodes("val")
+    def _train(self, network: BasicGNN, features: Rows, graph: PygNeighbourhood, vault: Vault) -> None:
+        """Every epoch's weights are judged at the start of the next one, where the first sums serve both."""
+        labels, train = vault.labels, vault.nodes("train")
         optimizer = torch.optim.Adam(network.parameters(), lr=self.lr, weight_decay=self.weight_decay)
-        best, kept = -1.0, {k: v.clone() for k, v in network.state_dict().items()}
+        best = _BestEpoch(network, features, graph, labels, vault.nodes("val"))
         for epoch in range(self.epochs):
+            sums = best.judge() if epoch else best.first_sums()
             network.train()
             optimizer.zero_grad()
-            scores = network(features, edge_index)
+            scores = best.remaining(sums)
             F.cross_entropy(scores[train], labels[train]).backward()
             optimizer.step()
-            network.eval()
-            with torch.no_grad():
-                hits = network(features, edge_index)[val].argmax(dim=1) == labels[val]
-            accuracy = float(hits.float().mean()) if val.numel() else float(epoch)
-            if accuracy > best:
-                best, kept = accuracy, {k: v.clone() for k, v in network.state_dict().items()}
             vault.report("training", epoch + 1, self.epochs)
-        network.load_state_dict(kept)
+        best.judge()
+        network.load_state_dict(best.kept)
+        network.eval()
 
-    def rebuild(self, facts: PublicFacts, settings: dict[str, Any]) -> nn.Module:
+    def rebuild(self, facts: PublicFacts, settings: dict[str, Any]) -> BasicGNN:
         """The untrained network, of PyG's own model classes."""
         from torch_geometric.nn import models
 
@@ -95,7 +102,46 @@ class _Unprotected(Method):
         make = getattr(models, self.layer)
         sizes = (facts.num_features, self.hidden, self.num_layers, facts.num_classes)
         with torch.random.fork_rng(devices=[]):  # PyG draws the first weights from the global generator
-            return make(*sizes, dropout=self.dropout, norm="batch")
+            network: BasicGNN = make(*sizes, dropout=self.dropout, norm="batch")
+            return network
+
+
+class _BestEpoch:
+    """Judges weights by validation accuracy and keeps the best (the last, where there is no validation node)."""
+
+    def __init__(self, network: BasicGNN, features: Rows, graph: PygNeighbourhood, labels: Tensor, val: Tensor) -> None:
+        from hushgraph.nn import pyg_models
+
+        self._models = pyg_models
+        self._network, self._features, self._graph = network, features, graph
+        self._labels, self._val = labels, val
+        self._best = -1.0
+        self.kept: dict[str, Tensor] = {}
+
+    def first_sums(self) -> Tensor:
+        """What the first layer receives, as it is in training mode."""
+        self._network.train()
+        return self._models.first_sums(self._network, self._features, self._graph)
+
+    def remaining(self, sums: Tensor) -> Tensor:
+        """Class scores from the first sums."""
+        return self._models.remaining_layers(self._network, sums, self._graph)
+
+    def judge(self) -> Tensor:
+        """Judge the present weights; the first sums that the next training step needs anyway."""
+        sums = self.first_sums()
+        self._network.eval()
+        with torch.no_grad():
+            if self._models.shares_first_sums(self._network):
+                scores = self.remaining(sums.detach())
+            else:
+                scores = self._models.scores_of(self._network, self._features, self._graph)
+        hits = scores[self._val].argmax(dim=1) == self._labels[self._val]
+        accuracy = float(hits.float().mean()) if self._val.numel() else self._best + 1.0
+        if accuracy > self._best:
+            self._best = accuracy
+            self.kept = {name: value.clone() for name, value in self._network.state_dict().items()}
+        return sums
 
 
 @dataclass(frozen=True)
@@ -141,11 +187,13 @@ class UnprotectedModel(TrainedModel):
     @torch.no_grad()
     def class_scores(self, graph: Any | None) -> Tensor:
         """A forward pass on the raw graph."""
+        from hushgraph.nn.pyg_models import PygNeighbourhood, scores_of
+
         if graph is None:
             raise InputError("predict: a network without privacy reads the raw graph; pass it")
         checked = checked_training_graph(self, graph)
-        scores: Tensor = self.network.eval()(dense_rows(checked.features), checked.edges.edge_index())
-        return scores
+        network = cast("BasicGNN", self.network.eval())
+        return scores_of(network, checked.features, PygNeighbourhood(checked.edges))
 
 
 def reset_with(network: nn.Module, generator: torch.Generator) -> None:
