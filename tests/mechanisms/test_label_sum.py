@@ -12,12 +12,20 @@ from hushgraph.accounting.label_sum import LabelSumStage
 from hushgraph.errors import InputError, UnprovenError
 from hushgraph.graph.aggregate import sum_in_neighbours
 from hushgraph.graph.csr import InNeighbours
-from hushgraph.mechanisms.label_sum import known_labels, label_messages, noisy_label_sum, relative_noise
+from hushgraph.mechanisms.label_sum import (
+    centre_messages,
+    known_labels,
+    label_messages,
+    noisy_label_sum,
+    relative_noise,
+)
 from hushgraph.mechanisms.noise import NoiseSource
 
 CLASSES = 3
 FRIENDS = LabelSumStage("s", 1, 1.0, quiet=0.5, labelled_noise=math.sqrt(1.75))
 SHARED = LabelSumStage("s", 1, 1.0, shared=True)
+CENTRED = LabelSumStage("s", 1, 1.0, quiet=0.5, labelled_noise=math.sqrt(1.75), centred=True)
+SHARED_CENTRED = LabelSumStage("s", 1, 1.0, shared=True, centred=True)
 
 
 def _world(seed: int, n: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -40,7 +48,7 @@ def _scaled(edges: torch.Tensor, rows: torch.Tensor, labelled: torch.Tensor, sta
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 10**6), st.integers(4, 25), st.sampled_from([FRIENDS, LabelSumStage("s", 1, 1.0)]))
+@given(st.integers(0, 10**6), st.integers(4, 25), st.sampled_from([FRIENDS, CENTRED, LabelSumStage("s", 1, 1.0)]))
 def test_one_edge_moves_the_release_by_at_most_the_declared_amount(seed: int, n: int, stage: LabelSumStage) -> None:
     edges, rows, labelled = _world(seed, n)
     if edges.shape[1] == 0:
@@ -55,22 +63,24 @@ def test_one_edge_moves_the_release_by_at_most_the_declared_amount(seed: int, n:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 10**6), st.integers(4, 25), st.booleans())
-def test_one_record_moves_a_shared_release_by_at_most_the_declared_amount(seed: int, n: int, hub: bool) -> None:
+@given(st.integers(0, 10**6), st.integers(4, 25), st.booleans(), st.sampled_from([SHARED, SHARED_CENTRED]))
+def test_one_record_moves_a_shared_release_by_at_most_the_declared_amount(
+    seed: int, n: int, hub: bool, stage: LabelSumStage
+) -> None:
     edges, rows, labelled = _world(seed, n)
     victim, others = seed % n, torch.arange(n)[torch.arange(n) != seed % n]
     if hub:
         spokes = torch.stack([torch.full_like(others, victim), others])
         edges = torch.unique(torch.cat([edges, spokes], 1), dim=1)
-    before = _scaled(edges, rows, labelled, SHARED)
+    before = _scaled(edges, rows, labelled, stage)
     without = edges[:, edges[0] != victim]
-    gone = _scaled(without, rows, labelled, SHARED)
-    assert float((before - gone).norm()) <= SHARED.sensitivity(units.Node()) + 1e-5
+    gone = _scaled(without, rows, labelled, stage)
+    assert float((before - gone).norm()) <= stage.sensitivity(units.Node()) + 1e-5
     new_list = torch.stack([torch.full_like(others[:3], victim), others[:3]])
     new_rows = rows.clone()
     new_rows[victim] = rows[victim].roll(1)
-    replaced = _scaled(torch.cat([without, new_list], 1), new_rows, labelled, SHARED)
-    assert float((before - replaced).norm()) <= SHARED.sensitivity(units.NodeReplace()) + 1e-5
+    replaced = _scaled(torch.cat([without, new_list], 1), new_rows, labelled, stage)
+    assert float((before - replaced).norm()) <= stage.sensitivity(units.NodeReplace()) + 1e-5
 
 
 def test_the_bound_for_friendships_is_reached() -> None:
@@ -81,6 +91,26 @@ def test_the_bound_for_friendships_is_reached() -> None:
         mask = torch.tensor(labelled)
         moved = float((_scaled(edges, rows, mask, FRIENDS) - _scaled(none, rows, mask, FRIENDS)).norm())
         assert moved == pytest.approx(FRIENDS.sensitivity(units.UndirectedEdge()), rel=1e-4)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 12))
+def test_centred_rows_are_no_longer_and_centred_labels_as_long(seed: int, columns: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    rows = torch.rand(30, columns, generator=generator, dtype=torch.float64) ** 8
+    assert bool((centre_messages(rows).norm(dim=1) <= rows.norm(dim=1) * (1 + 1e-12)).all())
+    corners = centre_messages(torch.eye(columns, dtype=torch.float64))
+    apart = float((corners[0] - corners[1]).norm())
+    assert torch.allclose(corners.norm(dim=1), torch.ones(columns, dtype=torch.float64))
+    assert apart == pytest.approx(math.sqrt(2 * columns / (columns - 1)))
+
+
+def test_a_centred_record_that_is_replaced_costs_two_when_shared() -> None:
+    """With two classes the centred labels are opposite: the bound is reached."""
+    edges, labelled = torch.tensor([[0], [1]]), torch.ones(2, dtype=torch.bool)
+    first, second = torch.tensor([[1.0, 0], [1.0, 0]]), torch.tensor([[0, 1.0], [1.0, 0]])
+    moved = _scaled(edges, first, labelled, SHARED_CENTRED) - _scaled(edges, second, labelled, SHARED_CENTRED)
+    assert float(moved.norm()) == pytest.approx(SHARED_CENTRED.sensitivity(units.NodeReplace()), rel=1e-4)
 
 
 def test_the_price_by_unit() -> None:
@@ -108,7 +138,7 @@ def test_a_node_s_own_label_does_not_move_its_own_sum() -> None:
     node = int(labelled.nonzero()[0])
     other = rows.clone()
     other[node] = rows[node].roll(1)
-    for stage in (FRIENDS, SHARED):
+    for stage in (FRIENDS, SHARED, CENTRED):
         before, after = (_scaled(edges, r, labelled, stage) for r in (rows, other))
         assert torch.equal(before[node], after[node])
         assert not torch.equal(before, after)

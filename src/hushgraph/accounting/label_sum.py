@@ -22,12 +22,14 @@ class LabelSumStage(Stage):
 
     `std` is the noise of a row that belongs to an unlabelled node; rows of labelled nodes get `labelled_noise` times
     as much. With `shared`, every node divides its row by the root of the length of its own list, so that all it sends
-    together has norm at most 1 whatever that length is.
+    together has norm at most 1 whatever that length is. With `centred`, a row is sent without its mean and
+    lengthened to make up for it: no longer than before, but the messages of two classes lie further apart.
     """
 
     quiet: float = 1.0
     labelled_noise: float = 1.0
     shared: bool = False
+    centred: bool = False
 
     def __post_init__(self) -> None:
         problems = []
@@ -64,7 +66,7 @@ class LabelSumStage(Stage):
         if type(unit) is Node:
             return 1.0
         if type(unit) is NodeReplace:
-            return math.sqrt(2.0)
+            return 2.0 if self.centred else math.sqrt(2.0)
         raise UnprovenError(
             f"a message divided by the length of the sender's list has no bound under the unit '{unit.name}', where a "
             "neighbour's list may change too; use shared=False"
@@ -73,4 +75,4 @@ class LabelSumStage(Stage):
     def as_dict(self, unit: Unit) -> dict[str, Any]:
         """As `Stage.as_dict`, with the loudness and noise of the two kinds."""
         own = {"quiet": self.quiet, "labelled_noise": self.labelled_noise, "shared": self.shared}
-        return {**super().as_dict(unit), **own}
+        return {**super().as_dict(unit), **own, "centred": self.centred}

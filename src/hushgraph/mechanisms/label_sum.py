@@ -7,6 +7,8 @@ that are summed. Proof: docs/proofs/chorus.md.
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -36,12 +38,23 @@ def label_messages(edges: InNeighbours, rows: Tensor, labelled: Tensor, stage: L
     loudness = torch.where(labelled, 1.0, stage.quiet)
     shrink = (rows.norm(dim=1).clamp(min=1.0).reciprocal() * loudness * (1.0 - _ROUNDING)).unsqueeze(1)
     sent = rows.to(torch.float32) * shrink
+    if stage.centred:
+        sent = centre_messages(sent)
     longest = sent.to(torch.float64).norm(dim=1)
     if bool((longest > loudness.to(torch.float64)).any()):
         raise InputError("label sum: expected rows within their bound; got a longer one")
     if stage.shared:
         sent = sent * edges.out_degree().clamp(min=1).to(torch.float32).rsqrt().unsqueeze(1)
     return sent
+
+
+def centre_messages(rows: Tensor) -> Tensor:
+    """Rows without their mean, times sqrt(C / (C - 1)): one-hot rows become the corners of a regular simplex.
+
+    A row without negative entries gets no longer: its mean holds at least 1/C of its squared length.
+    """
+    columns = rows.shape[1]
+    return (rows - rows.mean(dim=1, keepdim=True)) * math.sqrt(columns / max(1, columns - 1))
 
 
 def relative_noise(labelled: Tensor, stage: LabelSumStage) -> Tensor:

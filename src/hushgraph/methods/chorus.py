@@ -39,9 +39,18 @@ from hushgraph.ledger import Ledger
 from hushgraph.mechanisms.label_sum import relative_noise
 from hushgraph.methods import parameters
 from hushgraph.methods.base import Method, TrainedModel, checked_training_graph, open_vault
-from hushgraph.nn.chorus import Average, BranchNetwork, FloorScale, LinearNetwork, Opinion, UnitRows
+from hushgraph.nn.chorus import (
+    Average,
+    BranchNetwork,
+    FloorScale,
+    LinearNetwork,
+    Opinion,
+    UnitRows,
+    without_mean,
+)
 from hushgraph.nn.joined import JoinedRows
 from hushgraph.nn.sparse import Rows, SparseRows
+from hushgraph.training.optimizers import OPTIMIZERS, OptimizerName
 from hushgraph.units import Node, NodeReplace, UndirectedEdge, Unit
 from hushgraph.vault import PrivateRows, Recipe, Vault
 
@@ -49,7 +58,6 @@ Part = Rows | PrivateRows
 PLAIN_EPOCHS, PRIVATE_EPOCHS = 100, 10
 PLAIN_LR, PRIVATE_LR, FEW_COLUMNS_LR = 0.01, 0.04, 0.06
 _LEARNERS, _LEAST_LEARNERS = 0.25, 500
-_FLOOR = 3.0  # a sum shorter than this many noise lengths is treated as mostly noise
 
 
 @dataclass(frozen=True)
@@ -73,6 +81,13 @@ class Chorus(Method):
     learners: float | None = None
     max_grad_norm: float = 1.0
     aggregation_noise: float = 0.4
+    centred: bool = True
+    shared: bool = True
+    floor: float = 3.0
+    zero_start: bool = True
+    optimizer: OptimizerName = "adam"
+    normalise: bool = False
+    average_last: float = 0.0
 
     name = "chorus"
     summary = "noisy sums of neighbours' labels, then of labels and guesses"
@@ -86,6 +101,8 @@ class Chorus(Method):
                 *parameters.at_least(0, dropout=self.dropout, quiet=self.quiet),
                 *parameters.above(0, learners=self.learners, lr=self.lr, max_grad_norm=self.max_grad_norm),
                 *parameters.above(0, aggregation_noise=self.aggregation_noise),
+                *parameters.at_least(0, floor=self.floor, average_last=self.average_last),
+                *parameters.one_of(OPTIMIZERS, optimizer=self.optimizer),
             ]
         )
 
@@ -119,16 +136,24 @@ class Chorus(Method):
 
     def assumptions(self, facts: PublicFacts, unit: Unit) -> tuple[str, ...]:
         """Those of every method, without the cap, which is not used."""
-        shared = super().assumptions(facts, unit)
-        if type(unit) not in (Node, NodeReplace):
-            return shared
-        kept = tuple(line for line in shared if not line.startswith("the cap on a node's own list"))
+        usual = super().assumptions(facts, unit)
+        if not self._shares(unit):
+            return usual
+        kept = tuple(line for line in usual if not line.startswith("the cap on a node's own list"))
         return (*kept, "no cap on lists: a node divides its message by the root of its own list's length")
+
+    def _shares(self, unit: Unit) -> bool:
+        """Whether a node divides its message by the root of its list's length."""
+        return self.shared and type(unit) in (Node, NodeReplace)
 
     def _label_sums(self, unit: Unit, multiplier: float) -> LabelSumStage:
         """The sums with this noise multiplier, in the form that costs least under the unit."""
         count = self.num_stages or (2 if "labels" in unit.public else 1)
-        shape: dict[str, Any] = {"shared": type(unit) in (Node, NodeReplace)}
+        # Where a record is replaced, two centred messages can be opposite: as much is lost as was gained.
+        shape: dict[str, Any] = {
+            "shared": self._shares(unit),
+            "centred": self.centred and type(unit) is not NodeReplace,
+        }
         if type(unit) is UndirectedEdge:
             # Friendships between two train nodes and between one and another node then cost the same.
             shape |= {"quiet": self.quiet, "labelled_noise": math.sqrt(2.0 - self.quiet**2)}
@@ -151,7 +176,7 @@ class Chorus(Method):
             if k > 0:
                 guesses = vault.apply(networks[-1].guess, vault.join(parts)) if networks else None  # type: ignore[arg-type]
                 released = vault.aggregate_labels(vault.label_rows(guesses), sums, receivers)
-                parts.append(_prepared(vault, released, sums, plain))
+                parts.append(self._prepared(vault, released, sums, plain))
             elif not plain:
                 continue  # a model of features alone would cost gradient steps
             width = int(parts[0].shape[1])
@@ -178,14 +203,17 @@ class Chorus(Method):
         """A model of features, taught by the train nodes that do not learn to read sums (charged with stage 1)."""
         train = vault.nodes("train")
         others = train[~torch.isin(train, learners)]
-        opinion = self._opinion_network(vault.facts)
+        opinion = self._opinion_network(vault.facts, vault.generator("opinion"))
         recipe, stage = self._recipe(plain=False), plan.gradient("stage_1")
         vault.train(opinion.classifier, vault.join([features]), recipe, stage, "features", others)
         return opinion.eval()
 
-    def _opinion_network(self, facts: PublicFacts) -> Opinion:
+    def _opinion_network(self, facts: PublicFacts, generator: torch.Generator) -> Opinion:
         features, classes = _sizes(facts)
-        return Opinion(LinearNetwork([features], classes), classes)
+        return Opinion(self._linear([features], classes, generator), classes)
+
+    def _linear(self, widths: list[int], classes: int, generator: torch.Generator) -> LinearNetwork:
+        return LinearNetwork(widths, classes, generator=None if self.zero_start else generator)
 
     def _learners(self, vault: Vault, unit: Unit) -> tuple[Tensor | None, Tensor | None]:
         """The train nodes that learn, drawn at random, and the mask of nodes that receive (None: all)."""
@@ -201,10 +229,29 @@ class Chorus(Method):
         found = [stage for stage in plan.stages if isinstance(stage, LabelSumStage)]
         return found[0] if found else self._label_sums(plan.unit, 0.0)
 
+    def _prepared(self, vault: Vault, released: Tensor | PrivateRows, sums: LabelSumStage, plain: bool) -> Part:
+        """The sums on a scale that fits the classifier: in multiples of their noise, or of length at most one."""
+        columns = (vault.facts.num_classes or 1) - (1 if sums.centred else 0)
+        if not plain:
+            return vault.apply(FloorScale(self.floor * math.sqrt(columns) * sums.std, sums.centred), released)
+        assert isinstance(released, Tensor)
+        if sums.centred:
+            released = without_mean(released)
+        if sums.std == 0.0:
+            return released
+        labelled = torch.zeros(len(released), dtype=torch.bool).index_fill_(0, vault.nodes("train"), True)
+        return released / (sums.std * relative_noise(labelled, sums))
+
     def _recipe(self, plain: bool, opinion: Opinion | None = None) -> Recipe:
         if plain:
             return Recipe(self.epochs or PLAIN_EPOCHS, self.lr or PLAIN_LR, select_best=True)
-        return Recipe(self.epochs or PRIVATE_EPOCHS, self.lr or (FEW_COLUMNS_LR if opinion else PRIVATE_LR))
+        return Recipe(
+            self.epochs or PRIVATE_EPOCHS,
+            self.lr or (FEW_COLUMNS_LR if opinion else PRIVATE_LR),
+            self.optimizer,
+            normalise=self.normalise,
+            average_last=self.average_last,
+        )
 
     def _network(
         self, stage: int, width: int, facts: PublicFacts, plain: bool, generator: torch.Generator, *, last: bool
@@ -213,7 +260,7 @@ class Chorus(Method):
         classes = _sizes(facts)[1]
         widths = [width, *[classes] * stage]
         if not plain:
-            return LinearNetwork(widths, classes)
+            return self._linear(widths, classes, generator)
         members = [
             BranchNetwork(widths, self.hidden, classes, dropout=self.dropout, generator=generator)
             for _ in range(self.members if last else 1)
@@ -231,7 +278,7 @@ class Chorus(Method):
         ]
         network = nn.ModuleDict({"stages": nn.ModuleList(stages)})
         if settings["opinion"]:
-            network["opinion"] = self._opinion_network(facts)
+            network["opinion"] = self._opinion_network(facts, torch.Generator())
         return network
 
 
@@ -247,18 +294,6 @@ def _members(network: nn.Module, stage: int) -> list[tuple[str, nn.Module]]:
     if isinstance(network, Average):
         return [(f"stage_{stage}/{i}", member) for i, member in enumerate(network.members)]
     return [(f"stage_{stage}", network)]
-
-
-def _prepared(vault: Vault, released: Tensor | PrivateRows, sums: LabelSumStage, plain: bool) -> Part:
-    """The sums on a scale that fits the classifier: in multiples of their noise, or of length at most one."""
-    if not plain:
-        columns = vault.facts.num_classes or 1
-        return vault.apply(FloorScale(_FLOOR * math.sqrt(columns) * sums.std), released)
-    assert isinstance(released, Tensor)
-    if sums.std == 0.0:
-        return released
-    labelled = torch.zeros(len(released), dtype=torch.bool).index_fill_(0, vault.nodes("train"), True)
-    return released / (sums.std * relative_noise(labelled, sums))
 
 
 @dataclass
@@ -319,7 +354,8 @@ class ChorusModel(TrainedModel):
         for k in range(1, sums.count + 1):
             at = k - 1 if plain else k - 2
             guesses = vault.apply(networks[at].guess, vault.join(parts)) if at >= 0 else None
-            parts.append(_prepared(vault, vault.aggregate_labels(vault.label_rows(guesses), sums), sums, plain))
+            released = vault.aggregate_labels(vault.label_rows(guesses), sums)
+            parts.append(self.method._prepared(vault, released, sums, plain))
         model = ChorusModel(
             method=self.method,
             facts=checked.facts,

@@ -28,18 +28,25 @@ class UnitRows(nn.Module):
         return SparseRows._trusted(rows.indptr, rows.indices, values / lengths[owner], rows.shape)
 
 
+def without_mean(rows: Tensor) -> Tensor:
+    """Each row less its mean: sums of centred messages have none, so it can only be noise."""
+    return rows - rows.mean(dim=1, keepdim=True)
+
+
 class FloorScale(nn.Module):
-    """Divide each row by its length, but by no less than `floor`.
+    """Divide each row by its length, but by no less than `floor`; with `centred`, take its mean off first.
 
     Rows that are mostly noise stay short, so that a classifier listens to them less; long rows have length one.
     """
 
-    def __init__(self, floor: float) -> None:
+    def __init__(self, floor: float, centred: bool = False) -> None:
         super().__init__()
-        self.floor = floor
+        self.floor, self.centred = floor, centred
 
     def forward(self, rows: Tensor) -> Tensor:
         """Rows of length at most one."""
+        if self.centred:
+            rows = without_mean(rows)
         return rows / rows.norm(dim=1, keepdim=True).clamp(min=max(self.floor, 1e-12))
 
 
@@ -102,13 +109,19 @@ class BranchNetwork(_Guessing):
 
 
 class LinearNetwork(_Guessing):
-    """A linear map of all parts together, from zero weights: few numbers to learn, so little noise per number."""
+    """A linear map of all parts together: few numbers to learn, so little noise per number.
 
-    def __init__(self, widths: Sequence[int], num_classes: int) -> None:
+    Weights start from zero, or are drawn from `generator`.
+    """
+
+    def __init__(self, widths: Sequence[int], num_classes: int, *, generator: torch.Generator | None = None) -> None:
         super().__init__()
-        self.maps = nn.ModuleList(Linear(width, num_classes, bias=k == 0) for k, width in enumerate(widths))
-        for parameter in self.parameters():
-            nn.init.zeros_(parameter)
+        self.maps = nn.ModuleList(
+            Linear(width, num_classes, bias=k == 0, generator=generator) for k, width in enumerate(widths)
+        )
+        if generator is None:
+            for parameter in self.parameters():
+                nn.init.zeros_(parameter)
 
     def forward(self, rows: JoinedRows) -> Tensor:
         """Class scores, one row per node."""
