@@ -78,7 +78,10 @@ class PrivateRows:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to train: public choices. `epochs` counts passes over the train nodes."""
+    """How to train: public choices. `epochs` counts passes over the train nodes.
+
+    `normalise` and `average_last` concern private training (see `train_privately`).
+    """
 
     epochs: int
     lr: float = 0.01
@@ -86,6 +89,8 @@ class Recipe:
     weight_decay: float = 0.0
     batch_size: int | None = None
     select_best: bool = False
+    normalise: bool = False
+    average_last: float = 0.0
 
 
 class Vault:
@@ -332,6 +337,8 @@ class Vault:
             lr=recipe.lr,
             optimizer=recipe.optimizer,
             weight_decay=recipe.weight_decay,
+            normalise=recipe.normalise,
+            average_last=recipe.average_last,
             on_step=lambda done, total: self.report(stage.name, done, total),
         )
 

@@ -216,6 +216,18 @@ def test_one_row_never_moves_the_sum_by_more_than_the_bound(seed: int, scale: fl
     assert float(moved.norm()) <= bound * (1 + 1e-5) * (1 + 1e-4)
 
 
+@pytest.mark.parametrize("bound", [0.01, 1.0, 50.0])
+def test_normalised_gradients_are_about_as_long_as_the_bound_and_never_longer(bound: float) -> None:
+    module, rows = MODELS["mlp-selu"]
+    engine = ClippedGradient(module, max_grad_norm=bound, normalise=True)
+    for row in range(5):
+        one = slice(row, row + 1)
+        plain = float(ClippedGradient(module, max_grad_norm=1e6).sum(rows[one], LABELS[one]).norm())
+        length = float(engine.sum(rows[one], LABELS[one]).norm())
+        assert length == pytest.approx(bound * plain / (plain + 0.01 * bound), rel=1e-3)
+        assert length <= bound
+
+
 def test_a_clip_that_breaks_its_own_bound_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     module, rows = MODELS["mlp-selu"]
     engine = ClippedGradient(module, max_grad_norm=0.1)

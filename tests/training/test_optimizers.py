@@ -35,3 +35,21 @@ def test_wrong_settings_are_refused_together() -> None:
         make_optimizer("adamm", torch.zeros(2), lr=0.0, weight_decay=-1.0)  # type: ignore[arg-type]
     assert isinstance(make_optimizer("sgd", torch.zeros(2), lr=0.1), FlatSGD)
     assert isinstance(make_optimizer("adam", torch.zeros(2), lr=0.1), FlatAdam)
+
+
+def test_the_corrected_adam_steps_by_the_signal_not_by_the_noise() -> None:
+    """Constant gradient 1 in noise of variance 100: plain Adam divides by about 10, the corrected one by about 3.3."""
+    plain, corrected = torch.zeros(4000), torch.zeros(4000)
+    steps = [FlatAdam(plain, 0.01), make_optimizer("adam-corrected", corrected, 0.01, noise_variance=100.0)]
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(200):
+        gradient = 1.0 + 10.0 * torch.randn(4000, generator=generator)
+        for step in steps:
+            step.step(gradient)
+    ratio = float(corrected.mean() / plain.mean())
+    assert 2.0 < ratio < 3.3
+    assert steps[1].noise_variance == 100.0  # type: ignore[union-attr]
+
+
+def test_only_the_corrected_adam_uses_the_noise_variance() -> None:
+    assert make_optimizer("adam", torch.zeros(2), 0.1, noise_variance=4.0).noise_variance == 0.0  # type: ignore[union-attr]

@@ -259,3 +259,27 @@ def test_a_poisoned_row_does_not_poison_the_model() -> None:
     rows[5] = float("nan")
     train_privately(module, rows, labels, **settings(sampler=PoissonSampler(40, 1.0), noise=Silent()))  # type: ignore[arg-type]
     assert bool(torch.isfinite(flat(module)).all())
+
+
+def test_the_last_weights_are_averaged_on_request() -> None:
+    """The same noise step by step: the mean of the last two of four is worked out from runs that stop earlier."""
+
+    def after(steps: int, share: float) -> Tensor:
+        module, rows, labels = problem()
+        train_privately(
+            module,
+            rows,
+            labels,
+            sampler=PoissonSampler(40, 1.0),
+            steps=steps,
+            max_grad_norm=1.0,
+            noise_std=1.0,
+            noise=Silent(3),
+            lr=0.1,
+            average_last=share,
+        )
+        return flat(module)
+
+    expected = (after(3, 0.0) + after(4, 0.0)) / 2
+    torch.testing.assert_close(after(4, 0.5), expected)
+    assert not torch.allclose(after(4, 0.0), expected)

@@ -34,6 +34,8 @@ METHODS = ("chain", "closed-form", "per-example")
 
 # Norms are computed in single precision: aim this far below the bound, and check that the result is not above it.
 _ROUNDING = 1e-6
+# Gradients shorter than this share of the bound are not lengthened all the way: they are mostly rounding.
+_SHORTEST = 0.01
 # Per-example gradients are formed for at most this many numbers at a time (256 MiB in single precision).
 _PER_EXAMPLE_NUMBERS = 2**26
 
@@ -49,7 +51,8 @@ class ClippedGradient:
 
     The fastest method that applies is chosen: "chain" (written out by hand), "closed-form" (autograd plus closed-form
     norms), "per-example" (gradients formed outright); all give the same sum. `microbatch` bounds the rows
-    processed at a time and changes nothing else. `loss` is "cross_entropy" or a function from scores and labels to one
+    processed at a time and changes nothing else. With `normalise`, short gradients are lengthened almost to the bound
+    too (by bound / (norm + bound / 100)), so that every example has about the same weight. `loss` is "cross_entropy" or a function from scores and labels to one
     loss per row.
     """
 
@@ -61,8 +64,10 @@ class ClippedGradient:
         loss: str | RowLoss = "cross_entropy",
         microbatch: int | None = None,
         method: Method | None = None,
+        normalise: bool = False,
     ) -> None:
         InputError.collect(_problems(max_grad_norm, microbatch, method))
+        self.normalise = normalise
         require_rowwise(module)
         self.module, self.max_grad_norm, self.loss = module, float(max_grad_norm), row_loss(loss)
         self.microbatch = microbatch
@@ -144,7 +149,10 @@ class ClippedGradient:
     def _factors(self, norms: Tensor) -> Tensor:
         """What to scale each example by; checked on the very numbers that are used."""
         bound = self.max_grad_norm
-        factors = norms.reciprocal().mul_(bound * (1.0 - _ROUNDING)).clamp_(max=1.0)
+        if self.normalise:
+            factors = norms.add(_SHORTEST * bound).reciprocal_().mul_(bound * (1.0 - _ROUNDING))
+        else:
+            factors = norms.reciprocal().mul_(bound * (1.0 - _ROUNDING)).clamp_(max=1.0)
         largest = float((norms * factors).max())
         if not largest <= bound * (1.0 + _ROUNDING):
             raise HushgraphError(f"expected clipped norms of at most {bound}; got {largest}; nothing was released")

@@ -10,7 +10,9 @@ from torch import Tensor
 
 from hushgraph.errors import InputError, did_you_mean
 
-OptimizerName = Literal["adam", "sgd"]
+OptimizerName = Literal["adam", "sgd", "adam-corrected"]
+OPTIMIZERS = ("adam", "sgd", "adam-corrected")
+_LEAST_SIGNAL = 0.1
 
 
 class FlatOptimizer(Protocol):
@@ -22,7 +24,11 @@ class FlatOptimizer(Protocol):
 
 
 class FlatAdam:
-    """Adam as in `torch.optim.Adam`; weight decay is added to the gradient (L2)."""
+    """Adam as in `torch.optim.Adam`; weight decay is added to the gradient (L2).
+
+    `noise_variance` is what noise of known size adds to every squared gradient entry. It is subtracted from the second
+    moment, of which at least `_LEAST_SIGNAL` of that variance is kept: an average of squares is not known better.
+    """
 
     def __init__(
         self,
@@ -31,7 +37,9 @@ class FlatAdam:
         weight_decay: float = 0.0,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
+        noise_variance: float = 0.0,
     ) -> None:
+        self.noise_variance = noise_variance
         self.vector, self.lr, self.weight_decay, self.betas, self.eps = vector, lr, weight_decay, betas, eps
         self.mean, self.square = torch.zeros_like(vector), torch.zeros_like(vector)
         self._scratch = torch.empty_like(vector)
@@ -46,7 +54,11 @@ class FlatAdam:
         self.mean.lerp_(gradient, 1 - first)
         self.square.mul_(second).addcmul_(gradient, gradient, value=1 - second)
         correction = math.sqrt(1 - second**self.steps)
-        denominator = torch.sqrt(self.square, out=self._scratch).add_(self.eps * correction)
+        square = self.square
+        if self.noise_variance:
+            known = self.noise_variance * correction**2
+            square = (square - known).clamp_min_(_LEAST_SIGNAL * known)
+        denominator = torch.sqrt(square, out=self._scratch).add_(self.eps * correction)
         self.vector.addcdiv_(self.mean, denominator, value=-self.lr * correction / (1 - first**self.steps))
 
 
@@ -68,14 +80,22 @@ class FlatSGD:
         self.vector.add_(gradient, alpha=-self.lr)
 
 
-def make_optimizer(name: OptimizerName, vector: Tensor, lr: float, weight_decay: float = 0.0) -> FlatAdam | FlatSGD:
-    """An optimizer by name, for the vector it will change in place."""
+def make_optimizer(
+    name: OptimizerName, vector: Tensor, lr: float, weight_decay: float = 0.0, *, noise_variance: float = 0.0
+) -> FlatAdam | FlatSGD:
+    """An optimizer by name, for the vector it will change in place.
+
+    "adam-corrected" takes `noise_variance`, what noise adds to a squared gradient entry, off the second moment.
+    """
     problems = []
-    if name not in ("adam", "sgd"):
-        problems.append(f"expected an optimizer; got '{name}'; {did_you_mean(name, ['adam', 'sgd'])}")
+    if name not in OPTIMIZERS:
+        problems.append(f"expected an optimizer; got '{name}'; {did_you_mean(name, OPTIMIZERS)}")
     if not (math.isfinite(lr) and lr > 0):
         problems.append(f"expected a learning rate > 0; got {lr}; 0.01 is usual")
     if not (math.isfinite(weight_decay) and weight_decay >= 0):
         problems.append(f"expected weight_decay >= 0; got {weight_decay}; 0 switches it off")
     InputError.collect(problems)
-    return FlatAdam(vector, lr, weight_decay) if name == "adam" else FlatSGD(vector, lr, weight_decay)
+    if name == "sgd":
+        return FlatSGD(vector, lr, weight_decay)
+    known = noise_variance if name == "adam-corrected" else 0.0
+    return FlatAdam(vector, lr, weight_decay, noise_variance=known)

@@ -40,6 +40,8 @@ def train_privately(
     loss: str | RowLoss = "cross_entropy",
     microbatch: int | None = None,
     allow_no_noise: bool = False,
+    normalise: bool = False,
+    average_last: float = 0.0,
     on_step: Callable[[int, int], None] | None = None,
 ) -> None:
     """Train `module` in place with `steps` noisy clipped gradient sums; the final weights are the release.
@@ -49,24 +51,49 @@ def train_privately(
     batch size and updates. `noise` must be a stream that nobody else draws from. `on_step(step, steps)` is for
     progress bars and learns nothing. Zero noise is refused unless `allow_no_noise=True` says that no privacy is
     claimed.
+
+    `normalise` lengthens short gradients to the bound as well (the bound, hence the cost, is the same); `average_last`
+    is the share of the steps whose weights are averaged at the end.
     """
     _check(rows, labels, sampler, steps, noise_std, allow_no_noise)
-    engine = ClippedGradient(module, loss=loss, max_grad_norm=max_grad_norm, microbatch=microbatch)
+    engine = ClippedGradient(module, loss=loss, max_grad_norm=max_grad_norm, microbatch=microbatch, normalise=normalise)
     batches = _Batches(rows, labels, sampler, noise, steps)
     was_training = module.training
     module.train()
     with FlatParameters(module) as flat, torch.no_grad():
-        update = make_optimizer(optimizer, flat.vector, lr, weight_decay)
+        noise_variance = (noise_std / sampler.expected_batch_size) ** 2
+        update = make_optimizer(optimizer, flat.vector, lr, weight_decay, noise_variance=noise_variance)
+        tail = _Tail(flat.vector, steps, average_last)
         for step, (x, y, square_norms) in enumerate(batches):
             total = engine.sum(x, y, input_square_norms=square_norms)
             if noise_std > 0:
                 total += noise.gaussian((engine.num_parameters,), noise_std)
             update.step(total.div_(sampler.expected_batch_size))
+            tail.add(step)
             if on_step is not None:
                 on_step(step + 1, steps)
+        tail.use()
         if not bool(torch.isfinite(flat.vector).all()):
             raise HushgraphError("expected finite weights after training; got others; lower the learning rate")
     module.train(was_training)
+
+
+class _Tail:
+    """The mean of the weights after the last steps. Every one of them is released already: this is free."""
+
+    def __init__(self, vector: Tensor, steps: int, share: float) -> None:
+        self.vector, self.count = vector, 0
+        self.first = steps - round(share * steps)
+        self.mean = torch.zeros_like(vector)
+
+    def add(self, step: int) -> None:
+        if step >= self.first:
+            self.count += 1
+            self.mean.lerp_(self.vector, 1.0 / self.count)
+
+    def use(self) -> None:
+        if self.count:
+            self.vector.copy_(self.mean)
 
 
 class _Batches:
