@@ -1,0 +1,160 @@
+"""One switch of Chorus at a time against its default: paired runs over seeds and graphs, with intervals.
+
+python benchmarks/switches.py [--levels node edge] [--seeds 5] [--datasets BU10 pubmed] [--only centred] [--show]
+
+Every finished run is a row of benchmarks/results/switches.json, stored under the settings it was made with, so the
+command can be stopped and continued, and a changed default makes new runs. Two runs are a pair if they share graph,
+budget and seed. Values are to be chosen by validation accuracy; test accuracy is shown beside it. None of the graphs
+is Berkeley13 or Cornell5.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import math
+import os
+import statistics
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from results import load
+
+from hushgraph import units
+from hushgraph.budget import Budget
+from hushgraph.methods.chorus import Chorus
+
+ROOT = Path(__file__).resolve().parent.parent
+ROWS = ROOT / "benchmarks" / "results" / "switches.json"
+DATASETS = ("JohnsHopkins55", "BU10", "facebook_pagepage", "pubmed")
+LEVELS: dict[str, tuple[units.Unit, tuple[float, ...], float]] = {
+    "node": (units.Node(), (2.0, 8.0), 1e-5),
+    "edge": (units.UndirectedEdge(), (1.0,), 1e-7),
+}
+SWITCHES: dict[str, list[tuple[str, dict[str, Any]]]] = {
+    "node": [
+        ("messages not centred", {"centred": False}),
+        ("lists cut at 100 instead of messages divided by the root of their length", {"shared": False}),
+        ("noise of sums relative to gradients 0.25 (default 0.4)", {"aggregation_noise": 0.25}),
+        ("the same, 0.6", {"aggregation_noise": 0.6}),
+        ("the same, 1", {"aggregation_noise": 1.0}),
+        ("two stages instead of one", {"num_stages": 2}),
+        ("all train nodes learn to read sums (default a quarter)", {"learners": 1.0}),
+        ("half of them do", {"learners": 0.5}),
+        ("no shrinkage: sums scaled to length one (default: noise floor 3)", {"floor": 0.0}),
+        ("less shrinkage: noise floor 1", {"floor": 1.0}),
+        ("more shrinkage: noise floor 6", {"floor": 6.0}),
+        ("random instead of zero start", {"zero_start": False}),
+        ("weights of the last half of the steps averaged", {"average_last": 0.5}),
+        ("Adam with the noise variance subtracted", {"optimizer": "adam-corrected"}),
+        ("the same, half the learning rate", {"optimizer": "adam-corrected", "lr": 0.03}),
+        ("normalised instead of clipped gradients", {"normalise": True}),
+        ("batches of 512 (default 256)", {"batch_size": 512}),
+        ("batches of 1024", {"batch_size": 1024}),
+        ("learning rate 0.03 (default 0.06)", {"lr": 0.03}),
+        ("learning rate 0.12", {"lr": 0.12}),
+        ("5 epochs (default 10)", {"epochs": 5}),
+        ("20 epochs", {"epochs": 20}),
+    ],
+    "edge": [
+        ("messages not centred", {"centred": False}),
+        ("guesses as loud as labels, one noise for all (default: half as loud)", {"quiet": 1.0}),
+        ("guesses a quarter as loud", {"quiet": 0.25}),
+        ("one stage (default two)", {"num_stages": 1}),
+        ("three stages", {"num_stages": 3}),
+        ("one classifier (default: mean of three)", {"members": 1}),
+        ("five classifiers", {"members": 5}),
+    ],
+}
+_STUDENT = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 10: 2.26, 15: 2.14, 20: 2.09, 25: 2.06}
+
+
+def digest(method: Chorus) -> str:
+    """A short name for the settings."""
+    return hashlib.sha256(json.dumps(method.as_dict(), sort_keys=True).encode()).hexdigest()[:10]
+
+
+def read_rows() -> dict[str, Any]:
+    """Settings and finished runs."""
+    return json.loads(ROWS.read_text()) if ROWS.exists() else {"settings": {}, "runs": {}}
+
+
+def run(levels: list[str], names: list[str], seeds: int, only: str) -> None:
+    """All runs that have no row yet."""
+    for level in levels:
+        for dataset in names:
+            graph = load(dataset, 0.75)
+            wanted = [changed for label, changed in SWITCHES[level] if only in label]
+            for changed in [{}, *wanted]:
+                for epsilon in LEVELS[level][1]:
+                    for seed in range(seeds):
+                        _run_one(graph, level, dataset, replace(Chorus(), **changed), epsilon, seed)
+
+
+def _run_one(graph: Any, level: str, dataset: str, method: Chorus, epsilon: float, seed: int) -> None:
+    rows, key = read_rows(), f"{level}|{epsilon:g}|{dataset}|{digest(method)}|{seed}"
+    if key in rows["runs"]:
+        return
+    unit, _, delta = LEVELS[level]
+    accuracy = method.fit(graph, unit, Budget(epsilon, delta), seed=seed).metrics["accuracy"]
+    rows["settings"][digest(method)] = method.as_dict()
+    rows["runs"][key] = {"val": round(accuracy["val"], 2), "test": round(accuracy["test"], 2)}
+    fresh = ROWS.with_suffix(f".{os.getpid()}.tmp")
+    fresh.write_text(json.dumps(rows, indent=0, sort_keys=True) + "\n")
+    fresh.replace(ROWS)
+    print(key, rows["runs"][key], flush=True)
+
+
+def paired(level: str, epsilon: float, dataset: str, changed: dict[str, Any], split: str) -> list[float]:
+    """Differences by seed: with the switch less without it."""
+    runs, start = read_rows()["runs"], f"{level}|{epsilon:g}|{dataset}"
+    ours, other = digest(Chorus()), digest(replace(Chorus(), **changed))
+    keys = [(f"{start}|{ours}|{seed}", f"{start}|{other}|{seed}") for seed in range(25)]
+    return [runs[b][split] - runs[a][split] for a, b in keys if a in runs and b in runs]
+
+
+def interval(values: list[float]) -> str:
+    """Mean and half of the 95% interval (Student's t) of the paired differences."""
+    if len(values) < 2:
+        return "not run"
+    half = _STUDENT.get(len(values), 2.05) * statistics.stdev(values) / math.sqrt(len(values))
+    return f"{statistics.mean(values):+.1f} ± {half:.1f}"
+
+
+def table(level: str) -> list[str]:
+    """Per switch and epsilon: the difference over all pairs, pairs won and lost, and the mean by graph."""
+    head = ["switch", "epsilon", "validation", "won, lost", "test", *DATASETS]
+    lines = ["| " + " | ".join(head) + " |", "| --- " * len(head) + "|"]
+    for label, changed in SWITCHES[level]:
+        for epsilon in LEVELS[level][1]:
+            val = {d: paired(level, epsilon, d, changed, "val") for d in DATASETS}
+            test = [x for d in DATASETS for x in paired(level, epsilon, d, changed, "test")]
+            pairs = [x for values in val.values() for x in values]
+            score = f"{sum(x > 0 for x in pairs)}, {sum(x < 0 for x in pairs)} of {len(pairs)}"
+            by_graph = [f"{statistics.mean(v):+.1f}" if v else "not run" for v in val.values()]
+            lines.append(
+                f"| {label} | {epsilon:g} | {interval(pairs)} | {score} | {interval(test)} | {' | '.join(by_graph)} |"
+            )
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--levels", nargs="*", default=list(LEVELS), choices=list(LEVELS))
+    parser.add_argument("--datasets", nargs="*", default=list(DATASETS), choices=list(DATASETS))
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--only", default="", help="only switches whose name contains this")
+    parser.add_argument("--show", action="store_true", help="run nothing")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    if not given.show:
+        run(given.levels, given.datasets, given.seeds, given.only)
+    for level in given.levels:
+        print(level, *table(level), sep="\n")
+
+
+if __name__ == "__main__":
+    main()
