@@ -13,11 +13,15 @@ from hushgraph import units
 from hushgraph.budget import Budget
 from hushgraph.errors import InputError
 from hushgraph.facts import PublicFacts
+from hushgraph.graph.csr import InNeighbours
 from hushgraph.graph.link_split import split_links, unlinked_pairs
 from hushgraph.local import OneBit
-from hushgraph.methods.pgc import PGC
+from hushgraph.methods.pgc import PGC, Estimates
 from hushgraph.methods.pgc_links import LinkModel, PGCLinks
 from hushgraph.methods.saving import load_model, save_model
+from hushgraph.nn.kprop import PropagatedRows
+from hushgraph.nn.propagation import Neighbourhood
+from hushgraph.nn.sparse import SparseRows
 from hushgraph.nn.vgae import area_under_curve, divergence
 from small_graphs import random_graph
 
@@ -69,7 +73,13 @@ def test_the_first_convolution_is_estimated_without_bias(graph: Data, monkeypatc
     # a bit drawn at 2/3 of the epsilon that the estimate assumes would be far outside.
     seen: list[torch.Tensor] = []
     collect = PGC.collect
-    monkeypatch.setattr(PGC, "collect", lambda self, *words: seen.append(collect(self, *words)) or seen[-1])
+
+    def watched(self: PGC, *words: Any) -> Estimates:
+        estimates = collect(self, *words)
+        seen.append(estimates.to_dense())
+        return estimates
+
+    monkeypatch.setattr(PGC, "collect", watched)
     graph = random_graph(0, 4000, 60, num_features=2)
     graph.x = torch.tensor([0.25, 1.0]).expand(4000, 2).clone()
     PGC(low=0, high=1, feature_epsilon=1.0, epochs=1, hidden=2).fit(graph, None, Budget(2.0), seed=0)
@@ -118,3 +128,16 @@ def test_the_divergence_from_a_standard_normal() -> None:
     assert float(divergence(torch.zeros(3, 2), torch.zeros(3, 2))) == pytest.approx(0.0)
     # KL(N(1, 1) || N(0, 1)) = 1/2 per entry.
     assert float(divergence(torch.ones(3, 2), torch.zeros(3, 2))) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("share", [0.02, 0.5])
+def test_sparse_and_dense_bits_give_the_estimates_of_the_mechanism(share: float) -> None:
+    bits = (torch.rand(30, 40, generator=torch.Generator().manual_seed(1)) < share).to(torch.uint8)
+    estimates = Estimates.from_bits(bits, 2.0)
+    assert isinstance(estimates.reports, SparseRows) == (share < 0.1)
+    expected = torch.from_numpy(OneBit(2.0).estimate(bits.numpy())).to(torch.float32)
+    torch.testing.assert_close(estimates.to_dense(), expected)
+    hood = Neighbourhood(InNeighbours.from_edge_index(random_graph(0, 30, 60).edge_index, 30))
+    weight = torch.randn(40, 3, generator=torch.Generator().manual_seed(2))
+    plain = PropagatedRows(expected, hood.kprop, 2).matmul(weight)
+    torch.testing.assert_close(estimates.propagated(hood.kprop, 2).matmul(weight), plain, rtol=1e-4, atol=1e-4)

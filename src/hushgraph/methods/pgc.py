@@ -29,8 +29,8 @@ from hushgraph.methods.base import TrainedModel
 from hushgraph.methods.local_base import LocalMethod, local_stage, within
 from hushgraph.nn.backbones import Gcn
 from hushgraph.nn.kprop import PropagatedRows
-from hushgraph.nn.propagation import Neighbourhood
-from hushgraph.nn.sparse import dense_rows
+from hushgraph.nn.propagation import Neighbourhood, Propagation
+from hushgraph.nn.sparse import Rows, SparseRows, dense_rows
 from hushgraph.training.early_stopping import Patience, train_watched
 from hushgraph.units import Local, Unit
 from hushgraph.vault import PrivateRows, Vault
@@ -40,6 +40,7 @@ MECHANISMS: dict[str, Callable[[float], ScalarMechanism]] = {
     "laplace": Laplace,
     "piecewise": Piecewise,
 }
+_FEW_ONES = 0.1
 
 
 @dataclass(frozen=True)
@@ -81,18 +82,48 @@ class PerFeatureMethod(LocalMethod):
         words = f"{self.mechanism} on each of {columns} features at epsilon {each:g}, {columns * each:g} together"
         return (LocalStage("features", 1, 0.0, columns * each, words),)
 
-    def collect(self, vault: Vault, plan: Plan) -> Tensor:
+    def collect(self, vault: Vault, plan: Plan) -> Estimates:
         """Unbiased estimates of the features (in [0, 1] units), from reports drawn once."""
         if vault.unprotected:
             raw = vault.features
             assert not isinstance(raw, PrivateRows)
-            return dense_rows(raw)
+            return Estimates(raw)
         stage = local_stage(plan, "features")
         columns = _columns(vault.facts)
         each = within(stage.epsilon, columns) if self.feature_epsilon is None else self.feature_epsilon
         randomiser = PerFeature(MECHANISMS[self.mechanism](each), columns)
         report = vault.collect_features(randomiser, stage, *self.range_for(vault, plan))
-        return torch.from_numpy(randomiser.estimate(report)).to(torch.float32)
+        if self.mechanism == "one-bit":
+            return Estimates.from_bits(torch.from_numpy(report), each)
+        return Estimates(torch.from_numpy(randomiser.estimate(report)).to(torch.float32))
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """The estimates `centre + step * reports`, not written out: bits that are almost all 0 are kept as a sparse matrix.
+
+    At epsilon 9 per feature one bit in 8,000 is a false 1, so a first layer on sparse bits is much cheaper.
+    """
+
+    reports: Rows
+    step: float = 1.0
+    centre: float = 0.0
+
+    @classmethod
+    def from_bits(cls, bits: Tensor, epsilon: float) -> Estimates:
+        """The estimates of the one-bit mechanism in [0, 1]."""
+        zero, one = (float(OneBit(epsilon).estimate(bit)) for bit in (0, 1))
+        rows = bits.to(torch.float32)
+        few = float(rows.mean()) < _FEW_ONES if rows.numel() else False
+        return cls(SparseRows.from_tensor(rows) if few else rows, one - zero, zero)
+
+    def propagated(self, propagation: Propagation, steps: int) -> PropagatedRows:
+        """The estimates after `steps` propagations."""
+        return PropagatedRows(self.reports, propagation, steps, self.step, self.centre)
+
+    def to_dense(self) -> Tensor:
+        """The estimates written out."""
+        return self.centre + self.step * dense_rows(self.reports)
 
 
 @dataclass(frozen=True)
@@ -130,7 +161,7 @@ class PGC(PerFeatureMethod):
         estimates = self.collect(vault, plan)
         graph = Neighbourhood(InNeighbours.from_edge_index(vault.edge_index, vault.facts.num_nodes))
         network = self.rebuild(vault.facts, {})
-        rows = PropagatedRows(estimates, graph.kprop, self.feature_steps)
+        rows = estimates.propagated(graph.kprop, self.feature_steps)
         labels, train = vault.labels, vault.nodes("train")
         val = vault.nodes("val") if vault.nodes("val").numel() else train
 

@@ -64,7 +64,7 @@ class PGCLinks(PerFeatureMethod):
         links = split_links(vault.edge_index, nodes, self.val_share, self.test_share, vault.generator("held-out links"))
         graph = Neighbourhood(InNeighbours.from_edge_index(links.train_edges, nodes))
         network = self.rebuild(vault.facts, {})
-        rows = PropagatedRows(estimates, graph.kprop, 0)
+        rows = estimates.propagated(graph.kprop, 0)
         patience = self._train(network, rows, graph, links, vault)
         with torch.no_grad():
             embedding = network(rows, graph)[0]
