@@ -46,6 +46,20 @@ def test_one_example_is_the_usual_dp_sgd_step(before: int, after: int, relation:
             assert a.get_epsilon_for_delta(delta) == pytest.approx(b.get_epsilon_for_delta(delta), rel=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("multiplier", "rate", "steps"),
+    [(1.0, 0.013, 1120), (0.4, 0.001, 50), (3.0, 0.2, 500), (0.6, 1.0, 3), (9.0, 0.9, 40)],
+)
+def test_what_is_charged_for_a_sampled_step_is_what_the_library_computes(
+    multiplier: float, rate: float, steps: int
+) -> None:
+    known = pld_lib.from_gaussian_mechanism(multiplier, sampling_prob=rate, value_discretization_interval=GRID)
+    charged = PrivacyLoss(events.sampled_gaussian(rate, multiplier, steps), Relation.NULL, GRID)
+    for delta in (1e-2, 1e-5, 1e-8):
+        expected = known.self_compose(steps).get_epsilon_for_delta(delta)
+        assert charged.epsilon(delta) == pytest.approx(expected, rel=1e-5)
+
+
 def test_nothing_after_is_the_mixture_of_gaussians() -> None:
     probabilities = stats.binom.pmf(np.arange(6), 5, 0.2)
     known = pld_lib.from_mixture_gaussian_mechanism(

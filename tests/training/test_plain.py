@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from hushgraph.errors import InputError
 from hushgraph.nn import MLP, Encoder, HopClassifier, SparseRows
 from hushgraph.training import train_plainly
+from hushgraph.training.plain import share_correct
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -166,3 +167,10 @@ def test_wrong_settings_are_refused() -> None:
         train_plainly(MAKERS["mlp"](), rows, labels, epochs=1, lr=0.1, batch_size=0)
     with pytest.raises(InputError, match="two rows"):
         train_plainly(MAKERS["mlp"](), rows[:1], labels[:1], epochs=1, lr=0.1)
+
+
+def test_a_row_is_correct_if_its_own_class_beats_all_others() -> None:
+    scores = torch.tensor([[2.0, 1.0, 0.0], [0.0, 1.0, 3.0], [1.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
+    assert share_correct(scores, torch.tensor([0, 2, 1, 0])) == 0.5  # a tie is not counted
+    many, labels = torch.randn(500, 7), torch.randint(0, 7, (500,))
+    assert share_correct(many, labels) == pytest.approx(float((many.argmax(1) == labels).float().mean()))

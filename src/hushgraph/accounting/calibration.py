@@ -1,7 +1,8 @@
 """The smallest noise that provably meets a budget, found from the safe side.
 
-The search runs on a coarse grid, whose epsilons are upper bounds already, and the answer is confirmed on the fine
-grid. The realised epsilon never exceeds the target. A search that does not converge raises: there is no fallback.
+The search runs on a rough grid, then from its answer on a coarse one, whose epsilons are upper bounds already; the
+answer is confirmed on the fine grid. The realised epsilon never exceeds the target. A search that does not converge
+raises: there is no fallback.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from hushgraph.accounting.events import Event
-from hushgraph.accounting.privacy_loss import COARSE_GRID, FINE_GRID, PrivacyLoss
+from hushgraph.accounting.privacy_loss import COARSE_GRID, FINE_GRID, ROUGH_GRID, PrivacyLoss
 from hushgraph.budget import Budget
 from hushgraph.errors import CalibrationError
 from hushgraph.units import Relation
@@ -19,6 +20,7 @@ from hushgraph.units import Relation
 Accountant = Literal["tightest", "renyi"]
 
 _GRID_SLACK = 1e-3  # a step of the search on a grid takes a tenth of a second and more
+_ROUGH_SLACK, _NEAR = 2e-3, 1.01
 _EXACT_SLACK = 1e-7
 _LARGEST_SCALE = 1e8
 _MOST_STEPS = 80
@@ -46,7 +48,11 @@ def noise_scale(
     if at_one.accountant == "none":
         return 0.0
     on_grid = accountant == "tightest" and at_one.accountant == "PLD"
-    scale = _search(lambda s: cost(s, COARSE_GRID), target, _GRID_SLACK if on_grid else _EXACT_SLACK)
+    if on_grid:
+        start = _search(lambda s: cost(s, ROUGH_GRID), target, _ROUGH_SLACK)
+        scale = _search(lambda s: cost(s, COARSE_GRID), target, _GRID_SLACK, start, _NEAR)
+    else:
+        scale = _search(lambda s: cost(s, COARSE_GRID), target, _EXACT_SLACK)
     if not cost(scale, FINE_GRID) <= target:
         raise CalibrationError(f"noise scale {scale:g} does not meet epsilon {target:g} on the fine grid")
     return scale
@@ -55,9 +61,14 @@ def noise_scale(
 Point = tuple[float, float]  # a scale and its cost
 
 
-def _search(cost: Callable[[float], float], target: float, slack: float) -> float:
+def _search(
+    cost: Callable[[float], float], target: float, slack: float, start: float = 1.0, factor: float = 2.0
+) -> float:
     """The safe end of a bracket around cost(s) = target, narrowed by secants of log cost against log s."""
-    low, high = _bracket(cost, target)
+    first = (start, cost(start))
+    if target * (1.0 - slack) <= first[1] <= target:
+        return start
+    low, high = _bracket(cost, target, first, factor)
     for _ in range(_MOST_STEPS):
         if high[1] >= target * (1.0 - slack) or high[0] / low[0] < 1.0 + 1e-12:
             return high[0]
@@ -83,19 +94,18 @@ def _secant(low: Point, high: Point, target: float) -> float:
     return scale if low[0] < scale < high[0] else math.sqrt(low[0] * high[0])
 
 
-def _bracket(cost: Callable[[float], float], target: float) -> tuple[Point, Point]:
-    """Two points with cost(low) > target >= cost(high), a factor of 2 apart."""
-    point = (1.0, cost(1.0))
-    factor = 2.0 if point[1] > target else 0.5
+def _bracket(cost: Callable[[float], float], target: float, point: Point, factor: float) -> tuple[Point, Point]:
+    """Two points with cost(low) > target >= cost(high), `factor` apart, found from `point` on."""
+    rising = point[1] > target
     while True:
-        scale = point[0] * factor
+        scale = point[0] * (factor if rising else 1.0 / factor)
         if not 1.0 / _LARGEST_SCALE < scale < _LARGEST_SCALE:
             raise CalibrationError(
                 f"no noise scale meets epsilon {target:g}: the cost of the plan does not follow its noise"
             )
         following = (scale, cost(scale))
-        if factor > 1.0 and following[1] <= target:
+        if rising and following[1] <= target:
             return point, following
-        if factor < 1.0 and following[1] > target:
+        if not rising and following[1] > target:
             return following, point
         point = following

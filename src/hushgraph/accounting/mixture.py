@@ -65,6 +65,8 @@ class TwoSidedMixture:
     def where_loss_is(self, losses: np.ndarray) -> np.ndarray:
         """The x at which the privacy loss takes these values (ascending, within the range of `_ends`)."""
         low, high = self._ends
+        if self.before + self.after == 1:
+            return self._one_example(losses).clip(low, high)
         grid = np.linspace(low, high, _STARTING_POINTS)
         x = np.interp(losses, self.loss(grid), grid)
         for _ in range(_NEWTON_STEPS):
@@ -74,6 +76,15 @@ class TwoSidedMixture:
             step = np.divide(upper - lower - losses, slope, out=np.zeros_like(x), where=slope > 1e-12)
             x = np.clip(x - np.clip(step, low - high, high - low), low, high)
         return x
+
+    def _one_example(self, losses: np.ndarray) -> np.ndarray:
+        """The same, solved for x, where one example comes or goes; infinite for a loss that is never reached."""
+        sign, rate = (1.0 if self.before else -1.0), self.sample_rate
+        ratios = sign * losses  # ln of 1 - q + q exp((2x - 1) / 2z^2)
+        with np.errstate(divide="ignore"):
+            if rate < 1.0:
+                ratios = ratios + np.log(-np.expm1(np.minimum(math.log1p(-rate) - ratios, 0.0))) - math.log(rate)
+        return np.asarray(sign * (self.noise_multiplier**2 * ratios + 0.5))
 
     def delta(self, epsilons: np.ndarray) -> np.ndarray:
         """The hockey-stick divergence of order e^epsilon, for ascending epsilons.
@@ -108,7 +119,7 @@ class TwoSidedMixture:
         def log_tail(x: float, side: float) -> float:
             weights = _log_binomial(self.before, self.sample_rate)
             means = np.arange(self.before + 1)
-            return float(special.logsumexp(weights + special.log_ndtr(side * (x - means) / self.noise_multiplier)))
+            return float(np.logaddexp.reduce(weights + special.log_ndtr(side * (x - means) / self.noise_multiplier)))
 
         reach = 12.0 * self.noise_multiplier
         low = optimize.brentq(lambda x: log_tail(x, 1.0) - _LOG_TAIL, -reach, self.before + reach)
@@ -135,9 +146,10 @@ class TwoSidedMixture:
 def group_pld(
     noise_multiplier: float, sample_rate: float, before: int, after: int, grid: float
 ) -> pld_lib.PrivacyLossDistribution:
-    """The privacy-loss distribution of one step, in both directions."""
+    """The privacy-loss distribution of one step, in both directions (the same one where nothing is left to chance)."""
     pair = TwoSidedMixture(noise_multiplier, sample_rate, before, after)
-    return pld_lib.PrivacyLossDistribution(pair.pmf(grid), None if before == after else pair.swapped.pmf(grid))
+    symmetric = before == after or sample_rate == 1.0
+    return pld_lib.PrivacyLossDistribution(pair.pmf(grid), None if symmetric else pair.swapped.pmf(grid))
 
 
 def occurrence_bound(max_degree: int, layers: int) -> int:

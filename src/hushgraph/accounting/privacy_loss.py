@@ -38,8 +38,10 @@ from hushgraph.accounting.mixture import group_pld
 from hushgraph.errors import CalibrationError, InputError, UnprovenError
 from hushgraph.units import Relation
 
+ROUGH_GRID = 1e-2
 COARSE_GRID = 1e-3
 FINE_GRID = 5e-4
+_FEW_POINTS_MU = 5.0  # beyond, the loss of one release spreads over too many points to be worth it
 RENYI_ORDERS = tuple([1 + x / 10 for x in range(1, 100)] + list(range(11, 64)) + [80, 96, 128, 256, 512, 1024])
 
 
@@ -89,7 +91,7 @@ class PrivacyLoss:
         if self._only_gaussian:
             value = _gaussian_epsilon(self._gaussian_mu, delta)
         elif self._has_pld:
-            value = self._pld.get_epsilon_for_delta(delta)
+            value = _pld_epsilon(*self._key, delta)
         else:
             value = self.renyi_epsilon(delta)
         if math.isnan(value):
@@ -107,7 +109,7 @@ class PrivacyLoss:
         if self._only_gaussian:
             return _gaussian_delta(self._gaussian_mu, epsilon)
         if self._has_pld:
-            return float(self._pld.get_delta_for_epsilon(epsilon))
+            return float(_composed_pld(*self._key).get_delta_for_epsilon(epsilon))
         return float(self._renyi.get_delta(epsilon))
 
     def renyi_epsilon(self, delta: float) -> float:
@@ -161,9 +163,10 @@ class PrivacyLoss:
         return all(_leaf_has_pld(leaf) for leaf, _ in self._leaves)
 
     @cached_property
-    def _pld(self) -> pld_lib.PrivacyLossDistribution:
+    def _key(self) -> tuple[tuple[str, ...], Relation, float]:
+        """What the distribution depends on, in a form that a cache can look up."""
         leaves = sorted(json.dumps([to_json(leaf), count], sort_keys=True) for leaf, count in self._leaves)
-        return _composed_pld(tuple(leaves), self.relation, self.grid)
+        return tuple(leaves), self.relation, self.grid
 
     @cached_property
     def _renyi(self) -> RdpAccountant:
@@ -209,6 +212,11 @@ def _composed_pld(leaves: tuple[str, ...], relation: Relation, grid: float) -> p
     return total
 
 
+@lru_cache(maxsize=1024)
+def _pld_epsilon(leaves: tuple[str, ...], relation: Relation, grid: float, delta: float) -> float:
+    return float(_composed_pld(leaves, relation, grid).get_epsilon_for_delta(delta))
+
+
 def _mu_of(leaves: list[tuple[Event, int]]) -> float:
     """Gaussian releases with multipliers z are one Gaussian with mu = sqrt(sum 1/z^2)."""
     gaussians = [(leaf, count) for leaf, count in leaves if isinstance(leaf, dpa.GaussianDpEvent)]
@@ -231,6 +239,8 @@ def _leaf_has_pld(leaf: Event) -> bool:
 def _leaf_pld(leaf: Event, relation: Relation, grid: float) -> pld_lib.PrivacyLossDistribution:
     """One use of `leaf`. The caller composes the count: `PLDAccountant` drops it for randomised response."""
     if isinstance(leaf, dpa.PoissonSampledDpEvent):
+        if relation is not Relation.REPLACE:  # what the library builds, ten times faster: it goes point by point
+            return group_pld(leaf.event.noise_multiplier, leaf.sampling_probability, 1, 0, grid)
         return pld_lib.from_gaussian_mechanism(
             standard_deviation=leaf.event.noise_multiplier,
             sampling_prob=leaf.sampling_probability,
@@ -259,9 +269,12 @@ def _leaf_pld(leaf: Event, relation: Relation, grid: float) -> pld_lib.PrivacyLo
 
 
 def _gaussian_pld(mu: float, grid: float) -> pld_lib.PrivacyLossDistribution:
+    if mu < _FEW_POINTS_MU:
+        return group_pld(1.0 / mu, 1.0, 1, 0, grid)
     return pld_lib.from_gaussian_mechanism(1.0 / mu, value_discretization_interval=grid)
 
 
+@lru_cache(maxsize=1024)
 def _gaussian_epsilon(mu: float, delta: float) -> float:
     return float(gaussian_mechanism.get_epsilon_gaussian(1.0 / mu, delta))
 

@@ -8,6 +8,7 @@ public: isolated nodes keep their (empty) place.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -78,6 +79,10 @@ class InNeighbours:
 
     def is_symmetric(self) -> bool:
         """True when every edge has its reverse (as often as the edge itself)."""
+        return self._symmetric
+
+    @cached_property
+    def _symmetric(self) -> bool:
         other = self.transpose()
         return torch.equal(self.offsets, other.offsets) and torch.equal(self.sources, other.sources)
 

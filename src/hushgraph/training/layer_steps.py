@@ -157,6 +157,7 @@ class ActivationStep(Parameterless):
         return self.derive(grad, self.output)
 
 
+_LOG2_E = 1.4426950408889634
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772, 1.0507009873554805
 
 
@@ -164,8 +165,8 @@ def _selu(x: Tensor, out: Tensor, temporary: Scratch) -> Tensor:
     falling = temporary("temporary", x, *x.shape)
     if falling is None:
         return torch.ops.aten.elu.out(x, _SELU_ALPHA, _SELU_SCALE, 1.0, out=out)
-    # In large, exp is faster than the expm1 of torch.selu, and as exact as single precision needs here.
-    torch.clamp_max(x, 0.0, out=falling).exp_()
+    # In large, a power of two is much faster than the expm1 of torch.selu, and as exact as single precision needs here.
+    torch.mul(x, _LOG2_E, out=falling).clamp_max_(0.0).exp2_()
     rising = torch.clamp_min(x, 0.0, out=out).add_(falling, alpha=_SELU_ALPHA)
     return torch.add(x.new_tensor(-_SELU_ALPHA * _SELU_SCALE), rising, alpha=_SELU_SCALE, out=out)
 

@@ -126,7 +126,7 @@ class _Validation:
     @torch.no_grad()
     def look(self, flat: FlatParameters) -> None:
         """Measure, and keep the state if it is the best so far."""
-        accuracy = float(self._scores().argmax(1).eq_(self.labels).float().mean())
+        accuracy = share_correct(self._scores(), self.labels)
         if accuracy > self.best:
             self.best = accuracy
             self.vector = flat.vector.clone()
@@ -147,3 +147,10 @@ class _Validation:
             flat.vector.copy_(self.vector)
             for buffer, kept in zip(self.buffers, self.kept):
                 buffer.copy_(kept)
+
+
+def share_correct(scores: Tensor, labels: Tensor) -> float:
+    """The share of rows whose own class scores higher than every other (several times faster than `argmax`)."""
+    by_class = scores.t()
+    own = by_class.gather(0, labels.unsqueeze(0))
+    return float(torch.count_nonzero(by_class >= own, 0).eq_(1).float().mean())

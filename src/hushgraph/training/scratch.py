@@ -19,13 +19,20 @@ class Scratch:
 
     def __init__(self) -> None:
         self._pieces: dict[str, Tensor] = {}
+        self._views: dict[tuple[str, torch.dtype, tuple[int, ...]], Tensor] = {}
 
     def __call__(self, name: str, like: Tensor, *shape: int) -> Tensor | None:
         """Memory of the given shape and the type of `like`, for `out=`; None (allocate as usual) when small."""
+        view = self._views.get((name, like.dtype, shape))
+        return view if view is not None else self._make(name, like.dtype, shape)
+
+    def _make(self, name: str, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor | None:
         size = math.prod(shape)
         if size < _LARGE:
             return None
         piece = self._pieces.get(name)
-        if piece is None or piece.numel() < size or piece.dtype != like.dtype:
-            piece = self._pieces[name] = torch.empty(size + size // 8, dtype=like.dtype)
-        return piece[:size].view(shape)
+        if piece is None or piece.numel() < size or piece.dtype != dtype:
+            piece = self._pieces[name] = torch.empty(size + size // 8, dtype=dtype)
+            self._views = {key: view for key, view in self._views.items() if key[0] != name}
+        view = self._views[name, dtype, shape] = piece[:size].view(shape)
+        return view
