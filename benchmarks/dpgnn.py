@@ -30,7 +30,7 @@ from hushgraph.methods.base import Method
 from hushgraph.methods.unprotected import GAT, GCN, GIN
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from results import load, read_rows  # type: ignore[import-not-found]
+from results import load, read_rows
 
 torch.set_num_threads(1)
 ROOT = Path(__file__).resolve().parent.parent

@@ -103,6 +103,10 @@ class RootedSubgraphs:
         """How many rows each root has, int64."""
         return self.rows_within[self.num_layers]
 
+    def nodes_of(self, positions: Tensor) -> Tensor:
+        """The nodes in the subgraphs of the roots at these positions, one root after the other."""
+        return self.nodes[ragged(self.row_starts[positions], self.num_rows[positions])]
+
     def batch(self, positions: Tensor) -> RootedBatch:
         """The subgraphs of the roots at these positions (among the roots given), in this order."""
         starts = self.row_starts[positions]

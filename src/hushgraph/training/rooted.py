@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -30,10 +31,11 @@ from hushgraph.errors import HushgraphError, InputError, UnprovenError
 from hushgraph.graph.rooted import RootedBatch, RootedSubgraphs
 from hushgraph.nn.layers import Linear
 from hushgraph.nn.rooted import RootedNetwork
-from hushgraph.nn.sparse import Rows, SparseRows, linear_input, take_rows
+from hushgraph.nn.sparse import Rows, SparseRows, take_rows
 from hushgraph.training.flat import FlatParameters, trainable, views_of
 from hushgraph.training.losses import check_labels
 from hushgraph.training.optimizers import OptimizerName, make_optimizer
+from hushgraph.training.rooted_inputs import InputRows, SharedInputs
 from hushgraph.training.rooted_norms import InputProducts, RowLayout, layer_square_norms
 from hushgraph.training.sampling import Noise, PoissonSampler
 
@@ -47,7 +49,7 @@ class RecordedLinear:
     """One use of a linear layer: its input rows and output rows, on level `level` of the batch."""
 
     layer: Linear
-    inputs: Rows
+    inputs: Tensor | InputRows
     outputs: Tensor
     level: int
 
@@ -58,10 +60,12 @@ class RecordingTape:
     def __init__(self) -> None:
         self.used: list[RecordedLinear] = []
 
-    def linear(self, layer: Linear, x: Rows, level: int) -> Tensor:
+    def linear(self, layer: Linear, x: Tensor | InputRows, level: int) -> Tensor:
         """`layer(x)`, recorded."""
-        bias = None if layer.bias is None else layer.bias.detach()
-        outputs = linear_input(x, layer.weight.detach(), bias)
+        if isinstance(x, InputRows):
+            outputs = x.shared.product(layer, x.nodes)
+        else:
+            outputs = F.linear(x, layer.weight.detach(), None if layer.bias is None else layer.bias.detach())
         if not outputs.requires_grad:
             outputs.requires_grad_()
         self.used.append(RecordedLinear(layer, x, outputs, level))
@@ -99,6 +103,7 @@ class RootedClippedGradient:
         self.buffer = torch.zeros(sum(p.numel() for p in parameters), dtype=parameters[0].dtype)
         self.views = {id(p): view for p, view in zip(parameters, views_of(self.buffer, parameters))}
         self.products = InputProducts(subgraphs, features) if isinstance(features, SparseRows) else None
+        self.shared = SharedInputs(features) if isinstance(features, SparseRows) else None
 
     @property
     def num_parameters(self) -> int:
@@ -108,13 +113,19 @@ class RootedClippedGradient:
     def sum(self, positions: Tensor) -> Tensor:
         """The clipped sum over the roots at these positions, in the order of the network's trainable parameters."""
         self.buffer.zero_()
+        if self.shared is not None:
+            self.shared.begin(self.subgraphs.nodes_of(positions))
         for chunk in self._chunks(positions):
             self._add_chunk(chunk)
+        if self.shared is not None:
+            self.shared.finish(self.views[id(self.network.encoder[0].weight)])
         return self.buffer.clone()
 
     def square_norms(self, positions: Tensor) -> Tensor:
         """Upper bounds, tight up to rounding, of the squared gradient norms of these roots (tests, diagnostics)."""
         batch = self.subgraphs.batch(positions)
+        if self.shared is not None:
+            self.shared.begin(batch.nodes)
         return self._square_norms(self._record(batch, positions), batch, positions)[0]
 
     def _chunks(self, positions: Tensor) -> Iterator[Tensor]:
@@ -146,11 +157,14 @@ class RootedClippedGradient:
     def _record(self, batch: RootedBatch, positions: Tensor) -> list[RecordedLinear]:
         tape = RecordingTape()
         with torch.enable_grad():
-            scores = self.network(take_rows(self.features, batch.nodes), batch, tape)
+            scores = self.network(self._inputs(batch.nodes), batch, tape)
             self._loss = F.cross_entropy(scores, self.labels[positions], reduction="sum")
         if len({id(use.layer) for use in tape.used}) != len(tape.used):
             raise UnprovenError("expected each linear layer to be used once per example; got one used more often")
         return tape.used
+
+    def _inputs(self, nodes: Tensor) -> Any:
+        return take_rows(self.features, nodes) if self.shared is None else self.shared.rows(nodes)
 
     def _square_norms(
         self, used: list[RecordedLinear], batch: RootedBatch, positions: Tensor
@@ -167,11 +181,10 @@ class RootedClippedGradient:
         return total, gradients
 
     def _add_layer(self, use: RecordedLinear, gradient: Tensor) -> None:
-        weight = self.views[id(use.layer.weight)]
-        if isinstance(use.inputs, SparseRows):
-            weight += use.inputs.transpose_matmul(gradient).t()
+        if isinstance(use.inputs, InputRows):
+            use.inputs.shared.add(use.inputs.nodes, gradient)
         else:
-            weight.addmm_(gradient.t(), use.inputs.detach())
+            self.views[id(use.layer.weight)].addmm_(gradient.t(), use.inputs.detach())
         if use.layer.bias is not None:
             self.views[id(use.layer.bias)] += gradient.sum(0)
 

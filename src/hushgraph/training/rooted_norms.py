@@ -20,7 +20,8 @@ import torch
 from torch import Tensor
 
 from hushgraph.graph.rooted import RootedSubgraphs, ragged
-from hushgraph.nn.sparse import Rows, SparseRows, row_square_norms
+from hushgraph.nn.sparse import SparseRows
+from hushgraph.training.rooted_inputs import InputRows
 
 # Single precision loses digits where large terms cancel; this share of the sum of absolute terms is added to be safe.
 _SAFETY = 1e-6
@@ -88,7 +89,7 @@ class Part:
 
 
 def layer_square_norms(
-    inputs: Rows,
+    inputs: Tensor | InputRows,
     gradients: Tensor,
     layout: RowLayout,
     bias: bool,
@@ -99,14 +100,15 @@ def layer_square_norms(
 
     `products` and `positions` are needed for sparse inputs only: the kept products, and which roots these are.
     """
-    row_squares = row_square_norms(inputs).to(gradients.dtype).add_(1.0 if bias else 0.0)
+    row_squares = inputs.square().sum(1) if isinstance(inputs, Tensor) else inputs.row_square_norms()
+    row_squares = row_squares.to(gradients.dtype).add_(1.0 if bias else 0.0)
     terms = row_squares.mul_(gradients.square().sum(1))
     if layout.longest == 1 and layout.even:
         return terms
     squares = layout.per_root(terms.sqrt_()).square_().mul_(_SAFETY)
     for part in layout.parts:
         a, g = (inputs, gradients) if part.rows is None else (inputs, gradients.index_select(0, part.rows))
-        if isinstance(a, SparseRows):
+        if isinstance(a, InputRows):
             assert products is not None
             assert positions is not None
             which = positions if part.roots is None else positions[part.roots]
@@ -159,7 +161,7 @@ class InputProducts:
 
     def square_norms(
         self,
-        inputs: SparseRows,
+        inputs: InputRows,
         rows: Tensor | None,
         gradients: Tensor,
         layout: RowLayout,
@@ -170,7 +172,7 @@ class InputProducts:
         kept = self.sizes[positions] > 0
         if bool(kept.all()):
             return self._by_products(gradients, layout, bias, positions)
-        return _by_forming_sparse(inputs if rows is None else inputs.rows(rows), gradients, layout, bias)
+        return _by_forming_sparse(inputs.picked(rows), gradients, layout, bias)
 
     def _by_products(self, gradients: Tensor, layout: RowLayout, bias: bool, positions: Tensor) -> Tensor:
         counts, local = layout.counts.view(-1, 1, 1), torch.arange(layout.longest)
@@ -190,10 +192,9 @@ def _root_products(subgraphs: RootedSubgraphs, features: SparseRows, positions: 
     counts = subgraphs.num_rows[positions]
     rows = features.rows(subgraphs.nodes[ragged(subgraphs.row_starts[positions], counts)])
     root = np.repeat(np.arange(len(counts)), counts.numpy())
-    entry_root = np.repeat(root, rows.indptr.diff().numpy())
-    _, column = np.unique(entry_root * features.shape[1] + rows.indices.numpy(), return_inverse=True)
+    column = np.repeat(root * features.shape[1], rows.indptr.diff().numpy()) + rows.indices.numpy()
     data = np.ones(len(column), dtype=np.float32) if rows.values is None else rows.values.numpy()
-    shape = (len(root), int(column.max()) + 1 if len(column) else 1)
+    shape = (len(root), len(counts) * features.shape[1])
     matrix = scipy.sparse.csr_array((data, column, rows.indptr.numpy()), shape=shape)
     product = (matrix @ matrix.T).tocoo()
     first = np.cumsum(counts.numpy()) - counts.numpy()
