@@ -51,15 +51,29 @@ def ratios(results: dict[str, Any]) -> list[tuple[str, float]]:
     for row in results.get("rooted", []) if isinstance(results.get("rooted"), list) else []:
         name = f"per-root step, {row['network']} K={row['max_degree']} r={row['layers']}"
         rows += [(f"{name}: private / plain", row["ratio"]), (f"{name}: extra MiB", row["extra MiB"])]
-    for title, table in results.get("aggregation", {}).items():
-        if isinstance(table, dict):
-            rows += [
-                (f"{title}: {k}", v) for k, v in table.items() if k == "exponent" or ("/" in k and isinstance(v, float))
-            ]
+    rows += aggregation_ratios(results.get("aggregation", {}))
     for level, found in fit.items():
         if isinstance(found, dict) and "reference / ours" in found:
             rows.append((f"GAP {level} level: reference CPU / ours", found["reference / ours"]))
             rows.append((f"GAP {level} level: peak MiB", found["peak MiB"]))
+    return rows
+
+
+def aggregation_ratios(parts: dict[str, Any]) -> list[tuple[str, float]]:
+    """Rates beside other libraries and beside a copy of memory, blocks on disk beside memory, growth with edges."""
+    rows: list[tuple[str, float]] = []
+    for title, table in parts.items():
+        if not isinstance(table, dict):
+            continue
+        rows += [(f"{title}: ours / {name}", rate) for name, rate in table.get("ours_over", {}).items()]
+        if "gigabytes_per_second" in table:
+            ours, copied = table["gigabytes_per_second"].values()
+            rows += [(f"{title}: GB/s", ours), (f"{title}: GB/s / those of a copy", ours / copied)]
+        rows += [(f"{title}: {name} / in memory", r) for name, r in table.get("over_in_memory", {}).items()]
+        if "exponent" in table:
+            rows.append((f"{title}: exponent of time in edges", table["exponent"]))
+        if title.startswith("noise"):
+            rows += [(f"{title}: {size} at once, ours / torch.randn float64", v["ratio"]) for size, v in table.items()]
     return rows
 
 

@@ -24,6 +24,7 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array
 from torch import Tensor
+from torch_geometric import EdgeIndex
 
 from hushgraph.graph.aggregate import sum_in_neighbours
 from hushgraph.graph.blocks import aggregate_blocks
@@ -83,6 +84,7 @@ def kernels(graph: InNeighbours, rows: Tensor) -> dict[str, Any]:
     scipy_matrix = csr_array((ones.numpy(), graph.sources.numpy(), graph.offsets.numpy()), shape=(n, n))
     stream = torch.ones(max(n * COLUMNS, 1 << 26))
     copy = torch.empty_like(stream)
+    pairs = EdgeIndex(torch.stack((graph.targets(), graph.sources)).long(), sparse_size=(n, n), sort_order="row")
     few = min(e, 4_000_000)
     source, target = graph.sources[:few].long(), graph.targets()[:few].long()
     seconds = side_by_side(
@@ -91,6 +93,7 @@ def kernels(graph: InNeighbours, rows: Tensor) -> dict[str, Any]:
             "torch CSR int64": lambda: wide @ rows,
             "torch CSR int32": lambda: narrow @ rows,
             "scipy CSR": lambda: scipy_matrix @ rows.numpy(),
+            "PyG EdgeIndex": lambda: pairs.matmul(rows),
             "copy": lambda: copy.copy_(stream),
             "index_add": lambda: torch.zeros(n, COLUMNS).index_add_(0, target, rows[source]),
         }
@@ -114,9 +117,16 @@ def out_of_core(edges: Tensor, graph: InNeighbours, rows: Tensor) -> dict[str, A
     """Block-wise sums with a quarter of the graph's size as memory limit, files in the system's cache."""
     with tempfile.TemporaryDirectory() as name:
         limit = (4 * graph.num_edges + 8 * graph.num_nodes) // 4
+        found: list[Any] = []
+
+        def store() -> None:
+            found.append(ingest(edges, Path(name) / "graph", num_nodes=graph.num_nodes, memory_limit=limit))
+
         start = time.perf_counter()
-        stored = ingest(edges, Path(name) / "graph", num_nodes=graph.num_nodes, memory_limit=limit)
+        ingest_bytes = peak_extra_bytes(store)
         ingest_seconds = time.perf_counter() - start
+        stored = found[0]
+        blocks_bytes = peak_extra_bytes(lambda: aggregate_blocks(stored, rows, memory_limit=limit))
         kept = stored.load()
         rows.numpy().tofile(Path(name) / "rows")
         mapped = np.memmap(Path(name) / "rows", dtype=np.float32, mode="r", shape=tuple(rows.shape))
@@ -133,6 +143,7 @@ def out_of_core(edges: Tensor, graph: InNeighbours, rows: Tensor) -> dict[str, A
         "same_bits": same,
         "ingest_seconds": ingest_seconds,
         "memory_limit": limit,
+        "peak_extra_bytes": {"ingest": ingest_bytes, "blocks (rows of the result included)": blocks_bytes},
     }
 
 
@@ -151,16 +162,24 @@ def building(edges: Tensor, num_nodes: int) -> dict[str, float]:
 
 def scaling(sizes: tuple[int, ...], nodes_for: Callable[[int], int]) -> dict[str, Any]:
     """Best time against edges, the sizes in turn, and the exponent fitted in log-log scale."""
-    contenders = {}
+    contenders, extra, held = {}, [], []
     for num_edges in sizes:
         num_nodes = nodes_for(num_edges)
         graph = InNeighbours.from_edge_index(random_edges(num_nodes, num_edges), num_nodes)
         rows = torch.randn(num_nodes, COLUMNS)
-        contenders[str(num_edges)] = lambda g=graph, r=rows: sum_in_neighbours(g, r)
+        contenders[str(num_edges)] = run = lambda g=graph, r=rows: sum_in_neighbours(g, r)
+        held.append(4 * (graph.sources.numel() + graph.offsets.numel()) / 2**20)
+        extra.append((peak_extra_bytes(run) or 0) / 2**20)
     seconds = list(side_by_side(contenders, rounds=12, summary=np.min).values())
     exponent = float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
     rates = [edges / s / 1e6 for edges, s in zip(sizes, seconds)]
-    return {"edges": list(sizes), "million_edges_per_second": rates, "exponent": exponent}
+    return {
+        "edges": list(sizes),
+        "million_edges_per_second": rates,
+        "exponent": exponent,
+        "graph MiB": held,
+        "peak extra MiB": extra,
+    }
 
 
 def noise_rates() -> dict[str, Any]:
