@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -11,9 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import hushgraph as hg
-from hushgraph.accounting.plan import GradientStage, Plan
+from hushgraph.accounting.plan import GradientStage, Plan, RootedGradientStage
 from hushgraph.audit.enumeration import deletion_change
-from hushgraph.audit.run import MOST_GRADIENT_CANARIES, audit_plan
+from hushgraph.audit.run import audit_plan
 from hushgraph.errors import UnprovenError
 from hushgraph.facts import PublicFacts
 from hushgraph.graph.aggregate import sum_in_neighbours
@@ -22,50 +23,31 @@ from hushgraph.graph.degree import cap_owned_lists
 from hushgraph.mechanisms.noise import NoiseSource
 from hushgraph.methods.gap import GAP
 from hushgraph.training.clipping import ClippedGradient
-from hushgraph.units import DirectedEdge, Node, UndirectedEdge
+from hushgraph.units import DirectedEdge, Node, NodeReplace, UndirectedEdge
 
 FACTS = PublicFacts(20_000, 1_000_000, 15_000)
 
 
-class HalfNoise:
-    """A source whose Gaussian noise is half of what was asked for."""
+class CachedBatches:
+    """A source that draws one epoch of fixed batches and replays it; the noise itself is right."""
 
-    def __init__(self, source: NoiseSource) -> None:
-        self.source = source
+    def __init__(self, source: NoiseSource, examples: int) -> None:
+        self.source, self.examples = source, examples
         self.seeded_run = source.seeded_run
+        self.order = torch.from_numpy(np.random.default_rng(0).permutation(examples))
+        self.calls = 0
 
-    def stream(self, label: str) -> HalfNoise:
-        return HalfNoise(self.source.stream(label))
-
-    def gaussian(self, shape: tuple[int, ...], std: float, *rest: object) -> Tensor:
-        return self.source.gaussian(shape, std / 2.0)
+    def stream(self, label: str) -> CachedBatches:
+        return CachedBatches(self.source.stream(label), self.examples)
 
     def __getattr__(self, name: str) -> object:
         return getattr(self.source, name)
 
-
-class CachedBatches(HalfNoise):
-    """A source that draws one epoch of fixed batches and replays it; the noise itself is right."""
-
-    def __init__(self, source: NoiseSource) -> None:
-        super().__init__(source)
-        self.order: Tensor | None = None
-        self.calls = 0
-
-    def stream(self, label: str) -> CachedBatches:
-        return CachedBatches(self.source.stream(label))
-
-    def gaussian(self, shape: tuple[int, ...], std: float, *rest: object) -> Tensor:
-        return self.source.gaussian(shape, std)
-
     def bernoulli_indices(self, n: int, p: float) -> Tensor:
-        examples = MOST_GRADIENT_CANARIES  # several batches are asked for at once, one after the other
-        if self.order is None:
-            self.order = torch.from_numpy(np.random.default_rng(0).permutation(examples))
         batches = self.order.tensor_split(math.ceil(1.0 / p))
-        drawn = []
-        for place in range(n // examples):
-            drawn.append(batches[self.calls % len(batches)].sort().values + place * examples)
+        drawn = []  # several batches are asked for at once, one after the other
+        for place in range(n // self.examples):
+            drawn.append(batches[self.calls % len(batches)].sort().values + place * self.examples)
             self.calls += 1
         return torch.cat(drawn)
 
@@ -75,10 +57,9 @@ def test_right_noise_is_not_called_broken() -> None:
     assert audit_plan(plan, canaries=4000, seed=0).verdict == "consistent"
 
 
-def test_half_the_noise_is_caught_in_sums() -> None:
+def test_half_the_noise_is_caught_in_sums(half_noise: Callable[[int], NoiseSource]) -> None:
     plan = GAP().plan(FACTS, UndirectedEdge(), hg.Budget(1.0, 1e-7))
-    broken = HalfNoise(NoiseSource.seeded(0))
-    found = audit_plan(plan, canaries=4000, seed=0, noise=broken)  # type: ignore[arg-type]
+    found = audit_plan(plan, canaries=4000, seed=0, noise=half_noise(0))
     assert found.verdict == "contradicted"
     assert found.lower_bound > 1.3
 
@@ -96,20 +77,35 @@ def gradient_plan(steps: int, std: float, rate: float) -> Plan:
     return Plan("test", Node(), hg.Budget(500.0, 1e-5), (stage,), Node())
 
 
-def test_half_the_noise_is_caught_in_gradients() -> None:
+def test_half_the_noise_is_caught_in_gradients(half_noise: Callable[[int], NoiseSource]) -> None:
     plan = gradient_plan(40, 2.0, 0.25)
-    broken = HalfNoise(NoiseSource.seeded(1))
-    assert audit_plan(plan, seed=1).verdict == "consistent"
-    assert audit_plan(plan, seed=1, noise=broken).verdict == "contradicted"  # type: ignore[arg-type]
+    right = audit_plan(plan, canaries=2000, seed=1)
+    found = audit_plan(plan, canaries=2000, seed=1, noise=half_noise(1))
+    assert right.verdict == "consistent"
+    assert found.verdict == "contradicted"
+    assert found.lower_bound > 1.5 * found.claimed
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("unit", [Node(), NodeReplace()])
+def test_half_the_noise_is_caught_in_rooted_gradients(half_noise: Callable[[int], NoiseSource], unit: Node) -> None:
+    stage = RootedGradientStage("network", 20, 6.0, 1.0, 0.2, 2, 1)
+    plan = Plan("test", unit, hg.Budget(500.0, 1e-5), (stage,), unit)
+    right = audit_plan(plan, canaries=800, seed=1)
+    found = audit_plan(plan, canaries=800, seed=1, noise=half_noise(1))
+    assert right.verdict == "consistent"
+    assert found.verdict == "contradicted"
+    assert found.lower_bound > 1.5 * found.claimed
+
+
 def test_cached_batches_accounted_as_poisson_are_caught() -> None:
-    plan = gradient_plan(1600, 4.0, 0.05)
-    broken = CachedBatches(NoiseSource.seeded(2))
-    assert audit_plan(plan, seed=2).verdict == "consistent"
-    found = audit_plan(plan, seed=2, noise=broken)  # type: ignore[arg-type]
-    assert [f.contradicts for f in found.findings] == [False, True]  # only the statistic made for it sees it
+    plan = gradient_plan(400, 2.0, 0.05)
+    right = audit_plan(plan, canaries=2000, seed=2)
+    broken = CachedBatches(NoiseSource.seeded(2), 2000)
+    found = audit_plan(plan, canaries=2000, seed=2, noise=broken)  # type: ignore[arg-type]
+    assert right.verdict == "consistent"
+    caught = [finding for finding in found.findings if finding.contradicts]
+    assert any("batches repeat" in finding.method for finding in caught)  # the statistic made for it sees it
+    assert max(finding.strict_bound for finding in caught) > 1.5 * plan.epsilon
 
 
 def star_of_stars(senders: int, degree: int) -> Tensor:

@@ -19,22 +19,22 @@ def test_full_batches_separate_canaries_as_one_gaussian_does() -> None:
     plan, stage = plan_of(Node(), 16, 8.0, 1.0)
     seen = observe_training(plan, stage, 4000, NoiseSource.seeded(0), np.random.default_rng(0))
     # The log ratio of N(mu, 1) against N(0, 1) has mean +-mu^2/2 and variance mu^2; here mu = sqrt(16)/8 = 1/2.
-    assert seen.poisson[seen.planted].mean() == pytest.approx(0.125, abs=0.06)
-    assert seen.poisson[~seen.planted].mean() == pytest.approx(-0.125, abs=0.06)
-    assert seen.poisson[~seen.planted].std() == pytest.approx(0.5, abs=0.04)
+    assert seen.poisson[0][seen.planted].mean() == pytest.approx(0.125, abs=0.06)
+    assert seen.poisson[0][~seen.planted].mean() == pytest.approx(-0.125, abs=0.06)
+    assert seen.poisson[0][~seen.planted].std() == pytest.approx(0.5, abs=0.04)
 
 
 def test_replacement_separates_twice_as_far() -> None:
     plan, stage = plan_of(NodeReplace(), 16, 8.0, 1.0)
     seen = observe_training(plan, stage, 4000, NoiseSource.seeded(1), np.random.default_rng(1))
     # The ratio of N(mu, 1) against N(-mu, 1) is 2 mu x: mean +-2 mu^2 and deviation 2 mu.
-    assert seen.poisson[seen.planted].mean() == pytest.approx(0.5, abs=0.12)
-    assert seen.poisson[~seen.planted].mean() == pytest.approx(-0.5, abs=0.12)
+    assert seen.poisson[0][seen.planted].mean() == pytest.approx(0.5, abs=0.12)
+    assert seen.poisson[0][~seen.planted].mean() == pytest.approx(-0.5, abs=0.12)
 
 
 def test_the_ratio_of_sampled_batches_is_a_likelihood_ratio() -> None:
     plan, stage = plan_of(Node(), 20, 2.0, 0.2)
     seen = observe_training(plan, stage, 4000, NoiseSource.seeded(2), np.random.default_rng(2))
     # A likelihood ratio has mean 1 where the canary is absent; its deviation here is below 0.6.
-    assert np.exp(seen.poisson[~seen.planted]).mean() == pytest.approx(1.0, abs=0.08)
-    assert seen.poisson[seen.planted].mean() > seen.poisson[~seen.planted].mean() + 0.1
+    assert np.exp(seen.poisson[0][~seen.planted]).mean() == pytest.approx(1.0, abs=0.08)
+    assert seen.poisson[0][seen.planted].mean() > seen.poisson[0][~seen.planted].mean() + 0.1

@@ -32,23 +32,6 @@ FACTS = PublicFacts(20_000, 1_000_000, 15_000)
 LOUD_LABELS = {"quiet": 0.5, "labelled_noise": math.sqrt(1.75)}
 
 
-class HalfNoise:
-    """A source whose Gaussian noise is half of what was asked for."""
-
-    def __init__(self, source: NoiseSource) -> None:
-        self.source = source
-        self.seeded_run = source.seeded_run
-
-    def stream(self, label: str) -> HalfNoise:
-        return HalfNoise(self.source.stream(label))
-
-    def gaussian(self, shape: tuple[int, ...], std: float = 1.0, *rest: object) -> Tensor:
-        return self.source.gaussian(shape, std / 2.0)
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self.source, name)
-
-
 def plan_of(unit: Unit, count: int, multiplier: float, **shape: object) -> Plan:
     stage = LabelSumStage("label sums", count, 0.0, **shape)  # type: ignore[arg-type]
     stage = replace(stage, std=multiplier * stage.sensitivity(unit))
@@ -110,10 +93,10 @@ def test_ten_thousand_friendships_come_close_to_the_truth(epsilon: float, least:
 
 
 @pytest.mark.parametrize("unit", [UndirectedEdge(), Node(), NodeReplace()])
-def test_half_the_noise_is_caught(unit: Unit) -> None:
+def test_half_the_noise_is_caught(unit: Unit, half_noise: Callable[[int], NoiseSource]) -> None:
     plan = plan_of(unit, 2, 4.0, shared=isinstance(unit, Node))
     assert audit_plan(plan, canaries=4000, seed=0).verdict == "consistent"
-    found = audit_plan(plan, canaries=4000, seed=0, noise=HalfNoise(NoiseSource.seeded(0)))  # type: ignore[arg-type]
+    found = audit_plan(plan, canaries=4000, seed=0, noise=half_noise(0))
     assert found.verdict == "contradicted"
     assert found.lower_bound > 1.4 * found.claimed
 
@@ -147,7 +130,7 @@ def test_messages_louder_than_planned_are_caught(
         return right(edges, rows, labelled, replace(stage, **forgotten))  # type: ignore[arg-type]
 
     shape = {"shared": True} if isinstance(unit, Node) else LOUD_LABELS
-    plan = plan_of(unit, 2, 2.0, **shape)
+    plan = plan_of(unit, 2, 1.0, **shape)
     assert audit_plan(plan, seed=0).verdict == "consistent"
     monkeypatch.setattr(label_sum, "label_messages", louder)
     assert audit_plan(plan, seed=0).verdict == "contradicted"
@@ -174,12 +157,14 @@ def test_a_chorus_model_is_audited(tmp_path: Path) -> None:
 def test_a_node_level_chorus_model_is_audited_stage_by_stage() -> None:
     data = datasets.load("campus", num_nodes=300)
     found = audit_run(Chorus(epochs=1).fit(data, Node(), hg.Budget(4.0, 1e-5)), canaries=1000, seed=1)
+    assert found.findings[0].name == "all stages together"
     assert {finding.name for finding in found.findings} == {
+        "all stages together",
         "node canaries in sums of labels",
         "gradient canaries in 'stage_1'",
     }
     assert found.verdict == "consistent"
-    assert 0.5 * found.findings[0].claimed < found.lower_bound < found.claimed
+    assert 0.6 * found.claimed < found.lower_bound < found.claimed
 
 
 @pytest.mark.slow

@@ -62,13 +62,16 @@ def test_a_certificate_that_claims_less_than_its_noise_gives_is_contradicted(tmp
 def test_node_level_runs_are_audited_stage_by_stage(tmp_path: Path) -> None:
     found = audit_run(trained(tmp_path, Node(max_degree=10)), canaries=1000, seed=2)
     names = {finding.name for finding in found.findings}
+    assert found.findings[0].name == "all stages together"
     assert names == {
+        "all stages together",
         "node canaries in noisy sums",
         "gradient canaries in 'encoder'",
         "gradient canaries in 'classifier'",
     }
     assert found.verdict == "consistent"
     assert all(finding.claimed <= found.claimed for finding in found.findings)
+    assert 0.5 * found.claimed < found.lower_bound < found.claimed
 
 
 def test_a_model_that_reads_no_edges_has_nothing_to_audit() -> None:

@@ -1,15 +1,14 @@
 """Canaries for noisy sums over neighbours: edges, or nodes with their own lists, each planted by a coin.
 
-The graph is made for the audit. Canaries are disjoint: each moves rows that no other canary touches, so one run gives
-as many independent observations as there are canaries. The score of a canary is the release minus what it would be
-without the canary (known to the auditor), projected on the direction in which the canary moves it. Hops after the
-first send the rows that were released before, which both worlds share, so the projections of all hops add up to one
-Gaussian with the separation mu of the whole composition.
+The graph is made for the audit. The score of a canary is the release minus what it would be without the canary (known
+to the auditor), projected on the direction in which the canary moves it. Hops after the first send the rows that were
+released before, which both worlds share, so the projections of all hops add up to one Gaussian with the separation mu
+of the whole composition.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -18,47 +17,47 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from hushgraph.accounting.plan import AggregationStage, Plan
-from hushgraph.errors import InputError
+from hushgraph.audit.layout import Evidence, Layout, flip_coins, lay_out, most_canaries
 from hushgraph.intake import CheckedGraph, check_graph
 from hushgraph.ledger import Ledger
 from hushgraph.mechanisms.aggregate import bounded_rows
 from hushgraph.mechanisms.noise import NoiseSource
 from hushgraph.nn.sparse import dense_rows
 from hushgraph.run import open_run
-from hushgraph.units import DirectedEdge, Node, Relation, UndirectedEdge, Unit
+from hushgraph.units import Relation, Unit
 from hushgraph.vault import Vault
 
 WIDTH = 8
-BASE_NODES = 100
-LARGEST_GRAPH = 60_000
 
 
 @dataclass(frozen=True)
 class CanaryGraph:
-    """A graph with canaries. Canary `owner[i]` sends the row of node `sender[i]` to node `receiver[i]`, if planted.
-
-    An undirected edge has two such pairs, a node as many as its list is long. `absent_rows` is what the senders' rows
-    become when the canary is not there: -1 times the row under replacement, 0 otherwise.
-    """
+    """A graph with canaries that send the rows of their nodes. `flips`: an absent canary sends minus its row."""
 
     graph: CheckedGraph
-    planted: np.ndarray
-    owner: Tensor
-    sender: Tensor
-    receiver: Tensor
+    layout: Layout
     rows: Tensor
-    flips: bool = field(default=False)
+    flips: bool = False
+
+    @property
+    def planted(self) -> np.ndarray:
+        """The coins."""
+        return self.layout.coins
 
 
 def plant(unit: Unit, canaries: int, rng: np.random.Generator) -> CanaryGraph:
     """A graph with `canaries` canaries of `unit` (fewer, for nodes, where the graph would become too large)."""
-    if canaries < 4:
-        raise InputError(f"canaries: expected at least 4; got {canaries}")
-    if isinstance(unit, UndirectedEdge | DirectedEdge):
-        return _edges(canaries, rng, both=isinstance(unit, UndirectedEdge))
-    if isinstance(unit, Node):
-        return _nodes(unit, min(canaries, max(4, LARGEST_GRAPH // (unit.max_degree + 1))), rng)
-    raise InputError(f"no canaries are known for sums over neighbours under the unit '{unit}'")
+    return plant_coins(unit, flip_coins(min(canaries, most_canaries(unit)), rng), rng)
+
+
+def plant_coins(unit: Unit, coins: np.ndarray, rng: np.random.Generator) -> CanaryGraph:
+    """As `plant`, with coins that were flipped before."""
+    layout = lay_out(unit, coins, rng)
+    rows = F.normalize(torch.from_numpy(rng.standard_normal((layout.num_nodes, WIDTH))).to(torch.float32), dim=1)
+    flips = unit.relation is Relation.REPLACE
+    if flips:
+        rows[layout.heads[~layout.present()]] *= -1.0
+    return CanaryGraph(_graph(layout.num_nodes, layout.edges(everyone=flips)), layout, rows, flips)
 
 
 def observe(plan: Plan, planted: CanaryGraph, noise: NoiseSource) -> np.ndarray:
@@ -66,82 +65,40 @@ def observe(plan: Plan, planted: CanaryGraph, noise: NoiseSource) -> np.ndarray:
 
     Under the noise that the plan states, scores have variance 1; their mean is 0 for absent canaries.
     """
+    return observe_sums(plan, planted, noise).scores()
+
+
+def observe_sums(plan: Plan, planted: CanaryGraph, noise: NoiseSource) -> Evidence:
+    """What all aggregations of `plan` say about every canary."""
     run = open_run(Ledger(), plan, "audit canaries", seeded=noise.seeded_run)
     vault = Vault(planted.graph, run, noise)
-    rows, flips = planted.rows, planted.flips
-    total = torch.zeros(len(planted.planted), dtype=torch.float64)
-    information = torch.zeros_like(total)
-    for stage in plan.stages:
-        if not isinstance(stage, AggregationStage):
-            continue
+    layout, rows, flips = planted.layout, planted.rows, planted.flips
+    evidence = Evidence(layout)
+    for stage in aggregation_stages(plan):
         for _ in range(stage.count):
             # An audit may look at what stays in its own vault.
-            released = dense_rows(vault._open(vault.aggregate(rows, stage)))
-            sent = bounded_rows(_present_rows(rows, planted, flips), stage.row_norm)
-            change = (2.0 if flips else 1.0) * sent[planted.sender].to(torch.float64)
-            absent = -sent[planted.sender].to(torch.float64) if flips else torch.zeros_like(change)
-            residual = released[planted.receiver].to(torch.float64) - absent
-            total.index_add_(0, planted.owner, (residual * change).sum(dim=1) / stage.std**2)
-            information.index_add_(0, planted.owner, (change * change).sum(dim=1) / stage.std**2)
-            rows, flips = F.normalize(released, dim=1), False
+            released = dense_rows(vault._open(vault.aggregate(rows, stage))).to(torch.float64)
+            sent = bounded_rows(_present_rows(rows, layout, flips), stage.row_norm)[layout.sender].to(torch.float64)
+            absent = -sent if flips else torch.zeros_like(sent)
+            evidence.add(released[layout.receiver] - absent, sent - absent, stage.std)
+            rows, flips = F.normalize(released, dim=1).to(torch.float32), False
             if planted.flips:
-                break  # later hops send rows that both worlds share to the same list: they tell nothing more
-    return (total / information.clamp_min(1e-300).sqrt()).numpy()
+                return evidence  # later hops send rows that both worlds share to the same list: they tell nothing more
+    return evidence
 
 
-def _present_rows(rows: Tensor, planted: CanaryGraph, flips: bool) -> Tensor:
+def aggregation_stages(plan: Plan) -> list[AggregationStage]:
+    """The sums over neighbours of `plan`."""
+    return [stage for stage in plan.stages if isinstance(stage, AggregationStage)]
+
+
+def _present_rows(rows: Tensor, layout: Layout, flips: bool) -> Tensor:
     """The rows as they are when every canary is planted."""
     if not flips:
         return rows
     turned = rows.clone()
-    absent = torch.from_numpy(~planted.planted)[planted.owner]
-    senders = torch.unique(planted.sender[absent])
-    turned[senders] = -rows[senders]
+    turned[layout.heads[~layout.present()]] *= -1.0
     return turned
-
-
-def _edges(canaries: int, rng: np.random.Generator, *, both: bool) -> CanaryGraph:
-    planted = rng.random(canaries) < 0.5
-    left = BASE_NODES + 2 * torch.arange(canaries)
-    right = left + 1
-    sender = torch.cat([left, right]) if both else left
-    receiver = torch.cat([right, left]) if both else right
-    owner = torch.arange(canaries).repeat(2 if both else 1)
-    kept = torch.from_numpy(planted)[owner]
-    nodes = BASE_NODES + 2 * canaries
-    edges = torch.cat([base_edges(rng, both), torch.stack([sender[kept], receiver[kept]])], dim=1)
-    return CanaryGraph(_graph(nodes, edges), planted, owner, sender, receiver, _unit_rows(nodes, rng))
-
-
-def _nodes(unit: Node, canaries: int, rng: np.random.Generator) -> CanaryGraph:
-    planted = rng.random(canaries) < 0.5
-    planted[:2], planted[2:4] = True, False
-    degree = unit.max_degree
-    first = BASE_NODES + (degree + 1) * torch.arange(canaries)
-    owner = torch.arange(canaries).repeat_interleave(degree)
-    sender = first[owner]
-    receiver = sender + 1 + torch.arange(degree).repeat(canaries)
-    nodes = BASE_NODES + (degree + 1) * canaries
-    rows = _unit_rows(nodes, rng)
-    flips = unit.relation is Relation.REPLACE
-    if flips:
-        kept = torch.ones(len(owner), dtype=torch.bool)
-        rows[first[torch.from_numpy(~planted)]] *= -1.0
-    else:
-        kept = torch.from_numpy(planted)[owner]
-    edges = torch.stack([sender[kept], receiver[kept]])
-    return CanaryGraph(_graph(nodes, edges), planted, owner, sender, receiver, rows, flips)
-
-
-def base_edges(rng: np.random.Generator, both: bool) -> Tensor:
-    """A few ordinary edges among the base nodes; one direction only, or both."""
-    pairs = torch.from_numpy(rng.integers(0, BASE_NODES, size=(2, 4 * BASE_NODES)))
-    pairs = pairs[:, pairs[0] < pairs[1]]
-    return torch.cat([pairs, pairs.flip(0)], dim=1) if both else pairs
-
-
-def _unit_rows(nodes: int, rng: np.random.Generator) -> Tensor:
-    return F.normalize(torch.from_numpy(rng.standard_normal((nodes, WIDTH))).to(torch.float32), dim=1)
 
 
 def _graph(nodes: int, edges: Tensor) -> CheckedGraph:

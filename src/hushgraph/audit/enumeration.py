@@ -29,9 +29,14 @@ def audit_local(mechanism: Any, inputs: Iterable[Any] | None = None) -> Finding:
     """The epsilon that a local mechanism's own law realises, against the one it claims. No confidence is needed."""
     realised = realised_epsilon(mechanism, inputs)
     name = f"law of {type(mechanism).__name__}"
-    # Sums of many probabilities round: a part in a billion is not a contradiction.
-    strict = realised if realised > mechanism.epsilon * (1.0 + _ROUNDING) else min(realised, mechanism.epsilon)
-    return Finding(name, "exact enumeration", 0, mechanism.epsilon, realised, strict)
+    return Finding(
+        name, "exact enumeration", 0, mechanism.epsilon, realised, within_rounding(realised, mechanism.epsilon)
+    )
+
+
+def within_rounding(realised: float, claimed: float) -> float:
+    """`realised`, or the claim where it is above it by rounding alone: sums of many probabilities round."""
+    return realised if realised > claimed * (1.0 + _ROUNDING) else min(realised, claimed)
 
 
 def largest_sum_change(unit: Unit, num_nodes: int, cap: Callable[[Tensor], Tensor] | None = None) -> float:

@@ -6,8 +6,8 @@ DP-SGD's proof allows everyone to see), reads the noisy sums off their differenc
 direction: at a step t the projection is C with probability q and 0 otherwise, plus noise. An absent canary is a null
 record, or the opposite one under replacement.
 
-Two statistics are computed from the projections: the likelihood ratio of Poisson sampling, as accounted, and that of
-batches that repeat with a fixed period, which a correct sampler never makes.
+Log likelihood ratios are added up over the steps: those of Poisson sampling, with noise as planned and with less, and
+that of batches that repeat with a fixed period, which a correct sampler never makes.
 """
 
 from __future__ import annotations
@@ -20,48 +20,62 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from hushgraph.accounting.plan import GradientStage, Plan
+from hushgraph.accounting.mixture import TwoSidedMixture
+from hushgraph.accounting.plan import GradientStage, Plan, RootedGradientStage
+from hushgraph.audit.family import SCALES
+from hushgraph.audit.layout import flip_coins
 from hushgraph.intake import CheckedGraph, check_graph
 from hushgraph.ledger import Ledger
 from hushgraph.mechanisms.noise import NoiseSource
 from hushgraph.nn import Linear
 from hushgraph.nn.sparse import SparseRows
-from hushgraph.run import Run, open_run
+from hushgraph.run import open_run
 from hushgraph.units import Relation
 from hushgraph.vault import Recipe, Vault
 
-_LOUD = 1e4  # a feature so large that the gradient is clipped
-_QUIET = 1e-6  # weights so small that the model's confidence, and with it the gradient's direction, never changes
+LOUD = 1e4  # a feature so large that the gradient is clipped
+QUIET = 1e-6  # weights so small that the model's confidence, and with it the gradient's direction, never changes
+MOST_CANARY_STEPS = 20_000_000
+_TABLE = 20_001
 
 
 @dataclass(frozen=True)
 class GradientScores:
-    """The two statistics for every canary, and the coins."""
+    """The log likelihood ratios of every canary, and the coins. `poisson` has a row for each of `family.SCALES`."""
 
     planted: np.ndarray
     poisson: np.ndarray
     periodic: np.ndarray
 
 
+def most_gradient_canaries(stage: GradientStage | RootedGradientStage) -> int:
+    """How many canaries can be watched through all steps in well under a minute."""
+    return max(1_000, MOST_CANARY_STEPS // stage.count)
+
+
 def observe_training(
-    plan: Plan, stage: GradientStage, canaries: int, noise: NoiseSource, rng: np.random.Generator
+    plan: Plan, stage: GradientStage, canaries: int | np.ndarray, noise: NoiseSource, rng: np.random.Generator
 ) -> GradientScores:
-    """Run the stage's private training on canaries alone, in a real vault on a ledger in memory."""
-    planted = rng.random(canaries) < 0.5
-    planted[:2], planted[2:4] = True, False
+    """Run the stage's private training on canaries alone (so many, or with these coins), in a vault of its own."""
+    planted = flip_coins(canaries, rng) if isinstance(canaries, int) else canaries
     replaces = plan.charged_unit.relation is Relation.REPLACE
-    graph = _canary_examples(planted, replaces)
     run = open_run(Ledger(), plan, "audit canaries", seeded=noise.seeded_run)
-    sums = _watched_training(graph, run, noise, stage, canaries)
-    return GradientScores(planted, *_statistics(sums, stage, replaces))
+    module = Linear(len(planted), 2, bias=False)
+    torch.nn.init.zeros_(module.weight)
+    watch = SumsWatcher(module.weight, stage, (1, 1) if replaces else (1, 0))
+    vault = Vault(canary_examples(planted, replaces), run, noise, lambda *_: watch.step())
+    recipe = Recipe(epochs=1, lr=watch.scale * stage.sample_rate * len(planted), optimizer="sgd")
+    vault.train(module, vault.features, recipe, stage, stage.name)
+    return watch.scores(planted)
 
 
-def _canary_examples(planted: np.ndarray, replaces: bool) -> CheckedGraph:
+def canary_examples(planted: np.ndarray, replaces: bool) -> CheckedGraph:
+    """One example per canary, in a column of its own; an absent one has no features, or the other label."""
     canaries = len(planted)
     kept = np.ones(canaries, dtype=bool) if replaces else planted
     columns = torch.from_numpy(np.flatnonzero(kept))
     ends = torch.from_numpy(np.concatenate([[0], np.cumsum(kept)]))
-    x = SparseRows(ends, columns, torch.full((len(columns),), _LOUD), (canaries, canaries))
+    x = SparseRows(ends, columns, torch.full((len(columns),), LOUD), (canaries, canaries))
     labels = torch.zeros(canaries, dtype=torch.int64)
     if replaces:
         labels[torch.from_numpy(~planted)] = 1
@@ -71,59 +85,68 @@ def _canary_examples(planted: np.ndarray, replaces: bool) -> CheckedGraph:
     return check_graph(data)
 
 
-def _watched_training(
-    graph: CheckedGraph,
-    run: Run,
-    noise: NoiseSource,
-    stage: GradientStage,
-    canaries: int,
-) -> np.ndarray:
-    """The noisy sum of every step, projected on every canary's direction: `[steps, canaries]`."""
-    module = Linear(canaries, 2, bias=False)
-    torch.nn.init.zeros_(module.weight)
-    # The weights must not change the gradients: after all steps they are still tiny beside the loudness.
-    scale = _QUIET / _LOUD / max(stage.std, stage.max_grad_norm)
-    expected = stage.sample_rate * canaries
-    seen: list[Tensor] = []
+class SumsWatcher:
+    """Reads the noisy sums off the weights after every step, and adds up what they say about each canary.
 
-    def watch(_: str, done: int, total: int) -> None:
-        seen.append(module.weight.detach().clone())
+    `weight` has one column per canary, in which a planted canary's gradient points along -1, or along (-1, 1) if there
+    are two rows. `touched` are the numbers of examples that a canary can move, planted and absent. Steps are `scale`
+    times the noisy sum: so little that all gradients stay what they are.
+    """
 
-    vault = Vault(graph, run, noise, watch)
-    recipe = Recipe(epochs=1, lr=scale * expected, optimizer="sgd")
-    vault.train(module, vault.features, recipe, stage, stage.name)
-    weights = torch.stack([torch.zeros_like(seen[0]), *seen]).to(torch.float64)
-    steps = -(weights[1:] - weights[:-1]) / scale
-    # The loss of label 0 falls along (1, -1): the gradient of a canary is C times (-1, 1)/sqrt(2) in its column.
-    return ((steps[:, 1] - steps[:, 0]) / math.sqrt(2.0)).numpy()
+    def __init__(self, weight: Tensor, stage: GradientStage | RootedGradientStage, touched: tuple[int, int]) -> None:
+        self.weight, self.stage, self.touched = weight, stage, touched
+        self.scale = QUIET / LOUD / max(stage.std, stage.max_grad_norm)
+        self.seen = weight.detach().clone()
+        self.steps = 0
+        canaries = weight.shape[1]
+        self.ratios = np.zeros((len(SCALES), canaries))
+        # Every example is in one of this many batches, if batches repeat.
+        self.period = max(1, math.ceil(1.0 / stage.sample_rate - 1e-9))
+        self.folded = np.zeros((self.period if self.period <= stage.count else 0, canaries), dtype=np.float32)
+        self.tables = [_ratio_table(stage, touched, scale) for scale in SCALES]
+
+    def step(self) -> None:
+        """Called after every step."""
+        now = self.weight.detach().clone()
+        sums = (now.to(torch.float64) - self.seen) / self.scale
+        along = (sums[0] - sums[1]) / math.sqrt(2.0) if len(sums) == 2 else sums[0]
+        projected = along.numpy() / self.stage.max_grad_norm
+        for ratio, table in zip(self.ratios, self.tables, strict=True):
+            ratio += np.interp(projected, *table)
+        if len(self.folded) and self.steps < self._whole * self.period:
+            self.folded[self.steps % self.period] += projected
+        self.seen = now
+        self.steps += 1
+
+    @property
+    def _whole(self) -> int:
+        return self.stage.count // self.period
+
+    def scores(self, planted: np.ndarray) -> GradientScores:
+        """The two ratios of every canary after all steps."""
+        if self.steps != self.stage.count:
+            raise RuntimeError(f"expected to see {self.stage.count} steps; saw {self.steps}")
+        ratio = self._periodic(self.folded)
+        if self.touched[1]:
+            ratio = ratio - self._periodic(-self.folded)
+        return GradientScores(planted, self.ratios, ratio)
+
+    def _periodic(self, folded: np.ndarray) -> np.ndarray:
+        """The log ratio if a canary were in exactly one of 1/q batches, which come back in the same order."""
+        if not len(folded):
+            return np.zeros(folded.shape[1])
+        variance = (self.stage.std / self.stage.max_grad_norm) ** 2
+        exponent = (folded.astype(np.float64) - self._whole / 2.0) / variance
+        ratio: np.ndarray = np.logaddexp.reduce(exponent, axis=0) - math.log(self.period)
+        return ratio
 
 
-def _statistics(sums: np.ndarray, stage: GradientStage, replaces: bool) -> tuple[np.ndarray, np.ndarray]:
-    ratio = _poisson_ratio(sums, stage).sum(axis=0)
-    periodic = _periodic_ratio(sums, stage)
-    if replaces:
-        ratio = ratio - _poisson_ratio(-sums, stage).sum(axis=0)
-        periodic = periodic - _periodic_ratio(-sums, stage)
-    return ratio, periodic
-
-
-def _poisson_ratio(sums: np.ndarray, stage: GradientStage) -> np.ndarray:
-    """log of (1 - q + q N(C) / N(0)) at every step."""
-    bound, variance, rate = stage.max_grad_norm, stage.std**2, stage.sample_rate
-    exponent = (bound * sums - bound**2 / 2.0) / variance
-    away = math.log1p(-rate) if rate < 1.0 else -math.inf
-    ratio: np.ndarray = np.logaddexp(away, math.log(rate) + exponent)
-    return ratio
-
-
-def _periodic_ratio(sums: np.ndarray, stage: GradientStage) -> np.ndarray:
-    """The same if a canary were in exactly one of 1/q batches, which come back in the same order."""
-    period = max(1, math.ceil(1.0 / stage.sample_rate - 1e-9))
-    whole = len(sums) // period
-    if whole < 1:
-        return np.zeros(sums.shape[1])
-    folded = sums[: whole * period].reshape(whole, period, -1).sum(axis=0)
-    bound, variance = stage.max_grad_norm, stage.std**2
-    exponent = (bound * folded - whole * bound**2 / 2.0) / variance
-    ratio: np.ndarray = np.logaddexp.reduce(exponent, axis=0) - math.log(period)
-    return ratio
+def _ratio_table(
+    stage: GradientStage | RootedGradientStage, touched: tuple[int, int], scale: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """The log likelihood ratio of one noisy sum, tabulated: any function of the sum may serve as a score."""
+    multiplier = stage.std / stage.max_grad_norm
+    pair = TwoSidedMixture(scale * multiplier, stage.sample_rate, *touched)
+    # Sums are a few clip norms and a few deviations away from zero; beyond, the last value serves.
+    where = np.linspace(-touched[1] - 8.0 * multiplier, touched[0] + 8.0 * multiplier, _TABLE)
+    return where, pair.loss(where)

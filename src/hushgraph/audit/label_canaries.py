@@ -21,61 +21,85 @@ from torch_geometric.data import Data
 
 from hushgraph.accounting.label_sum import LabelSumStage
 from hushgraph.accounting.plan import Plan
-from hushgraph.audit.canaries import BASE_NODES, LARGEST_GRAPH, base_edges
-from hushgraph.errors import InputError
+from hushgraph.audit.layout import BASE_NODES, Evidence, Layout, flip_coins, lay_out, most_canaries
 from hushgraph.intake import CheckedGraph, check_graph
 from hushgraph.ledger import Ledger
 from hushgraph.mechanisms.noise import NoiseSource
 from hushgraph.nn.sparse import dense_rows
 from hushgraph.run import open_run
-from hushgraph.units import DirectedEdge, Node, Relation, UndirectedEdge, Unit
+from hushgraph.units import Node, Relation, UndirectedEdge, Unit
 from hushgraph.vault import Vault
 
-CLASSES = 8
+CLASSES = 2  # the fewest: centred labels of two classes are each other's opposites, as far apart as labels can be
 SHARED_LIST = 4  # with shared messages any length of list costs the same; above 1, so that sharing is tested
 _TWIN_LABELS = (0, 1)  # of a replaced record: if absent, if planted
 
 
 @dataclass(frozen=True)
 class LabelCanaries:
-    """A graph with canaries. Canary `owner[i]` sends the label row of `sender[i]` to `receiver[i]`, if planted.
+    """A graph with canaries that send the label rows of their nodes.
 
     `replaced` says that an absent canary is not missing: it sends the first of two labels where a planted one sends
     the second.
     """
 
     graph: CheckedGraph
+    layout: Layout
     labelled: Tensor
-    planted: np.ndarray
-    owner: Tensor
-    sender: Tensor
-    receiver: Tensor
     replaced: bool = False
+
+    @property
+    def planted(self) -> np.ndarray:
+        """The coins."""
+        return self.layout.coins
 
 
 def plant_labels(plan: Plan, canaries: int, rng: np.random.Generator) -> LabelCanaries:
     """A graph with `canaries` canaries of the unit that `plan` is charged for (fewer where it would be too large)."""
-    if canaries < 4:
-        raise InputError(f"canaries: expected at least 4; got {canaries}")
-    unit, stages = plan.charged_unit, label_stages(plan)
-    if isinstance(unit, UndirectedEdge | DirectedEdge):
-        return _edges(unit, stages, canaries, rng)
-    if isinstance(unit, Node):
-        return _nodes(unit, stages, canaries, rng)
-    raise InputError(f"no canaries are known for sums of labels under the unit '{unit}'")
+    return plant_label_coins(plan, flip_coins(min(canaries, most_label_canaries(plan)), rng), rng)
+
+
+def most_label_canaries(plan: Plan) -> int:
+    """How many canaries fit in a graph."""
+    return most_canaries(plan.charged_unit, _list_length(plan))
+
+
+def plant_label_coins(plan: Plan, coins: np.ndarray, rng: np.random.Generator) -> LabelCanaries:
+    """As `plant_labels`, with coins that were flipped before."""
+    unit = plan.charged_unit
+    layout = lay_out(unit, coins, rng, _list_length(plan))
+    labelled = torch.ones(layout.num_nodes, dtype=torch.bool)
+    labels = torch.from_numpy(rng.integers(0, CLASSES, size=layout.num_nodes))
+    replaced = unit.relation is Relation.REPLACE
+    if isinstance(unit, Node):  # a labelled node with a list of unlabelled receivers, whose noise is the least
+        labelled[BASE_NODES:] = False
+        labelled[layout.heads] = True
+        if replaced:
+            labels[layout.heads] = torch.tensor(_TWIN_LABELS)[layout.present().long()]
+    else:
+        kinds = torch.tensor(costliest_kinds(unit, label_stages(plan)))
+        labelled[BASE_NODES:] = kinds[torch.arange(len(coins)) % len(kinds)].flatten()
+    return LabelCanaries(_graph(layout.edges(everyone=replaced), labels, labelled), layout, labelled, replaced)
 
 
 def observe_labels(plan: Plan, planted: LabelCanaries, noise: NoiseSource) -> np.ndarray:
     """One score per canary after all label sums of `plan`, run by a real vault on a ledger in memory.
 
-    Under the noise that the plan states, scores have variance 1; their mean is 0 for absent canaries. Unlabelled nodes
-    send guesses of full length from the first sum on; later guesses are made of the sums released before.
+    Under the noise that the plan states, scores have variance 1; their mean is 0 for absent canaries.
+    """
+    return observe_label_sums(plan, planted, noise).scores()
+
+
+def observe_label_sums(plan: Plan, planted: LabelCanaries, noise: NoiseSource) -> Evidence:
+    """What all label sums of `plan` say about every canary.
+
+    Unlabelled nodes send guesses of full length from the first sum on; later guesses are made of the sums released
+    before.
     """
     run = open_run(Ledger(), plan, "audit canaries", seeded=noise.seeded_run)
     vault = Vault(planted.graph, run, noise)
-    guesses = _guesses(noise.stream("first guesses").gaussian((len(planted.labelled), CLASSES)))
-    total = torch.zeros(len(planted.planted), dtype=torch.float64)
-    information = torch.zeros_like(total)
+    layout, evidence = planted.layout, Evidence(planted.layout)
+    guesses = _guesses(noise.stream("first guesses").gaussian((layout.num_nodes, CLASSES)))
     for stage in label_stages(plan):
         for _ in range(stage.count):
             handle = vault.label_rows(guesses)
@@ -83,12 +107,10 @@ def observe_labels(plan: Plan, planted: LabelCanaries, noise: NoiseSource) -> np
             rows = dense_rows(vault._open(handle)).to(torch.float64)
             released = dense_rows(vault._open(vault.aggregate_labels(handle, stage))).to(torch.float64)
             absent, change = _messages(rows, planted, stage)
-            weight = _noise_of(planted.labelled, stage)[planted.receiver] ** -2
-            residual = released[planted.receiver] - absent
-            total.index_add_(0, planted.owner, (residual * change).sum(dim=1) * weight)
-            information.index_add_(0, planted.owner, (change * change).sum(dim=1) * weight)
+            spread = _noise_of(planted.labelled, stage)[layout.receiver]
+            evidence.add(released[layout.receiver] - absent, change, spread)
             guesses = _guesses(released)
-    return (total / information.clamp_min(1e-300).sqrt()).numpy()
+    return evidence
 
 
 def label_stages(plan: Plan) -> list[LabelSumStage]:
@@ -118,14 +140,22 @@ def _cost(kind: tuple[bool, bool], stages: Sequence[LabelSumStage], both: bool) 
 
 def _messages(rows: Tensor, planted: LabelCanaries, stage: LabelSumStage) -> tuple[Tensor, Tensor]:
     """What arrives from an absent canary along each of its pairs, and what a planted one changes about that."""
-    loudness = torch.where(planted.labelled, 1.0, stage.quiet).to(torch.float64)[planted.sender]
+    sender = planted.layout.sender
+    loudness = torch.where(planted.labelled, 1.0, stage.quiet).to(torch.float64)[sender]
     if stage.shared:
-        loudness = loudness / math.sqrt(len(planted.owner) / len(planted.planted))
+        loudness = loudness / math.sqrt(planted.layout.list_length)
     if not planted.replaced:
-        change = rows[planted.sender] * loudness.unsqueeze(1)
+        change = _coded(rows[sender], stage) * loudness.unsqueeze(1)
         return torch.zeros_like(change), change
-    before, after = F.one_hot(torch.tensor(_TWIN_LABELS), CLASSES).to(torch.float64)
+    before, after = _coded(F.one_hot(torch.tensor(_TWIN_LABELS), CLASSES).to(torch.float64), stage)
     return loudness.unsqueeze(1) * before, loudness.unsqueeze(1) * (after - before)
+
+
+def _coded(rows: Tensor, stage: LabelSumStage) -> Tensor:
+    """Rows as they are sent: as they are, or off their mean and lengthened."""
+    if not stage.centred:
+        return rows
+    return (rows - rows.mean(dim=1, keepdim=True)) * math.sqrt(CLASSES / (CLASSES - 1))
 
 
 def _noise_of(labelled: Tensor, stage: LabelSumStage) -> Tensor:
@@ -133,49 +163,13 @@ def _noise_of(labelled: Tensor, stage: LabelSumStage) -> Tensor:
 
 
 def _guesses(rows: Tensor) -> Tensor:
-    """Rows of length one without a negative entry, as roots of class probabilities are."""
-    return F.normalize(rows.abs(), dim=1).to(torch.float32)
+    """One-hot rows, as roots of class probabilities may be: full length however they are coded."""
+    return F.one_hot(rows.argmax(dim=1), CLASSES).to(torch.float32)
 
 
-def _edges(unit: Unit, stages: Sequence[LabelSumStage], canaries: int, rng: np.random.Generator) -> LabelCanaries:
-    both = isinstance(unit, UndirectedEdge)
-    planted = rng.random(canaries) < 0.5
-    left = BASE_NODES + 2 * torch.arange(canaries)
-    right = left + 1
-    sender = torch.cat([left, right]) if both else left
-    receiver = torch.cat([right, left]) if both else right
-    owner = torch.arange(canaries).repeat(2 if both else 1)
-    kept = torch.from_numpy(planted)[owner]
-    edges = torch.cat([base_edges(rng, both), torch.stack([sender[kept], receiver[kept]])], dim=1)
-
-    kinds = torch.tensor(costliest_kinds(unit, stages))
-    labelled = torch.ones(BASE_NODES + 2 * canaries, dtype=torch.bool)
-    labelled[BASE_NODES:] = kinds[torch.arange(canaries) % len(kinds)].flatten()
-    labels = torch.from_numpy(rng.integers(0, CLASSES, size=len(labelled)))
-    return LabelCanaries(_graph(edges, labels, labelled), labelled, planted, owner, sender, receiver)
-
-
-def _nodes(unit: Node, stages: Sequence[LabelSumStage], canaries: int, rng: np.random.Generator) -> LabelCanaries:
-    """A labelled node with a list of unlabelled receivers, whose noise is the least."""
-    length = SHARED_LIST if all(stage.shared for stage in stages) else unit.max_degree
-    canaries = min(canaries, max(4, LARGEST_GRAPH // (length + 1)))
-    planted = rng.random(canaries) < 0.5
-    planted[:2], planted[2:4] = True, False
-    first = (length + 1) * torch.arange(canaries)
-    owner = torch.arange(canaries).repeat_interleave(length)
-    sender = first[owner]
-    receiver = sender + 1 + torch.arange(length).repeat(canaries)
-    labelled = torch.zeros((length + 1) * canaries, dtype=torch.bool)
-    labelled[first] = True
-
-    labels = torch.from_numpy(rng.integers(0, CLASSES, size=len(labelled)))
-    replaced = unit.relation is Relation.REPLACE
-    present = torch.from_numpy(planted)
-    if replaced:
-        labels[first] = torch.tensor(_TWIN_LABELS)[present.long()]
-    kept = torch.ones_like(owner, dtype=torch.bool) if replaced else present[owner]
-    edges = torch.stack([sender[kept], receiver[kept]])
-    return LabelCanaries(_graph(edges, labels, labelled), labelled, planted, owner, sender, receiver, replaced)
+def _list_length(plan: Plan) -> int | None:
+    """With shared messages any length of list costs the same: a short one; otherwise as long as the unit allows."""
+    return SHARED_LIST if all(stage.shared for stage in label_stages(plan)) else None
 
 
 def _graph(edges: Tensor, labels: Tensor, labelled: Tensor) -> CheckedGraph:

@@ -16,20 +16,21 @@ from typing import Any
 import numpy as np
 
 from hushgraph.accounting import events
-from hushgraph.accounting.label_sum import LabelSumStage
-from hushgraph.accounting.plan import AggregationStage, GradientStage, Plan, Stage, UnprotectedStage
-from hushgraph.accounting.privacy_loss import COARSE_GRID, PrivacyLoss
+from hushgraph.accounting.plan import Plan, Stage
+from hushgraph.accounting.privacy_loss import PrivacyLoss
 from hushgraph.audit import bounds, one_run
-from hushgraph.audit.canaries import observe, plant
-from hushgraph.audit.gradients import observe_training
-from hushgraph.audit.label_canaries import label_stages, observe_labels, plant_labels
+from hushgraph.audit.family import Family, family_bound, one_run_family_bound
+from hushgraph.audit.local_reports import audit_reports, local_stages
 from hushgraph.audit.result import AuditResult, Finding
+from hushgraph.audit.watching import KNOWN, Watched, watch
 from hushgraph.errors import AuditContradiction
+from hushgraph.facts import PublicFacts
 from hushgraph.mechanisms.noise import NoiseSource
-from hushgraph.report.record import read_run, rebuild_plan
+from hushgraph.methods.base import Method
+from hushgraph.methods.local_base import LocalMethod
+from hushgraph.report.record import RunRecord, read_run, rebuild_method, rebuild_plan
 
 CANARIES = 10_000
-MOST_GRADIENT_CANARIES = 2_000
 FALSE_ALARM = 1e-4  # of one finding: how often a correct mechanism may be called broken
 
 Bound = Callable[[np.ndarray, np.ndarray, float, float], float]
@@ -42,13 +43,19 @@ def audit_run(
     """Audit a trained model or its folder. `seed` repeats an audit; it protects nothing and spends nothing."""
     record = read_run(source)
     if not math.isfinite(record.epsilon) or record.epsilon == 0.0:
-        why = "the run claims no protection" if record.epsilon else "the run never reads what the unit protects"
-        unit = record.unit.name
+        unit, why = record.unit.name, _why_nothing(record)
         return AuditResult(
             record.method, unit, unit, record.epsilon, record.delta, confidence, (), (why,), record.certificate["run"]
         )
     plan = rebuild_plan(record)
-    found = audit_plan(plan, canaries=canaries, confidence=confidence, seed=seed)
+    found = audit_plan(
+        plan,
+        canaries=canaries,
+        confidence=confidence,
+        seed=seed,
+        method=rebuild_method(record),
+        facts=PublicFacts(**record.config["facts"]),
+    )
     released = record.certificate["released"]
     return AuditResult(
         method=record.method,
@@ -70,26 +77,24 @@ def audit_plan(
     confidence: float = 0.95,
     seed: int | None = None,
     noise: NoiseSource | None = None,
+    method: Method | None = None,
+    facts: PublicFacts | None = None,
 ) -> AuditResult:
-    """Audit the mechanisms that carry out `plan`. Tests hand in a broken `noise` source to see it caught."""
+    """Audit the mechanisms that carry out `plan`. Tests hand in a broken `noise` source to see it caught.
+
+    Local reports are audited with the `method` that collects them, on people with as many features as `facts` say.
+    """
     rng = np.random.default_rng(seed)
     if noise is None:
         noise = NoiseSource.from_os() if seed is None else NoiseSource.seeded(seed)
-    sums = [stage for stage in plan.stages if isinstance(stage, AggregationStage)]
-    steps = [stage for stage in plan.stages if isinstance(stage, GradientStage)]
-    findings: list[Finding] = []
-    if sums:
-        planted = plant(plan.charged_unit, canaries, rng)
-        findings += _audit_sums(plan, sums, observe(plan, planted, noise), planted.planted, confidence)
-    if labels := label_stages(plan):
-        hidden = plant_labels(plan, canaries, rng)
-        findings += _audit_sums(plan, labels, observe_labels(plan, hidden, noise), hidden.planted, confidence)
-    for stage in steps:
-        if plan.charged_unit.examples_touched():
-            count = min(canaries, MOST_GRADIENT_CANARIES)
-            findings += _audit_gradients(plan, stage, count, confidence, noise.stream(f"audit/{stage.name}"), rng)
-    known = (AggregationStage, LabelSumStage, GradientStage, UnprotectedStage)
-    skipped = tuple(f"no canaries are known for the stage '{s.name}'" for s in plan.stages if not isinstance(s, known))
+    coins, watched = watch(plan, canaries, noise, rng)
+    findings = _findings(plan, watched, coins, confidence)
+    skipped = [f"no canaries are known for the stage '{s.name}'" for s in plan.stages if not isinstance(s, KNOWN)]
+    if reports := local_stages(plan):
+        if isinstance(method, LocalMethod) and facts is not None:
+            findings += audit_reports(method, facts, plan, canaries, confidence, FALSE_ALARM, noise, rng)
+        else:
+            skipped += [f"the stage '{s.name}' needs the method that collects it" for s in reports]
     return AuditResult(
         method=plan.method,
         unit=plan.unit.name,
@@ -98,7 +103,7 @@ def audit_plan(
         delta=plan.budget.definite_delta,
         confidence=confidence,
         findings=tuple(findings),
-        skipped=skipped,
+        skipped=tuple(skipped),
     )
 
 
@@ -108,60 +113,82 @@ def require_consistent(result: AuditResult) -> None:
         raise AuditContradiction(result.sentence())
 
 
-def _audit_sums(
-    plan: Plan, stages: Sequence[Stage], scores: np.ndarray, coins: np.ndarray, confidence: float
+def _why_nothing(record: RunRecord) -> str:
+    if record.epsilon == 0.0:
+        return "the run never reads what the unit protects"
+    if record.certificate.get("claimed"):
+        return "nothing is proved for the honest unit in paper mode, so there is nothing to contradict"
+    return "the run claims no protection"
+
+
+def _findings(plan: Plan, watched: Sequence[Watched], coins: np.ndarray, confidence: float) -> list[Finding]:
+    """First the bound for everything together, then stage by stage."""
+    if not watched:
+        return []
+    if len(watched) == 1 and watched[0].normal is not None:
+        return _of_normal(plan, watched[0], watched[0].normal, coins, confidence, alone=True)
+    stages = [stage for one in watched for stage in one.stages]
+    name = "all stages together" if len(watched) > 1 else watched[0].name
+    found = _of_ratios(plan, Watched(name, stages, np.sum([one.ratios for one in watched], axis=0)), coins, confidence)
+    for one in watched if len(watched) > 1 else ():
+        if one.normal is not None:
+            found += _of_normal(plan, one, one.normal, coins, confidence, alone=False)
+        else:
+            found += _of_ratios(plan, one, coins, confidence, brief=True)
+    for one in watched:
+        if one.repeated is not None:
+            found += _of_ratios(plan, replace(one, ratios=one.repeated), coins, confidence, brief=True, kind="repeated")
+    return found
+
+
+def _of_normal(
+    plan: Plan, one: Watched, scores: np.ndarray, coins: np.ndarray, confidence: float, *, alone: bool
 ) -> list[Finding]:
+    """Sums with Gaussian noise: scores are normal, which gives the sharpest bound."""
+    methods: dict[str, Bound] = {"Gaussian trade-off": bounds.gaussian_bound}
+    if alone:
+        methods |= {
+            "one run, f-DP": _gaussian_one_run,
+            "one run, (epsilon, delta)": one_run.one_run_bound,
+            "Clopper-Pearson": bounds.threshold_bound,
+        }
+    return [_finding(plan, one, method, bound, scores, coins, confidence) for method, bound in methods.items()]
+
+
+def _of_ratios(
+    plan: Plan, one: Watched, coins: np.ndarray, confidence: float, *, brief: bool = False, kind: str = "own"
+) -> list[Finding]:
+    """Anything else: the curve of the mechanism itself, with its noise as the unknown."""
+    family = Family(one.stages, plan.charged_unit)
+
+    def curve(scores: np.ndarray, planted: np.ndarray, delta: float, level: float) -> float:
+        return family_bound(scores, planted, family, delta, level)
+
+    def dependent(scores: np.ndarray, planted: np.ndarray, delta: float, level: float) -> float:
+        return one_run_family_bound(scores[0], planted, family, delta, level)
+
+    def any_law(scores: np.ndarray, planted: np.ndarray, delta: float, level: float) -> float:
+        return one_run.one_run_bound(scores[0], planted, delta, level)
+
+    words = "own trade-off curve" if kind == "own" else "own trade-off curve, if batches repeat"
+    methods: dict[str, Bound] = {words: curve}
+    if not brief:
+        methods |= {"one run, f-DP": dependent, "one run, (epsilon, delta)": any_law}
+    return [_finding(plan, one, method, bound, one.ratios, coins, confidence) for method, bound in methods.items()]
+
+
+def _finding(
+    plan: Plan, one: Watched, method: str, bound: Bound, scores: np.ndarray, coins: np.ndarray, confidence: float
+) -> Finding:
     delta = plan.budget.definite_delta
-    kind = "edge" if plan.charged_unit.examples_touched() == 0 else "node"
-    name = f"{kind} canaries in {'sums of labels' if isinstance(stages[0], LabelSumStage) else 'noisy sums'}"
-    methods: dict[str, Bound] = {
-        "Gaussian trade-off": bounds.gaussian_bound,
-        "one run, f-DP": _gaussian_one_run,
-        "one run, (epsilon, delta)": one_run.one_run_bound,
-        "Clopper-Pearson": bounds.threshold_bound,
-    }
-    return [
-        Finding(
-            name=name,
-            method=method,
-            canaries=len(coins),
-            claimed=_price(plan, stages),
-            lower_bound=bound(scores, coins, delta, confidence),
-            strict_bound=bound(scores, coins, delta, 1.0 - FALSE_ALARM),
-        )
-        for method, bound in methods.items()
-    ]
-
-
-def _audit_gradients(
-    plan: Plan,
-    stage: GradientStage,
-    canaries: int,
-    confidence: float,
-    noise: NoiseSource,
-    rng: np.random.Generator,
-) -> list[Finding]:
-    seen = observe_training(plan, stage, canaries, noise, rng)
-    delta, claimed = plan.budget.definite_delta, _price(plan, [stage])
-    curve = one_run.loss_curve(PrivacyLoss(stage.event(plan.unit), plan.unit.relation, COARSE_GRID), points=80)
-
-    findings = []
-    for law, scores in {"Poisson batches": seen.poisson, "repeated batches": seen.periodic}.items():
-        low = one_run.one_run_bound(scores, seen.planted, delta, confidence)
-        strict = one_run.one_run_bound(scores, seen.planted, delta, 1.0 - FALSE_ALARM)
-        # The whole curve can be refuted where no single epsilon is: then more than the claim is certain.
-        refuted = bounds.refutes_curve(scores, seen.planted, curve, FALSE_ALARM)
-        findings.append(
-            Finding(
-                name=f"gradient canaries in '{stage.name}'",
-                method=f"one run, {law}",
-                canaries=canaries,
-                claimed=claimed,
-                lower_bound=low,
-                strict_bound=max(strict, math.nextafter(claimed, math.inf)) if refuted else strict,
-            )
-        )
-    return findings
+    return Finding(
+        name=one.name,
+        method=method,
+        canaries=len(coins),
+        claimed=_price(plan, one.stages),
+        lower_bound=bound(scores, coins, delta, confidence),
+        strict_bound=bound(scores, coins, delta, 1.0 - FALSE_ALARM),
+    )
 
 
 def _gaussian_one_run(scores: np.ndarray, planted: np.ndarray, delta: float, confidence: float) -> float:

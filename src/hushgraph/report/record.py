@@ -16,6 +16,7 @@ from hushgraph.budget import Budget
 from hushgraph.errors import HushgraphError, InputError
 from hushgraph.facts import PublicFacts
 from hushgraph.ledger import FILE, History, Ledger
+from hushgraph.methods.base import Method
 from hushgraph.methods.registry import method_class
 from hushgraph.methods.saving import read_json
 
@@ -105,9 +106,13 @@ def rebuild_plan(record: RunRecord) -> Any:
     claimed = record.certificate.get("claimed")
     epsilon = float(claimed["epsilon"]) if claimed else record.epsilon
     unit = units.from_dict(claimed["unit"] if claimed else record.certificate["unit"])
-    method = method_class(record.config["method"])(**record.config["parameters"])
     facts = PublicFacts(**record.config["facts"])
-    return method.plan(facts, unit, Budget(epsilon, record.delta), paper_mode=claimed is not None)
+    return rebuild_method(record).plan(facts, unit, Budget(epsilon, record.delta), paper_mode=claimed is not None)
+
+
+def rebuild_method(record: RunRecord) -> Method:
+    """The method with the run's own choices."""
+    return method_class(record.config["method"])(**record.config["parameters"])
 
 
 def priced_stages(record: RunRecord, history: History | None) -> tuple[list[StagePrice], PrivacyLoss | None]:
