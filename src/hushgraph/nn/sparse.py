@@ -16,8 +16,8 @@ from torch import Tensor
 
 from hushgraph.errors import InputError
 
-# Below this many non-zeros, sorting the columns beats the fixed cost of building a scipy matrix (measured).
-_SORT_BELOW = 6_000
+# Below this many non-zeros, adding entry by entry beats the fixed cost of building a scipy matrix (measured).
+_SMALL = 6_000
 
 
 class SparseRows:
@@ -156,9 +156,11 @@ class SparseRows:
         """The transposed matrix times `grad` ([rows, out]): the gradient of the weight in `matmul`."""
         if self._transposed is not None:
             return self._transposed._matmul(grad)
-        if self.indices.numel() < _SORT_BELOW:
-            return self._transpose()._matmul(grad)
         values = self._weights(grad.dtype)
+        if self.indices.numel() < _SMALL:
+            entries = grad.index_select(0, self._row_of_entry())
+            entries = entries if values is None else entries.mul_(values.unsqueeze(1))
+            return grad.new_zeros(self.shape[1], grad.shape[1]).index_add_(0, self.indices, entries)
         data = np.ones(1, dtype=grad.numpy().dtype) if values is None else values.numpy()
         if values is None:
             data = np.broadcast_to(data, self.indices.shape).copy()

@@ -13,6 +13,7 @@ parameters keeps nothing of it and works in place. In the forward direction a st
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Protocol
 
 import torch
@@ -73,16 +74,16 @@ class LinearStep:
             product = x.matmul(self.weight.t())
             return product if self.bias is None else product.add_(self.bias)
         if out is None:
-            if len(self.weight) < _NARROW:
+            if self.weight.shape[0] < _NARROW:
                 return self._narrow_forward(x)
-            out = self.scratch("output", x, len(x), len(self.weight))
+            out = self.scratch("output", x, x.shape[0], self.weight.shape[0])
         if self.bias is None:
             return torch.mm(x, self.weight.t(), out=out)
         return torch.addmm(self.bias, x, self.weight.t(), out=out)
 
     def _narrow_forward(self, x: Tensor) -> Tensor:
         """The same, stored one output column after the other: several times faster for a handful of columns."""
-        out = self.scratch("output", x, len(self.weight), len(x))
+        out = self.scratch("output", x, self.weight.shape[0], x.shape[0])
         if self.bias is None:
             return torch.mm(self.weight, x.t(), out=out).t()
         return torch.addmm(self.bias.unsqueeze(1), self.weight, x.t(), out=out).t()
@@ -92,7 +93,7 @@ class LinearStep:
         self.grad = grad
         if first:
             return grad
-        return torch.mm(grad, self.weight, out=self.scratch("input", grad, len(grad), self.weight.shape[1]))
+        return torch.mm(grad, self.weight, out=self.scratch("input", grad, grad.shape[0], self.weight.shape[1]))
 
     def square_norms(self, total: Tensor) -> None:
         """|g|^2 |a|^2 for the weight, |g|^2 for the bias."""
@@ -120,7 +121,13 @@ class LinearStep:
 def short_row_norms(x: Tensor, temporary: Scratch) -> Tensor:
     """Squared norms of narrow rows: a product with ones adds them up faster than a sum over a short dimension."""
     squares = torch.square(x, out=temporary("temporary", x, *x.shape))
-    return torch.mv(squares, x.new_ones(x.shape[1]))
+    return torch.mv(squares, ones_like_row(x.shape[1], x.dtype))
+
+
+@lru_cache(maxsize=64)
+def ones_like_row(width: int, dtype: torch.dtype) -> Tensor:
+    """A row of ones, made once (treat it as read-only)."""
+    return torch.ones(width, dtype=dtype)
 
 
 class Parameterless:
@@ -215,7 +222,7 @@ class NormaliseStep(Parameterless):
     def backward(self, grad: Tensor, first: bool) -> Tensor:
         """Project off the row and divide by its length."""
         product = torch.mul(grad, self.output, out=self.temporary("temporary", grad, *grad.shape))
-        along = torch.mv(product, grad.new_ones(grad.shape[1])).unsqueeze(1)
+        along = torch.mv(product, ones_like_row(grad.shape[1], grad.dtype)).unsqueeze(1)
         along.mul_(self.length >= L2Normalise.eps)
         return grad.addcmul_(self.output, along, value=-1.0).div_(self.divisor)
 
