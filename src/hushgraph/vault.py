@@ -32,10 +32,12 @@ from hushgraph.mechanisms.aggregate import bounded_rows, noisy_sum
 from hushgraph.mechanisms.devices import FeatureRandomiser, LabelRandomiser, Range, device_randomness, unit_interval
 from hushgraph.mechanisms.label_sum import known_labels, label_messages, noisy_label_sum
 from hushgraph.mechanisms.noise import NoiseSource
+from hushgraph.nn.chorus import Ensemble
 from hushgraph.nn.joined import JoinedRows
 from hushgraph.nn.rooted import RootedNetwork
 from hushgraph.nn.sparse import Rows, dense_rows
 from hushgraph.run import Run
+from hushgraph.training.ensemble import train_ensemble
 from hushgraph.training.optimizers import OptimizerName
 from hushgraph.training.plain import train_plainly
 from hushgraph.training.private import train_privately
@@ -290,6 +292,9 @@ class Vault:
         if isinstance(rows, PrivateRows):
             raise PrivateAccessError(f"{rows.what} are private under the unit '{self.unit}': plan a gradient stage")
         labels = self.labels
+        if isinstance(module, Ensemble):
+            self._train_ensemble(module, cast(JoinedRows, rows), recipe, name)
+            return
         train_plainly(
             module,
             rows,
@@ -303,6 +308,19 @@ class Vault:
             select_best=recipe.select_best and bool(self._graph.val.numel()),
             batch_size=recipe.batch_size,
             generator=self.generator(f"batches/{name}"),
+            on_epoch=lambda done, total: self.report(name, done, total),
+        )
+
+    def _train_ensemble(self, network: Ensemble, rows: JoinedRows, recipe: Recipe, name: str) -> None:
+        train_ensemble(
+            network,
+            rows,
+            self.labels,
+            self._graph.train,
+            self._graph.val if recipe.select_best else None,
+            epochs=recipe.epochs,
+            lr=recipe.lr,
+            generator=self.generator(f"dropout/{name}"),
             on_epoch=lambda done, total: self.report(name, done, total),
         )
 

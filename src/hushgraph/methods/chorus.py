@@ -40,8 +40,7 @@ from hushgraph.mechanisms.label_sum import relative_noise
 from hushgraph.methods import parameters
 from hushgraph.methods.base import Method, TrainedModel, checked_training_graph, open_vault
 from hushgraph.nn.chorus import (
-    Average,
-    BranchNetwork,
+    Ensemble,
     FloorScale,
     LinearNetwork,
     Opinion,
@@ -55,8 +54,8 @@ from hushgraph.units import Node, NodeReplace, UndirectedEdge, Unit
 from hushgraph.vault import PrivateRows, Recipe, Vault
 
 Part = Rows | PrivateRows
-PLAIN_EPOCHS, PRIVATE_EPOCHS = 100, 10
-PLAIN_LR, PRIVATE_LR, FEW_COLUMNS_LR = 0.01, 0.04, 0.06
+PLAIN_EPOCHS, PRIVATE_EPOCHS = 40, 10
+PLAIN_LR, PRIVATE_LR, FEW_COLUMNS_LR = 0.03, 0.04, 0.06
 _LEARNERS, _LEAST_LEARNERS = 0.25, 500
 
 
@@ -72,7 +71,7 @@ class Chorus(Method):
 
     num_stages: int | None = None
     quiet: float = 0.5
-    hidden: int = 32
+    hidden: int = 64
     dropout: float = 0.3
     members: int = 3
     lr: float | None = None
@@ -181,9 +180,8 @@ class Chorus(Method):
                 continue  # a model of features alone would cost gradient steps
             width = int(parts[0].shape[1])
             network = self._network(k, width, vault.facts, plain, generator, last=k == sums.count)
-            for name, member in _members(network, k):
-                gradient = plan.gradient(f"stage_{k}")
-                vault.train(member, vault.join(parts), self._recipe(plain, opinion), gradient, name, learners)
+            name, recipe = f"stage_{k}", self._recipe(plain, opinion)
+            vault.train(network, vault.join(parts), recipe, plan.gradient(name), name, learners)
             networks.append(network.eval())
 
         network = nn.ModuleDict({"stages": nn.ModuleList(networks)})
@@ -261,11 +259,8 @@ class Chorus(Method):
         widths = [width, *[classes] * stage]
         if not plain:
             return self._linear(widths, classes, generator)
-        members = [
-            BranchNetwork(widths, self.hidden, classes, dropout=self.dropout, generator=generator)
-            for _ in range(self.members if last else 1)
-        ]
-        return Average(members)
+        members = self.members if last else 1
+        return Ensemble(widths, self.hidden, classes, members=members, dropout=self.dropout, generator=generator)
 
     def rebuild(self, facts: PublicFacts, settings: dict[str, Any]) -> nn.Module:
         """The untrained networks that saved weights are loaded into."""
@@ -287,13 +282,6 @@ def _sizes(facts: PublicFacts) -> tuple[int, int]:
     if facts.num_features is None or facts.num_classes is None:
         raise InputError("Chorus needs the number of features and classes to build its networks")
     return facts.num_features, facts.num_classes
-
-
-def _members(network: nn.Module, stage: int) -> list[tuple[str, nn.Module]]:
-    """What is trained in a stage: the members of an average one by one, a linear network whole."""
-    if isinstance(network, Average):
-        return [(f"stage_{stage}/{i}", member) for i, member in enumerate(network.members)]
-    return [(f"stage_{stage}", network)]
 
 
 @dataclass

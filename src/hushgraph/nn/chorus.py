@@ -10,8 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hushgraph.nn.joined import JoinedRows
-from hushgraph.nn.layers import Linear, fresh_generator
-from hushgraph.nn.mlp import MLP
+from hushgraph.nn.layers import Dropout, Linear, fresh_generator
 from hushgraph.nn.sparse import Rows, SparseRows
 
 
@@ -63,8 +62,12 @@ class _Guessing(nn.Module):
         return probabilities.sqrt()
 
 
-class BranchNetwork(_Guessing):
-    """One small network per part, side by side, then a head. For plain training: it holds batch norm."""
+class Ensemble(_Guessing):
+    """Small networks side by side, each with one hidden layer; scores are the mean of their log probabilities.
+
+    For plain training: it holds batch norm. The hidden layers of all members are one matrix, and the members differ
+    by where they start only.
+    """
 
     def __init__(
         self,
@@ -72,40 +75,29 @@ class BranchNetwork(_Guessing):
         hidden: int,
         num_classes: int,
         *,
+        members: int = 1,
         dropout: float = 0.0,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         generator = fresh_generator(generator)
-        self.branches = nn.ModuleList(
-            MLP(
-                width,
-                hidden,
-                hidden,
-                1,
-                norm="batch",
-                dropout=dropout,
-                order="activation-first",
-                plain_last=False,
-                generator=generator,
-            )
-            for width in widths
+        self.maps = nn.ModuleList(
+            Linear(width, members * hidden, bias=k == 0, generator=generator) for k, width in enumerate(widths)
         )
-        self.head = MLP(
-            hidden * len(widths),
-            hidden,
-            num_classes,
-            2,
-            norm="batch",
-            dropout=dropout,
-            order="activation-first",
-            generator=generator,
-        )
+        self.activation = nn.SELU()
+        self.norm = nn.BatchNorm1d(members * hidden)
+        self.dropout = Dropout(dropout, generator=generator)
+        self.heads = nn.ModuleList(Linear(hidden, num_classes, generator=generator) for _ in range(members))
 
     def forward(self, rows: JoinedRows) -> Tensor:
         """Class scores, one row per node."""
-        outputs = [branch(part) for branch, part in zip(self.branches, rows.parts)]
-        return self.head(torch.cat(outputs, 1))
+        return torch.stack([scores.log_softmax(dim=1) for scores in self.member_scores(rows)]).mean(0)
+
+    def member_scores(self, rows: JoinedRows) -> list[Tensor]:
+        """The class scores of each member."""
+        inner = torch.stack([part_map(part) for part_map, part in zip(self.maps, rows.parts)]).sum(0)
+        hidden = self.dropout(self.norm(self.activation(inner)))
+        return [head(part) for head, part in zip(self.heads, hidden.chunk(len(self.heads), dim=1))]
 
 
 class LinearNetwork(_Guessing):
@@ -141,15 +133,3 @@ class Opinion(nn.Module):
         """One row per node."""
         said = self.classifier(JoinedRows([features])).log_softmax(dim=1) + self.uniform
         return said / said.norm(dim=1, keepdim=True).clamp(min=1.0)
-
-
-class Average(_Guessing):
-    """The mean of several classifiers' log probabilities."""
-
-    def __init__(self, members: Sequence[nn.Module]) -> None:
-        super().__init__()
-        self.members = nn.ModuleList(members)
-
-    def forward(self, rows: JoinedRows) -> Tensor:
-        """Class scores, one row per node."""
-        return torch.stack([member(rows).log_softmax(dim=1) for member in self.members]).mean(0)

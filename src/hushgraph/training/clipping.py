@@ -50,10 +50,10 @@ class ClippedGradient:
     """Sums of per-example gradients of `module`, each clipped to `max_grad_norm` over all parameters together.
 
     The fastest method that applies is chosen: "chain" (written out by hand), "closed-form" (autograd plus closed-form
-    norms), "per-example" (gradients formed outright); all give the same sum. `microbatch` bounds the rows
-    processed at a time and changes nothing else. With `normalise`, short gradients are lengthened almost to the bound
-    too (by bound / (norm + bound / 100)), so that every example has about the same weight. `loss` is "cross_entropy" or a function from scores and labels to one
-    loss per row.
+    norms), "per-example" (gradients formed outright); all give the same sum. `microbatch` bounds the rows processed at
+    a time and changes nothing else. `loss` is "cross_entropy" or a function from scores and labels to one loss per row.
+    With `normalise`, short gradients are lengthened almost to the bound too (by bound / (norm + bound / 100)), so that
+    every example has about the same weight.
     """
 
     def __init__(

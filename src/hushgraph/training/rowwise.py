@@ -14,7 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from hushgraph.errors import UnprovenError
 from hushgraph.nn import MLP, Combine, Dropout, Encoder, HopClassifier, L2Normalise, Linear
-from hushgraph.nn.chorus import Average, BranchNetwork, FloorScale, LinearNetwork, Opinion, UnitRows
+from hushgraph.nn.chorus import Ensemble, FloorScale, LinearNetwork, Opinion, UnitRows
 from hushgraph.nn.progressive import ProgressiveNetwork, Submodel
 
 Condition = Callable[[nn.Module], str | None]
@@ -119,7 +119,7 @@ def _register_known() -> None:
     register_rowwise(FloorScale, "Divides a row by its own length or a constant.")
     register_rowwise(LinearNetwork, "Adds up linear maps of the parts of one row.")
     register_rowwise(Opinion, "Rescales the class scores of one row.")
-    register_rowwise(Average, "Averages class scores of one row.")
+    register_rowwise(Ensemble, "Adds up linear maps of the parts of one row; averages class scores of one row.")
     for container in (
         nn.Sequential,
         nn.ModuleList,
@@ -128,7 +128,6 @@ def _register_known() -> None:
         HopClassifier,
         Submodel,
         ProgressiveNetwork,
-        BranchNetwork,
     ):
         register_rowwise(container, "Only passes rows through the layers inside it.")
 

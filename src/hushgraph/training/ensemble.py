@@ -1,0 +1,162 @@
+"""Plain full-batch training of several small networks at once, with the gradient written out.
+
+For Chorus at edge level, where features, labels and released sums are public. The members of an `Ensemble` read the
+same rows and share no weight, so the gradient of the sum of their losses holds the gradient of each, and one step of
+Adam is one step of each. Compared with automatic differentiation member by member this takes a fifth of the time: a
+dropout mask is made of 16 random bits per entry instead of a whole random number, and large results reuse memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from hushgraph.errors import InputError
+from hushgraph.nn.chorus import Ensemble
+from hushgraph.nn.joined import JoinedRows
+from hushgraph.nn.layers import fresh_generator
+from hushgraph.nn.sparse import SparseRows
+from hushgraph.training.flat import FlatParameters, views_of
+from hushgraph.training.layer_steps import ACTIVATIONS, ActivationStep, BatchNormStep, LinearStep, Parameterless
+from hushgraph.training.losses import check_labels, cross_entropy_gradient
+from hushgraph.training.optimizers import make_optimizer
+from hushgraph.training.scratch import Scratch
+
+
+def train_ensemble(
+    network: Ensemble,
+    rows: JoinedRows,
+    labels: Tensor,
+    train: Tensor,
+    val: Tensor | None = None,
+    *,
+    epochs: int,
+    lr: float,
+    generator: torch.Generator | None = None,
+    on_epoch: Callable[[int, int], None] | None = None,
+) -> None:
+    """Train all members in place by Adam, one step per epoch on all train rows; dropout draws from `generator`.
+
+    With `val`, the weights of the epoch with the highest validation accuracy of the whole ensemble are kept (the first
+    one, among equals): legal only where validation labels are public. The network is left in evaluation mode.
+    """
+    inputs, targets = rows.rows(train), labels.index_select(0, train)
+    check_labels(targets, len(inputs))
+    if len(inputs) < 2:
+        raise InputError(f"expected at least two training rows; got {len(inputs)}; check the training mask")
+    best = None if val is None or val.numel() == 0 else _Best(network, rows.rows(val), labels.index_select(0, val))
+    network.train()
+    with FlatParameters(network) as flat, torch.no_grad():
+        gradient = EnsembleGradient(network, flat, inputs, targets, fresh_generator(generator))
+        update = make_optimizer("adam", flat.vector, lr)
+        for epoch in range(epochs):
+            gradient.write()
+            update.step(flat.gradient)
+            if best is not None:
+                best.look(flat.vector)
+            if on_epoch is not None:
+                on_epoch(epoch + 1, epochs)
+        if best is not None:
+            best.restore(flat.vector)
+    network.eval()
+
+
+class DropoutStep(Parameterless):
+    """Zero each entry with probability `p` (to the nearest 2^-16) and lengthen the others to make up for it."""
+
+    def __init__(self, p: float, generator: torch.Generator) -> None:
+        self.dropped, self.generator = round(p * 2**16), generator
+        self.scratch = self.temporary = Scratch()
+
+    def forward(self, x: Tensor, square_norms: Tensor | None = None) -> Tensor:
+        """Draw a new mask and apply it in place."""
+        if self.dropped == 0:
+            return x
+        words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None, generator=self.generator)
+        bits = words.view(torch.int16)[: x.numel()].view(x.shape)
+        mask = self.scratch("mask", x, *x.shape)
+        self.mask = torch.empty_like(x) if mask is None else mask
+        torch.ge(bits, self.dropped - 2**15, out=self.mask)
+        return x.mul_(self.mask.mul_(2**16 / (2**16 - self.dropped)))
+
+    def backward(self, grad: Tensor, first: bool = False) -> Tensor:
+        """Apply the same mask in place."""
+        return grad if self.dropped == 0 else grad.mul_(self.mask)
+
+
+class EnsembleGradient:
+    """Writes the gradient of the members' mean losses, added up, to `flat.gradient`."""
+
+    def __init__(
+        self, network: Ensemble, flat: FlatParameters, rows: JoinedRows, labels: Tensor, generator: torch.Generator
+    ) -> None:
+        views = dict(zip(map(id, flat.parameters), views_of(flat.gradient, flat.parameters)))
+        self.rows, self.labels, self.network = rows, labels, network
+        self.first = LinearStep(_linear(network.maps[0]), views)
+        self.others = [(_linear(layer).weight, views[id(layer.weight)]) for layer in list(network.maps)[1:]]
+        self.activation = ActivationStep(*ACTIVATIONS[nn.SELU])
+        self.activation.in_place = True
+        self.norm = BatchNormStep(network.norm, views)
+        self.dropout = DropoutStep(network.dropout.p, generator)
+        self.heads = [LinearStep(_linear(head), views) for head in network.heads]
+        for part in rows.parts:
+            if isinstance(part, SparseRows):
+                part.keep_transposed()
+
+    def write(self) -> None:
+        """One pass forward and back over all rows."""
+        hidden = self._hidden()
+        back = torch.empty_like(hidden)
+        for head, x, grad in zip(self.heads, self._by_member(hidden), self._by_member(back)):
+            scores = head.forward(x, None)
+            grad.copy_(head.backward(cross_entropy_gradient(scores, self.labels).div_(len(x)), first=False))
+            head.write(None)
+        back = self.norm.backward(self.dropout.backward(back), first=False)
+        self.norm.write(None)
+        self._write_maps(self.activation.backward(back, first=False))
+
+    def _by_member(self, x: Tensor) -> tuple[Tensor, ...]:
+        return x.chunk(len(self.heads), dim=1)
+
+    def _hidden(self) -> Tensor:
+        inner = self.first.forward(self.rows.parts[0], None)
+        for (weight, _), part in zip(self.others, self.rows.parts[1:]):
+            inner = inner.addmm_(part, weight.t()) if isinstance(part, Tensor) else inner + part.matmul(weight.t())
+        return self.dropout.forward(self.norm.forward(self.activation.forward(inner, None), None))
+
+    def _write_maps(self, grad: Tensor) -> None:
+        self.first.backward(grad, first=True)
+        self.first.write(None)
+        for (_, view), part in zip(self.others, self.rows.parts[1:]):
+            # This way round a product with a few columns is several times faster (measured).
+            product = torch.mm(part.t(), grad) if isinstance(part, Tensor) else part.transpose_matmul(grad)
+            view.copy_(product.t())
+
+
+class _Best:
+    """The state with the highest validation accuracy so far."""
+
+    def __init__(self, network: Ensemble, rows: JoinedRows, labels: Tensor) -> None:
+        check_labels(labels, len(rows))
+        self.network, self.rows, self.labels, self.accuracy = network, rows, labels, -1.0
+
+    def look(self, vector: Tensor) -> None:
+        self.network.eval()
+        accuracy = float((self.network(self.rows).argmax(dim=1) == self.labels).double().mean())
+        self.network.train()
+        if accuracy > self.accuracy:
+            self.accuracy, self.vector = accuracy, vector.clone()
+            self.buffers = [buffer.clone() for buffer in self.network.buffers()]
+
+    def restore(self, vector: Tensor) -> None:
+        if self.accuracy >= 0:
+            vector.copy_(self.vector)
+            for buffer, kept in zip(self.network.buffers(), self.buffers):
+                buffer.copy_(kept)
+
+
+def _linear(layer: nn.Module) -> nn.Linear:
+    assert isinstance(layer, nn.Linear)
+    return layer
