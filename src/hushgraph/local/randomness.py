@@ -1,6 +1,6 @@
 """Where local mechanisms get their randomness.
 
-The default is the operating system's cryptographic source. `OsRandom` offers the three draws the mechanisms need,
+The default is the operating system's cryptographic source. `OsRandom` offers the draws the mechanisms need,
 under the names and shapes of `numpy.random.Generator`, so a test may pass a seeded numpy generator instead. A
 seeded generator must never be used on real answers: whoever knows the seed can subtract the noise.
 """
@@ -31,6 +31,10 @@ class Randomness(Protocol):
 
     def standard_normal(self, size: Any = None) -> Any:
         """Standard normal floats."""
+        ...
+
+    def bytes(self, length: int) -> bytes:
+        """That many random bytes."""
         ...
 
 
@@ -67,6 +71,10 @@ class OsRandom:
         angle = 2.0 * math.pi * self.random(half)
         normals = np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:count]
         return float(normals[0]) if size is None else normals.reshape(size)
+
+    def bytes(self, length: int) -> bytes:
+        """That many random bytes."""
+        return os.urandom(length)
 
     @staticmethod
     def _words(size: Shape) -> np.ndarray:

@@ -69,7 +69,7 @@ def sample_dimensions(people: int, dimensions: int, sampled: int, rng: Randomnes
     Few features: Floyd's algorithm over all people at once. Many: the smallest of d random keys.
     """
     if sampled == dimensions:
-        return np.broadcast_to(np.arange(dimensions, dtype=np.int32), (people, dimensions)).copy()
+        return np.broadcast_to(np.arange(dimensions, dtype=np.int32), (people, dimensions))
     if sampled * sampled <= 4 * dimensions:
         return _floyd(people, dimensions, sampled, rng)
     block = max(1, 8_000_000 // dimensions)
