@@ -16,8 +16,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hushgraph.errors import InputError, did_you_mean
-from hushgraph.graph.rooted import Messages, RootedBatch
+from hushgraph.graph.rooted import RootedBatch
 from hushgraph.nn.layers import Linear, fresh_generator, make_activation
+from hushgraph.nn.messages import (
+    AnyMessages,
+    largest_of_edges,
+    sum_edges,
+    sum_messages,
+    take_sources,
+    take_targets,
+)
 from hushgraph.nn.sparse import Rows
 
 Convolution = Literal["gcn", "gin", "attention"]
@@ -38,66 +46,6 @@ class _NoTape:
         return output
 
 
-class _SumMessages(torch.autograd.Function):
-    """For every output row, the sum of the input rows that send to it; the gradient runs along reversed edges."""
-
-    @staticmethod
-    def forward(ctx, rows: Tensor, messages: Messages) -> Tensor:  # type: ignore[no-untyped-def]
-        ctx.messages = messages
-        return _bag_sum(messages.sources, rows, messages.offsets)
-
-    @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[no-untyped-def]
-        edges, offsets = ctx.messages.by_source
-        return _bag_sum(ctx.messages.targets[edges], grad, offsets), None
-
-
-class _TakeSources(torch.autograd.Function):
-    """The input row of every edge; the gradient adds up the edges of each input row."""
-
-    @staticmethod
-    def forward(ctx, rows: Tensor, messages: Messages) -> Tensor:  # type: ignore[no-untyped-def]
-        ctx.messages = messages
-        return rows.index_select(0, messages.sources)
-
-    @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[no-untyped-def]
-        edges, offsets = ctx.messages.by_source
-        return _bag_sum(edges, grad, offsets), None
-
-
-class _SumEdges(torch.autograd.Function):
-    """For every output row, the sum over its edges of one row per edge."""
-
-    @staticmethod
-    def forward(ctx, rows: Tensor, messages: Messages) -> Tensor:  # type: ignore[no-untyped-def]
-        ctx.messages = messages
-        return _bag_sum(torch.arange(rows.shape[0]), rows, messages.offsets)
-
-    @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[no-untyped-def]
-        return grad.index_select(0, ctx.messages.targets), None
-
-
-class _TakeTargets(torch.autograd.Function):
-    """The output row of every edge."""
-
-    @staticmethod
-    def forward(ctx, rows: Tensor, messages: Messages) -> Tensor:  # type: ignore[no-untyped-def]
-        ctx.messages = messages
-        return rows.index_select(0, messages.targets)
-
-    @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[no-untyped-def]
-        return _bag_sum(torch.arange(grad.shape[0]), grad, ctx.messages.offsets), None
-
-
-def _bag_sum(indices: Tensor, rows: Tensor, offsets: Tensor) -> Tensor:
-    if indices.numel() == 0:
-        return rows.new_zeros((offsets.numel() - 1, rows.shape[1]))
-    return F.embedding_bag(indices, rows.contiguous(), offsets, mode="sum", include_last_offset=True)
-
-
 class GCNLayer(nn.Module):
     """The mean of a node's own row and its in-neighbours' rows, (d + 1)^-1 (A + I), then a linear map."""
 
@@ -109,9 +57,9 @@ class GCNLayer(nn.Module):
         """What enters the linear map, from the own row and the sum of the received ones."""
         return (own + received) / (counts + 1.0).unsqueeze(1)
 
-    def forward(self, x: Tensor, messages: Messages, level: int, tape: Tape) -> Tensor:
+    def forward(self, x: Tensor, messages: AnyMessages, level: int, tape: Tape) -> Tensor:
         """From the rows of `level` to those of the next."""
-        own, received = x.index_select(0, messages.own), _SumMessages.apply(x, messages)
+        own, received = x.index_select(0, messages.own), sum_messages(x, messages)
         return tape.linear(self.linear, self.combine(own, received, messages.counts.to(x.dtype)), level + 1)
 
 
@@ -127,7 +75,7 @@ class GINLayer(GCNLayer):
         """The plain sum."""
         return own + received
 
-    def forward(self, x: Tensor, messages: Messages, level: int, tape: Tape) -> Tensor:
+    def forward(self, x: Tensor, messages: AnyMessages, level: int, tape: Tape) -> Tensor:
         """From the rows of `level` to those of the next."""
         return tape.linear(self.second, self.activation(super().forward(x, messages, level, tape)), level + 1)
 
@@ -142,21 +90,18 @@ class AttentionLayer(nn.Module):
         self.heads = heads
         self.query, self.key, self.value = (Linear(width, width, generator=generator) for _ in range(3))
 
-    def forward(self, x: Tensor, messages: Messages, level: int, tape: Tape) -> Tensor:
+    def forward(self, x: Tensor, messages: AnyMessages, level: int, tape: Tape) -> Tensor:
         """From the rows of `level` to those of the next."""
         query = tape.linear(self.query, x.index_select(0, messages.own), level + 1)
         key, value = tape.linear(self.key, x, level), tape.linear(self.value, x, level)
         scale = 1.0 / math.sqrt(x.shape[1] / self.heads)
-        scores = scale * self._dot(_TakeTargets.apply(query, messages), _TakeSources.apply(key, messages))
+        scores = scale * self._dot(take_targets(query, messages), take_sources(key, messages))
         own_score = scale * self._dot(query, key.index_select(0, messages.own))
-        with torch.no_grad():  # shifting all scores of a row changes nothing but keeps exp finite
-            top = own_score.clone()
-            places = messages.targets.unsqueeze(1).expand_as(scores)
-            top = top.scatter_reduce(0, places, scores, "amax", include_self=True)
-        weight = (scores - top.index_select(0, messages.targets)).exp()
+        top = largest_of_edges(own_score, scores, messages)  # shifting a row's scores only keeps exp finite
+        weight = (scores - take_targets(top, messages)).exp()
         own_weight = (own_score - top).exp()
-        total = own_weight + _SumEdges.apply(weight, messages)
-        sent = _SumEdges.apply(self._times(weight, _TakeSources.apply(value, messages)), messages)
+        total = own_weight + sum_edges(weight, messages)
+        sent = sum_edges(self._times(weight, take_sources(value, messages)), messages)
         return self._times(1.0 / total, sent + self._times(own_weight, value.index_select(0, messages.own)))
 
     def _dot(self, a: Tensor, b: Tensor) -> Tensor:

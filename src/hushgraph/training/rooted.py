@@ -9,7 +9,7 @@ the business of the graph (docs/proofs/dpgnn.md). Edge cases:
 | empty batch | a zero vector |
 | gradient norm above the bound | scaled down to the bound (less one part in a million, for rounding) |
 | gradient not finite | the root counts as zero |
-| a network with weights outside linear layers | refused when the engine is built |
+| a layer that the closed form does not know | refused here; `rooted_gradient` takes the way of `rooted_functional` |
 
 How: a linear layer that was applied to several rows of a root has the gradient sum_j g_j a_j^T, with a its inputs and g
 the gradients of its outputs. Its norm follows from the products of rows of one root (`rooted_norms`), so no per-root
@@ -30,16 +30,19 @@ from torch import Tensor
 from hushgraph.errors import HushgraphError, InputError, UnprovenError
 from hushgraph.graph.rooted import RootedBatch, RootedSubgraphs
 from hushgraph.nn.layers import Linear
-from hushgraph.nn.rooted import RootedNetwork
+from hushgraph.nn.rooted import AttentionLayer, GCNLayer, GINLayer, RootedNetwork
 from hushgraph.nn.sparse import Rows, SparseRows, take_rows
 from hushgraph.training.flat import FlatParameters, trainable, views_of
 from hushgraph.training.losses import check_labels
 from hushgraph.training.optimizers import OptimizerName, make_optimizer
+from hushgraph.training.rooted_functional import FormedRootedGradient, state_objection
 from hushgraph.training.rooted_inputs import InputRows, SharedInputs
 from hushgraph.training.rooted_norms import InputProducts, RowLayout, layer_square_norms
+from hushgraph.training.rowwise import is_registered
 from hushgraph.training.sampling import Noise, PoissonSampler
 
 _ROUNDING = 1e-6
+_KNOWN = (RootedNetwork, GCNLayer, GINLayer, AttentionLayer)
 CHUNK_ROOTS = 1_000
 CHUNK_ROWS = 16_384
 
@@ -205,16 +208,36 @@ def batch_rows(values: Tensor, batch: RootedBatch, level: int) -> Tensor:
 
 
 def require_rooted(network: RootedNetwork) -> None:
-    """Refuse networks that the closed form does not cover: exact type, weights in linear layers only, no hooks."""
+    """Refuse networks that the closed form does not cover: known layers, weights in linear ones only, no hooks."""
     if type(network) is not RootedNetwork:
         raise UnprovenError(f"expected a RootedNetwork; got {type(network).__name__}, for which there is no proof")
+    parts = dict(network.named_modules())
+    unknown = [
+        f"{name} ({type(p).__name__})" for name, p in parts.items() if type(p) not in _KNOWN and not is_registered(p)
+    ]
+    if unknown:
+        raise UnprovenError(f"expected layers that the closed form knows; got {', '.join(unknown)}")
     linear = {id(p) for layer in network.modules() if type(layer) is Linear for p in layer.parameters()}
     outside = [name for name, p in network.named_parameters() if id(p) not in linear]
     if outside:
         raise UnprovenError(f"expected all weights in linear layers; got {', '.join(outside)}")
+    hooked = [name for name, part in parts.items() if state_objection(part) is not None]
+    if hooked:
+        raise UnprovenError(f"expected plain layers; got hooks, buffers or a replaced forward in {', '.join(hooked)}")
     frozen = [name for name, p in network.named_parameters() if not p.requires_grad]
     if frozen:
         raise InputError(f"expected trainable weights; got frozen ones: {', '.join(frozen)}")
+
+
+def rooted_gradient(
+    network: RootedNetwork, subgraphs: RootedSubgraphs, features: Rows, labels: Tensor, *, max_grad_norm: float
+) -> RootedClippedGradient | FormedRootedGradient:
+    """The closed form where it is known, and otherwise gradients formed outright: the same sum, slower."""
+    try:
+        require_rooted(network)
+    except UnprovenError:
+        return FormedRootedGradient(network, subgraphs, features, labels, max_grad_norm=max_grad_norm)
+    return RootedClippedGradient(network, subgraphs, features, labels, max_grad_norm=max_grad_norm)
 
 
 def train_rooted_privately(
@@ -243,7 +266,7 @@ def train_rooted_privately(
         raise InputError(f"expected a sampler over {subgraphs.num_roots} roots; got {sampler.num_examples}")
     if not (math.isfinite(noise_std) and noise_std >= 0) or (noise_std == 0 and not allow_no_noise):
         raise InputError(f"expected a finite noise_std > 0; got {noise_std}; a plan without privacy trains plainly")
-    engine = RootedClippedGradient(network, subgraphs, features, labels, max_grad_norm=max_grad_norm)
+    engine = rooted_gradient(network, subgraphs, features, labels, max_grad_norm=max_grad_norm)
     with FlatParameters(network) as flat, torch.no_grad():
         update = make_optimizer(optimizer, flat.vector, lr, weight_decay)
         for step in range(steps):
