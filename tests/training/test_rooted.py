@@ -207,7 +207,7 @@ class _Other(RootedNetwork):
 def test_what_has_no_proof_is_refused() -> None:
     network, graph, x, y = setup()
     subgraphs = RootedSubgraphs(graph, torch.arange(NODES), 1)
-    with pytest.raises(UnprovenError, match="_Other|RootedNetwork"):
+    with pytest.raises(UnprovenError, match="_Other"):
         RootedClippedGradient(_Other(7, 8, CLASSES), subgraphs, x, y, max_grad_norm=1.0)
     network.extra = nn.Parameter(torch.zeros(2))
     with pytest.raises(UnprovenError, match="extra"):
