@@ -5,7 +5,8 @@ row. Nodes without a label send nothing at first, and the roots of their guessed
 model to guess with. Each stage sums these messages over in-neighbours with noise (released once and cached) and trains
 a classifier on features and all sums so far.
 
-Four things keep the noise low for the same epsilon (proofs: docs/proofs/chorus.md):
+Five things keep the noise low for the same epsilon (proofs: docs/proofs/chorus.md; measured: docs/results.md):
+* labels are sent centred, as corners of a regular simplex: as long as one-hot rows, but further apart;
 * edge level, a friendship counted whole: guesses are sent at half volume and sums of train nodes, which only serve to
   train, get more noise, so that the sums of the nodes to predict need 1.07 instead of 1.41 times one edge's noise;
 * node level: a node divides its message by the root of the length of its own list. All it sends has norm one, no list
@@ -61,12 +62,18 @@ _LEARNERS, _LEAST_LEARNERS = 0.25, 500
 
 @dataclass(frozen=True)
 class Chorus(Method):
-    """Choices of Chorus. None means: 2 stages, 100 epochs, lr 0.01 where training is plain; 1, 10, 0.04 where private.
+    """Choices of Chorus. None means: 2 stages, 40 epochs, lr 0.03 where training is plain; 1, 10, 0.06 where private.
 
-    `quiet` is the norm of a guess relative to a label (friendships only). `aggregation_noise` is the noise multiplier
-    of the sums relative to that of the gradients (node level). `members` classifiers are averaged in the last stage
-    where training is free. `hidden` and `dropout` concern plain training. `learners` is the share of train nodes that
-    the private classifier is trained on; None means 0.25, and at least 500 nodes where there are as many.
+    Sums: `centred` messages; `quiet` is the norm of a guess relative to a label (friendships only); `shared` divides a
+    message by the root of its sender's list's length instead of cutting lists at the unit's cap (node level).
+
+    Plain training: `members` networks of `hidden` units are averaged in the last stage, with `dropout`.
+
+    Private training: `aggregation_noise` is the noise multiplier of the sums relative to that of the gradients.
+    `learners` is the share of train nodes that the classifier of sums is trained on (None: 0.25, and at least 500
+    nodes where there are as many; where all learn, batches are of 512 and lr is 0.04). Sums shorter than `floor`
+    lengths of their noise are kept short. `zero_start`, `optimizer`, `normalise` and `average_last` are switches that
+    were compared (docs/results.md); see `train_privately`.
     """
 
     num_stages: int | None = None
