@@ -1,9 +1,11 @@
-"""Attacks on real graphs and images, and the audit's figures: prints them and writes one JSON file.
+"""Attacks on real graphs and images: what each achieves, against models with and without privacy.
 
-    python benchmarks/attacks.py --out attacks.json [links] [membership] [inversion] [audit]
+    python benchmarks/attacks.py [links] [membership] [inversion] [--graphs Berkeley13 ...] [--write]
 
-Needs the benchmark data (HUSHGRAPH_DATA, default ../shared/data beside the repository). Parts whose data is missing are
-skipped and said so. Everything is printed as measured.
+Every finished attack is a row in benchmarks/results/attacks.json, so the command can be stopped and continued; rows
+that are there are not run again. It ends by writing docs/results-attacks.md from the rows there are; `--write` only
+writes. Data: the folder HUSHGRAPH_DATA, default ../shared/data beside the repository. Parts whose data is missing are
+skipped, and that is said.
 """
 
 from __future__ import annotations
@@ -12,182 +14,181 @@ import argparse
 import json
 import math
 import os
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import numpy as np
 import torch
+from torch_geometric.data import Data
 
 import hushgraph as hg
 from hushgraph import datasets
 from hushgraph.attacks.analysis import analyse
-from hushgraph.attacks.image_models import image_accuracy, image_model, train_images
-from hushgraph.attacks.inversion import ENHANCED_DIGITS, ENHANCED_FACES, ORIGINAL, class_distances
+from hushgraph.attacks.base import Attack, Target
 from hushgraph.attacks.links import LinkTeller, PosteriorSimilarity, ReleasedRows
 from hushgraph.attacks.lira import Lira
 from hushgraph.attacks.membership import ShadowMembership, trained_target
-from hushgraph.attacks.regression import DegreeInference
+from hushgraph.attacks.regression import AttributeInference, DegreeInference, FeatureReconstruction
 from hushgraph.attacks.targets import method_trainer, target_of
-from hushgraph.audit.run import audit_plan
-from hushgraph.facts import PublicFacts
+from hushgraph.methods.base import Method
 from hushgraph.methods.gap import GAP
 from hushgraph.methods.unprotected import GCN, GraphSAGE
-from hushgraph.report.pictures import data_uri, image_grid
 
-DATA = Path(os.environ.get("HUSHGRAPH_DATA", Path(__file__).parents[2] / "shared" / "data"))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from attack_page import write_page
+from inversion import inversion
+
+ROOT = Path(__file__).resolve().parent.parent
+DATA = Path(os.environ.get("HUSHGRAPH_DATA", ROOT.parent / "shared" / "data"))
+KEEP = ROOT / "benchmarks" / "results" / "attacks.json"
+SCHOOLS = ("JohnsHopkins55", "Berkeley13")
 EDGE = hg.units.UndirectedEdge()
 FREE = hg.Budget(math.inf, 1e-7)
+GENDER = 1  # the group of feature columns that is taken as the sensitive attribute
 
 
-def school(name: str, **options: Any) -> Any:
+class Rows:
+    """The rows of finished attacks, kept in a file after every one."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self) -> dict[str, dict[str, Any]]:
+        """All rows by key."""
+        return json.loads(self.path.read_text()) if self.path.exists() else {}
+
+    def missing(self, *keys: str) -> list[str]:
+        """The keys that have no row."""
+        there = self.read()
+        return [key for key in keys if key not in there]
+
+    def keep(self, key: str, row: dict[str, Any]) -> None:
+        """Add one row; another process may have added others meanwhile."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        new = self.path.with_suffix(f".{os.getpid()}")
+        new.write_text(json.dumps({**self.read(), key: row}, indent=1, sort_keys=True) + "\n")
+        new.replace(self.path)
+        print(key, {name: value for name, value in row.items() if isinstance(value, int | float | str)}, flush=True)
+
+
+def school(name: str, **options: Any) -> Data:
+    """The task graph of one school."""
     return datasets.load(DATA / "facebook100" / f"{name}.npz", **options)
 
 
-def record(results: list[dict[str, Any]], graph: str, analysis: Any, started: float) -> None:
-    seconds = time.perf_counter() - started
-    results.append({"graph": graph, "seconds": seconds, **analysis.as_dict()})
-    print(f"{graph}: {analysis} ({analysis.positives + analysis.negatives} guesses, {seconds:.1f} s)", flush=True)
+def gender_column(name: str) -> int:
+    """The more common value of the sensitive attribute, as a column of the features."""
+    with np.load(DATA / "facebook100" / f"{name}.npz", allow_pickle=False) as arrays:
+        columns = np.flatnonzero(arrays["x_group"] == GENDER)
+        counts = np.bincount(arrays["x_indices"], minlength=len(arrays["x_group"]))
+    return int(columns[np.argmax(counts[columns])])
 
 
-def links(name: str) -> list[dict[str, Any]]:
-    """LinkTeller and its rivals against a GCN without privacy and GAP at edge epsilon 1."""
-    data, results = school(name), []
-    gcn = GCN(epochs=20).fit(data, EDGE, FREE, seed=0)
-    gap = GAP().fit(data, EDGE, hg.Budget(1.0, 1e-7), seed=0)
-    print(f"{name}: test accuracy GCN {gcn.metrics['accuracy']['test']:.1f}, GAP {gap.metrics['accuracy']['test']:.1f}")
-    for target in (target_of(gcn, data), target_of(gap, data), target_of(gap, data, fresh_noise=False)):
-        # 5,000 pairs and more: 118 sources with up to 25 neighbours and 25 others each.
-        started = time.perf_counter()
-        record(results, name, analyse(LinkTeller(sources=118).run(target, data)), started)
-    for target in (target_of(gcn, data), target_of(gap, data)):
-        started = time.perf_counter()
-        record(results, name, analyse(PosteriorSimilarity().run(target, data)), started)
-        record(results, name, analyse(DegreeInference().run(target, data)), started)
-    record(results, name, analyse(ReleasedRows().run(target_of(gap, data), data)), time.perf_counter())
-    return results
+def attack_all(
+    rows: Rows, prefix: str, attacks: dict[str, tuple[Attack, str]], make: Callable[[], dict[str, Any]], data: Data
+) -> None:
+    """Run the attacks that have no row yet on the targets that `make` builds (only when one is needed)."""
+    missing = rows.missing(*[f"{prefix}|{name}" for name in attacks])
+    if not missing:
+        return
+    targets = make()
+    for name, (attack, part) in attacks.items():
+        if f"{prefix}|{name}" not in missing:
+            continue
+        wall, busy = time.perf_counter(), time.process_time()
+        found = analyse(attack.run(targets[part], data))
+        row = {key: value for key, value in found.as_dict().items() if key != "roc"}
+        row |= {"accuracy": targets["accuracy"], "seconds": time.perf_counter() - wall}
+        rows.keep(f"{prefix}|{name}", {**row, "cpu_seconds": time.process_time() - busy})
 
 
-def membership(name: str) -> list[dict[str, Any]]:
+def links(name: str, rows: Rows) -> None:
+    """Links, degrees, features and an attribute, from a GCN without privacy and from GAP at edge epsilon 1."""
+    data = school(name)
+    gender = AttributeInference(column=gender_column(name))
+    # 5,000 pairs and more: 118 sources with up to 25 neighbours and 25 others each.
+    common: dict[str, tuple[Attack, str]] = {
+        "LinkTeller": (LinkTeller(sources=118), "target"),
+        "posterior similarity": (PosteriorSimilarity(sources=118), "target"),
+        "degrees from rows": (DegreeInference(), "target"),
+        "degrees from predictions": (DegreeInference(source="posteriors"), "target"),
+        "features from rows": (FeatureReconstruction(), "target"),
+        "gender from predictions": (gender, "target"),
+    }
+    stored: dict[str, tuple[Attack, str]] = {
+        "LinkTeller, cached": (LinkTeller(sources=118), "cached"),
+        "released rows": (ReleasedRows(sources=118), "target"),
+    }
+    cases: list[tuple[str, Method, hg.Budget, dict[str, tuple[Attack, str]]]] = [
+        ("GCN, no privacy", GCN(epochs=20), FREE, common),
+        ("GAP, edge epsilon 1", GAP(), hg.Budget(1.0, 1e-7), common | stored),
+    ]
+    for title, method, budget, attacks in cases:
+
+        def make(method: Method = method, budget: hg.Budget = budget) -> dict[str, Any]:
+            model = method.fit(data, EDGE, budget, seed=0)
+            found = {"target": target_of(model, data), "accuracy": {"test": model.metrics["accuracy"]["test"]}}
+            return found | {"cached": target_of(model, data, fresh_noise=False)}
+
+        attack_all(rows, f"links|{name}|{title}", attacks, make, data)
+
+
+def membership(name: str, rows: Rows) -> None:
     """Shadow-model membership inference and LiRA against overfitted targets and GAP at node epsilon 8."""
-    data, results = school(name, split=(0.2, 0.0, 0.8), seed=0), []
-    cases = {
+    data = school(name, split=(0.2, 0.0, 0.8), seed=0)
+    attacks: dict[str, tuple[Attack, str]] = {
+        "shadow model": (ShadowMembership(per_class=300 if data.num_nodes < 10_000 else 1000), "target"),
+        "LiRA": (Lira(shadows=8), "target"),
+    }
+    cases: dict[str, tuple[Method, Any, hg.Budget]] = {
         "GAP, no privacy": (GAP(hidden=64, epochs=200), EDGE, FREE),
         "GraphSAGE, no privacy": (GraphSAGE(hidden=64, epochs=60), EDGE, FREE),
         "GAP, node epsilon 8": (GAP(), hg.units.Node(max_degree=100), hg.Budget(8.0, 1e-5)),
     }
     for title, (method, unit, budget) in cases.items():
-        target = trained_target(title, data, method_trainer(method, unit, budget), seed=1)
-        rates = [
-            float((target.posteriors[m].argmax(1) == data.y[m]).float().mean())
-            for m in (data.train_mask, data.test_mask)
-        ]
-        print(f"{name}: {title}: accuracy {100 * rates[0]:.1f} on members, {100 * rates[1]:.1f} on others")
-        started = time.perf_counter()
-        record(
-            results,
-            name,
-            analyse(ShadowMembership(per_class=300 if "Hopkins" in name else 1000).run(target, data)),
-            started,
-        )
-        if "Hopkins" in name and "SAGE" not in title:
-            started = time.perf_counter()
-            record(results, name, analyse(Lira(shadows=8).run(target, data)), started)
-    return results
+
+        def make(title: str = title, method: Method = method, unit: Any = unit, budget: Any = budget) -> dict[str, Any]:
+            target = trained_target(title, data, method_trainer(method, unit, budget), seed=1)
+            rates = {"members": _accuracy(target, data, "train_mask"), "others": _accuracy(target, data, "test_mask")}
+            return {"target": target, "accuracy": rates}
+
+        attack_all(rows, f"membership|{name}|{title}", attacks, make, data)
 
 
-def inversion() -> list[dict[str, Any]]:
-    """Model inversion, original and enhanced, on digits and faces."""
-    results = []
-    for title, kind, metric, enhanced, (x, y) in _pictures():
-        torch.manual_seed(0)
-        model = image_model(kind, x.shape[1:], int(y.max()) + 1)
-        train_images(model, torch.from_numpy(x), torch.from_numpy(y), epochs=60 if len(x) < 1000 else 2)
-        accuracy = image_accuracy(model, torch.from_numpy(x), torch.from_numpy(y))
-        found, grids, confidence = {}, {}, {}
-        for name, how in {"original": ORIGINAL, "enhanced": enhanced}.items():
-            raw = how.run(model, int(y.max()) + 1, x.shape[1:])
-            confidence[name] = float(model(raw.unsqueeze(1)).detach().softmax(1).diagonal().min())
-            found[name] = class_distances(raw.numpy(), x, y, metric)
-            found[f"{name}, clipped"] = class_distances(raw.numpy().clip(0, 1), x, y, metric)
-            grids[f"{title}: {name}"] = data_uri(image_grid(raw.numpy()[:20], 10))
-        blank = np.zeros((int(y.max()) + 1, *x.shape[1:]), dtype=np.float32)
-        found["a black picture"] = class_distances(blank, x, y, metric)
-        found["a grey picture"] = class_distances(blank + 0.5, x, y, metric)
-        better = sum(a < b for a, b in zip(found["enhanced"], found["original"]))
-        clipped = sum(a < b for a, b in zip(found["enhanced, clipped"], found["original, clipped"]))
-        figures = {f"mean distance, {key}": float(np.mean(value)) for key, value in found.items()}
-        figures |= {"classes closer": f"{better} of {len(raw)}", "closer after clipping": f"{clipped} of {len(raw)}"}
-        figures |= {f"least confidence, {key}": value for key, value in confidence.items()} | {
-            "train accuracy": accuracy
-        }
-        print(f"{title}: {figures}", flush=True)
-        assumes = "has the weights and knows the classes; no data"
-        entry = {"name": "model inversion", "target": title, "assumes": assumes}
-        results.append({**entry, "figures": figures, "distances": found, "pictures": grids})
-    return results
-
-
-def _pictures() -> list[tuple[str, str, Any, Any, tuple[np.ndarray, np.ndarray]]]:
-    found: list[tuple[str, str, Any, Any, tuple[np.ndarray, np.ndarray]]] = []
-    if (DATA / "orl_faces" / "orl_faces.npz").exists():
-        faces = np.load(DATA / "orl_faces" / "orl_faces.npz", allow_pickle=False)
-        pair = (faces["x"][:, ::2, ::2].astype(np.float32) / 255, faces["y"].astype(np.int64))
-        found.append(("ORL faces, softmax", "softmax", "ssim", ENHANCED_FACES, pair))
-    if (DATA / "mnist" / "mnist.npz").exists():
-        digits = np.load(DATA / "mnist" / "mnist.npz", allow_pickle=False)
-        pair = (digits["x_train"][:20000].astype(np.float32) / 255, digits["y_train"][:20000].astype(np.int64))
-        found += [(f"MNIST, {kind}", kind, "euclidean", ENHANCED_DIGITS, pair) for kind in ("cnn", "mlp")]
-    return found
-
-
-def audit(repeats: int = 100) -> list[dict[str, Any]]:
-    """Edge canaries at true epsilon 1, 4 and 8: the lower bounds, and how often they exceed the truth."""
-    facts, results = PublicFacts(20_000, 1_000_000, 15_000), []
-    for hops in (1, 2):
-        for epsilon in (1.0, 4.0, 8.0):
-            plan = GAP(hops=hops).plan(facts, EDGE, hg.Budget(epsilon, 1e-7))
-            bounds = np.array([_edge_bound(plan, seed) for seed in range(repeats)])
-            row = {"hops": hops, "epsilon": epsilon, "median": float(np.median(bounds)), "least": float(bounds.min())}
-            row |= {"tenth": float(np.quantile(bounds, 0.1)), "above the truth": int((bounds > epsilon).sum())}
-            print(f"audit: {row} of {repeats}", flush=True)
-            results.append(row)
-    paper = GAP(hops=2).plan(facts, hg.units.DirectedEdge(), hg.Budget(1.0, 1e-7), paper_mode=True)
-    caught = [audit_plan(paper, seed=seed).verdict == "contradicted" for seed in range(10)]
-    print(f"audit: paper mode on a symmetric graph caught in {sum(caught)} of {len(caught)}")
-    return [*results, {"paper mode caught": sum(caught), "of": len(caught)}]
-
-
-def _edge_bound(plan: Any, seed: int) -> float:
-    from hushgraph.audit.bounds import gaussian_bound
-    from hushgraph.audit.canaries import observe, plant
-    from hushgraph.mechanisms.noise import NoiseSource
-
-    planted = plant(plan.charged_unit, 10_000, np.random.default_rng(seed))
-    return gaussian_bound(observe(plan, planted, NoiseSource.seeded(seed)), planted.planted, 1e-7)
+def _accuracy(target: Target, data: Data, mask: str) -> float:
+    chosen = data[mask]
+    return 100.0 * float((target.posteriors[chosen].argmax(1) == data.y[chosen]).float().mean())
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", default=["links", "membership", "inversion", "audit"])
-    parser.add_argument("--schools", nargs="*", default=["JohnsHopkins55", "Berkeley13"])
-    parser.add_argument("--out", type=Path, default=Path("attacks.json"))
+    """Run what has no row yet, then write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", metavar="PART", help="links, membership, inversion; default: all")
+    parser.add_argument("--graphs", nargs="*", default=list(SCHOOLS))
+    parser.add_argument("--write", action="store_true", help="write the page from the rows there are")
     chosen = parser.parse_args()
-    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-    found: dict[str, Any] = {"format": 1, "attacks": []}
-    graphs = [name for name in chosen.schools if (DATA / "facebook100" / f"{name}.npz").exists()]
-    print(f"graphs: {graphs or 'none found'} in {DATA}")
-    for part in ("audit", "inversion", "links", "membership"):
-        if part not in chosen.parts:
-            continue
-        if part == "audit":
-            found["audit"] = audit()
-        elif part == "inversion":
-            found["attacks"] += inversion()
-        else:
-            for name in graphs:
-                found["attacks"] += {"links": links, "membership": membership}[part](name)
-        chosen.out.write_text(json.dumps(found, indent=1))
+    parts: dict[str, Callable[[str, Rows], None]] = {"links": links, "membership": membership}
+    unknown = set(chosen.parts) - {*parts, "inversion"}
+    if unknown:
+        parser.error(f"unknown part: {', '.join(sorted(unknown))}")
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    rows = Rows(KEEP)
+    if not chosen.write:
+        for part in chosen.parts or [*parts, "inversion"]:
+            if part == "inversion":
+                inversion(DATA, rows)
+                continue
+            for name in chosen.graphs:
+                if (DATA / "facebook100" / f"{name}.npz").exists():
+                    parts[part](name, rows)
+                else:
+                    print(f"{part}: no {name} in {DATA}; skipped")
+    write_page(rows.read(), ROOT)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-from torch import Tensor
+from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from hushgraph.errors import InputError
@@ -20,6 +20,13 @@ Predictor = Callable[[Data], Tensor]
 Trainer = Callable[[Data, int], Predictor]
 """Trains the target's kind of model on a graph (with a seed) and returns what predicts on any other graph."""
 
+Progress = Callable[[str, int, int], None]
+"""Told what is being done, how much of it is done, and how much there is."""
+
+
+def silent(stage: str, done: int, total: int) -> None:
+    """Progress that nobody watches."""
+
 
 @dataclass(frozen=True)
 class Target:
@@ -29,6 +36,7 @@ class Target:
     embeddings: rows that are stored with the model, for an attacker who has its files.
     query: for an attacker who may send features and gets posteriors back.
     trainer: for an attacker who knows the method and can train models like it.
+    network: for an attacker who has the weights of a classifier of images.
     """
 
     name: str
@@ -37,13 +45,23 @@ class Target:
     query: Query | None = None
     trainer: Trainer | None = None
     notes: dict[str, Any] = field(default_factory=dict)
+    network: nn.Module | None = None
 
     def needs(self, part: str) -> Any:
         """The part called `part`, or a clear refusal."""
         value = getattr(self, part)
         if value is None:
-            raise InputError(f"this attack needs the target's {part}; '{self.name}' does not offer them")
+            raise InputError(f"this attack needs the target's {part}; '{self.name}' does not offer them{_HINTS[part]}")
         return value
+
+
+_HINTS = {
+    "query": "",
+    "trainer": "",
+    "network": ". Give it a classifier of images",
+    "posteriors": "",
+    "embeddings": " (rows are stored at edge level only). Attack its predictions: set source=posteriors",
+}
 
 
 @dataclass(frozen=True)
@@ -72,8 +90,8 @@ class Attack(ABC):
     assumes: ClassVar[str]
 
     @abstractmethod
-    def run(self, target: Target, data: Data) -> AttackScores:
-        """Attack `target`; `data` is the attacked graph, which holds the truth."""
+    def run(self, target: Target, data: Data, progress: Progress = silent) -> AttackScores:
+        """Attack `target`; `data` is the attacked graph (or images), which holds the truth."""
 
     def scored(self, target: Target, scores: np.ndarray, truth: np.ndarray, **details: Any) -> AttackScores:
         """The result under this attack's name."""

@@ -1,4 +1,4 @@
-"""How close a reconstructed image is to the training images of its class: Euclidean distance, and 1 - SSIM."""
+"""How close a reconstructed image is to the training images of a class: Euclidean distance, and 1 - SSIM."""
 
 from __future__ import annotations
 
@@ -23,6 +23,19 @@ def mia_distance(image: np.ndarray, training: np.ndarray, metric: Metric = "eucl
     if metric == "ssim":
         return float((1.0 - structural_similarity(image, training)).min())
     raise InputError(f"distance: expected 'euclidean' or 'ssim'; got '{metric}'")
+
+
+def class_table(images: np.ndarray, x: np.ndarray, y: np.ndarray, metric: Metric) -> np.ndarray:
+    """`[images, classes]`: the MIA distance of every image to every class."""
+    groups = [x[y == label] for label in range(int(y.max()) + 1)]
+    if min(len(group) for group in groups) == 0:
+        raise InputError("distance: expected an image of every class; a class has none")
+    return np.array([[mia_distance(image, group, metric) for group in groups] for image in images])
+
+
+def class_distances(images: np.ndarray, x: np.ndarray, y: np.ndarray, metric: Metric) -> list[float]:
+    """The MIA distance of every class: its reconstruction to the nearest training image of the class."""
+    return [mia_distance(image, x[y == label], metric) for label, image in enumerate(images)]
 
 
 def structural_similarity(image: np.ndarray, others: np.ndarray) -> np.ndarray:

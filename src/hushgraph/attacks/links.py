@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,8 +18,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric.data import Data
 
-from hushgraph.attacks.base import Attack, AttackScores, Target, dense_features
+from hushgraph.attacks.base import Attack, AttackScores, Progress, Target, dense_features, silent
 from hushgraph.errors import InputError
+from hushgraph.methods.parameters import above, at_least
 
 
 @dataclass(frozen=True)
@@ -62,13 +64,36 @@ def _pairs_of(
 
 
 @dataclass(frozen=True)
-class LinkTeller(Attack):
-    """Influence by finite differences. `sources * per_source` pairs from `sources + 1` queries."""
+class PairAttack(Attack):
+    """An attack on links: about `per_source` node pairs for each of `sources` random nodes, half of them connected."""
 
     sources: int = 100
     per_source: int = 50
-    step: float = 0.1
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        InputError.collect(at_least(1, sources=self.sources) + at_least(2, per_source=self.per_source))
+
+    def run(self, target: Target, data: Data, progress: Progress = silent) -> AttackScores:
+        """Score the same sampled pairs, whatever the attack."""
+        pairs = sample_pairs(data, self.sources, self.per_source, self.seed)
+        scores = self.pair_scores(target, data, pairs, progress)
+        return self.scored(target, scores, pairs.connected, queries=self.queries(pairs), **target.notes)
+
+    def queries(self, pairs: Pairs) -> int:
+        """How many queries these pairs take; none for an attacker who only reads."""
+        return 0
+
+    @abstractmethod
+    def pair_scores(self, target: Target, data: Data, pairs: Pairs, progress: Progress) -> np.ndarray:
+        """A score for every pair; higher: more likely connected."""
+
+
+@dataclass(frozen=True)
+class LinkTeller(PairAttack):
+    """Influence by finite differences: `sources + 1` queries give all `sources * per_source` pairs."""
+
+    step: float = 0.1
 
     name = "LinkTeller"
     assumes = (
@@ -76,17 +101,27 @@ class LinkTeller(Attack):
         "which nodes to ask about"
     )
 
-    def run(self, target: Target, data: Data) -> AttackScores:
-        """Score every sampled pair by the influence of the source on the other."""
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        InputError.collect(above(0.0, step=self.step))
+
+    def queries(self, pairs: Pairs) -> int:
+        """One for every source, and one with nothing changed."""
+        return len(np.unique(pairs.source)) + 1
+
+    def pair_scores(self, target: Target, data: Data, pairs: Pairs, progress: Progress) -> np.ndarray:
+        """The influence of the source's features on the other's prediction."""
         query = target.needs("query")
-        pairs = sample_pairs(data, self.sources, self.per_source, self.seed)
         features = dense_features(data)
         before = _logs(query(features))
         sources, row = np.unique(pairs.source, return_inverse=True)
-        moved = [_logs(query(self._changed(features, int(source)))) - before for source in sources]
-        influence = torch.stack([change.norm(dim=1) for change in moved]).numpy() / self.step
-        scores = influence[row, pairs.other]
-        return self.scored(target, scores, pairs.connected, queries=len(sources) + 1, **target.notes)
+        influence = np.empty((len(sources), len(features)))
+        for number, source in enumerate(sources):
+            moved = _logs(query(self._changed(features, int(source)))) - before
+            influence[number] = moved.norm(dim=1).numpy() / self.step
+            progress("queries", number + 1, len(sources))
+        found: np.ndarray = influence[row, pairs.other]
+        return found
 
     def _changed(self, features: Tensor, source: int) -> Tensor:
         """The source's row grows by one step; a row of zeros becomes a small constant row."""
@@ -101,47 +136,37 @@ def _logs(posteriors: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class PosteriorSimilarity(Attack):
+class PosteriorSimilarity(PairAttack):
     """Correlation of the two nodes' published posteriors."""
-
-    sources: int = 100
-    per_source: int = 50
-    seed: int = 0
 
     name = "posterior similarity"
     assumes = "reads the published predictions only"
 
-    def run(self, target: Target, data: Data) -> AttackScores:
-        """Score every sampled pair by the correlation of log posteriors."""
-        pairs = sample_pairs(data, self.sources, self.per_source, self.seed)
+    def pair_scores(self, target: Target, data: Data, pairs: Pairs, progress: Progress) -> np.ndarray:
+        """The correlation of log posteriors."""
         logs = target.posteriors.clamp_min(1e-12).log()
         rows = F.normalize(logs - logs.mean(dim=1, keepdim=True), dim=1)
-        scores = (rows[torch.from_numpy(pairs.source)] * rows[torch.from_numpy(pairs.other)]).sum(dim=1)
-        return self.scored(target, scores.numpy(), pairs.connected)
+        return (rows[torch.from_numpy(pairs.source)] * rows[torch.from_numpy(pairs.other)]).sum(dim=1).numpy()
 
 
 @dataclass(frozen=True)
-class ReleasedRows(Attack):
+class ReleasedRows(PairAttack):
     """Projection of each node's stored rows on the other node's, hop against the hop before it.
 
     Needs stored rows of equal width per hop, side by side, hop 0 first (as GAP releases them at edge level).
     """
 
     width: int = 16
-    sources: int = 100
-    per_source: int = 50
-    seed: int = 0
 
     name = "released rows"
     assumes = "has the model's files, with all released rows, and knows all features"
 
-    def run(self, target: Target, data: Data) -> AttackScores:
-        """Score every sampled pair by the sum of both projections over all hops."""
+    def pair_scores(self, target: Target, data: Data, pairs: Pairs, progress: Progress) -> np.ndarray:
+        """The sum of both projections over all hops."""
         rows = target.needs("embeddings")
         if rows.shape[1] % self.width:
             raise InputError(f"released rows: expected hops of width {self.width}; got {rows.shape[1]} columns")
         hops = rows.reshape(len(rows), -1, self.width)
-        pairs = sample_pairs(data, self.sources, self.per_source, self.seed)
         one, other = hops[torch.from_numpy(pairs.source)], hops[torch.from_numpy(pairs.other)]
-        scores = (one[:, 1:] * other[:, :-1]).sum(dim=(1, 2)) + (other[:, 1:] * one[:, :-1]).sum(dim=(1, 2))
-        return self.scored(target, scores.numpy(), pairs.connected)
+        both = (one[:, 1:] * other[:, :-1]).sum(dim=(1, 2)) + (other[:, 1:] * one[:, :-1]).sum(dim=(1, 2))
+        return np.asarray(both.numpy())

@@ -15,17 +15,17 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from hushgraph.attacks.base import Attack, AttackScores, Target
-from hushgraph.attacks.membership import member_graph, split_truth
+from hushgraph.attacks.base import Progress, Target
+from hushgraph.attacks.membership import MembershipAttack, log_odds, member_graph
 from hushgraph.errors import InputError
+from hushgraph.methods.parameters import at_least
 
 
 @dataclass(frozen=True)
-class Lira(Attack):
+class Lira(MembershipAttack):
     """The online attack with `shadows` shadow models and one variance per world."""
 
     shadows: int = 16
-    seed: int = 0
 
     name = "membership, LiRA"
     assumes = (
@@ -33,20 +33,21 @@ class Lira(Attack):
         "can train the same method many times"
     )
 
-    def run(self, target: Target, data: Data) -> AttackScores:
-        """Score train nodes (members) and test nodes (not members)."""
-        if self.shadows < 4:
-            raise InputError(f"LiRA: expected at least 4 shadow models; got {self.shadows}")
-        members, others = split_truth(data)
-        asked = torch.cat([members, others])
-        share = len(members) / len(asked)
-        inside, odds = self._shadow_odds(target, data, asked, share)
-        seen = log_odds(target.posteriors[asked], data.y[asked]).numpy()
-        scores = likelihood_ratio(seen, odds, inside)
-        truth = np.arange(len(asked)) < len(members)
-        return self.scored(target, scores, truth, shadows=self.shadows)
+    def __post_init__(self) -> None:
+        InputError.collect(at_least(4, shadows=self.shadows))
 
-    def _shadow_odds(self, target: Target, data: Data, asked: Tensor, share: float) -> tuple[np.ndarray, np.ndarray]:
+    def models(self) -> int:
+        """The shadows."""
+        return self.shadows
+
+    def node_scores(self, target: Target, data: Data, asked: Tensor, share: float, progress: Progress) -> np.ndarray:
+        """The log likelihood ratio of what the target says of each node."""
+        inside, odds = self._shadow_odds(target, data, asked, share, progress)
+        return likelihood_ratio(log_odds(target.posteriors[asked], data.y[asked]).numpy(), odds, inside)
+
+    def _shadow_odds(
+        self, target: Target, data: Data, asked: Tensor, share: float, progress: Progress
+    ) -> tuple[np.ndarray, np.ndarray]:
         """For every shadow, which nodes it had, and the log odds it gives all: `[shadows, nodes]`.
 
         Shadows are as large as the target. Every node is in about its share of them.
@@ -61,13 +62,8 @@ class Lira(Attack):
             nodes = asked[torch.from_numpy(inside[shadow])].sort().values
             posteriors = train(member_graph(data, nodes), self.seed + 1 + shadow)(data)
             odds[shadow] = log_odds(posteriors[asked], data.y[asked]).numpy()
+            progress("shadow models", shadow + 1, self.shadows)
         return inside, odds
-
-
-def log_odds(posteriors: Tensor, labels: Tensor) -> Tensor:
-    """log(p / (1 - p)) of the true class, in double precision."""
-    true = posteriors.double().gather(1, labels.unsqueeze(1)).squeeze(1).clamp(1e-9, 1.0 - 1e-9)
-    return (true / (1.0 - true)).log()
 
 
 def likelihood_ratio(seen: np.ndarray, odds: np.ndarray, inside: np.ndarray) -> np.ndarray:

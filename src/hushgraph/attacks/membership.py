@@ -8,6 +8,7 @@ for all nodes of the full graph.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,18 +18,42 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.utils import subgraph
 
-from hushgraph.attacks.base import Attack, AttackScores, Target, Trainer, dense_features
+from hushgraph.attacks.base import Attack, AttackScores, Progress, Target, Trainer, dense_features, silent
 from hushgraph.errors import InputError
+from hushgraph.methods.parameters import at_least
+
+_LEAST = 1e-9  # probabilities nearer to 0 or 1 are cut off before a logarithm
 
 
 @dataclass(frozen=True)
-class ShadowMembership(Attack):
-    """A shadow model, and a 3-layer MLP on its posteriors. The attacked graph's `train_mask` is the truth."""
+class MembershipAttack(Attack):
+    """An attack on membership: the attacked graph's train nodes are members, its test nodes are not."""
+
+    seed: int = 0
+
+    def run(self, target: Target, data: Data, progress: Progress = silent) -> AttackScores:
+        """Score all train nodes and all test nodes."""
+        members, others = split_truth(data)
+        asked = torch.cat([members, others])
+        scores = self.node_scores(target, data, asked, len(members) / len(asked), progress)
+        return self.scored(target, scores, np.arange(len(asked)) < len(members), models=self.models())
+
+    @abstractmethod
+    def models(self) -> int:
+        """How many models the attacker trains."""
+
+    @abstractmethod
+    def node_scores(self, target: Target, data: Data, asked: Tensor, share: float, progress: Progress) -> np.ndarray:
+        """A score for every node of `asked`, of which about `share` are members; higher: more likely one of them."""
+
+
+@dataclass(frozen=True)
+class ShadowMembership(MembershipAttack):
+    """A shadow model, and a 3-layer MLP on its posteriors."""
 
     per_class: int = 1000
     epochs: int = 300
     hidden: int = 64
-    seed: int = 0
 
     name = "membership, shadow model"
     assumes = (
@@ -36,21 +61,25 @@ class ShadowMembership(Attack):
         "the same method on it"
     )
 
-    def run(self, target: Target, data: Data) -> AttackScores:
-        """Score train nodes (members) and test nodes (not members)."""
+    def __post_init__(self) -> None:
+        InputError.collect(at_least(2, per_class=self.per_class) + at_least(1, epochs=self.epochs, hidden=self.hidden))
+
+    def models(self) -> int:
+        """One shadow."""
+        return 1
+
+    def node_scores(self, target: Target, data: Data, asked: Tensor, share: float, progress: Progress) -> np.ndarray:
+        """What the attacker that learned from the shadow says of the target's posteriors."""
+        train = target.needs("trainer")
         rng = np.random.default_rng(self.seed)
         shadow = induced(data, sample_per_class(data, self.per_class, rng))
         inside = torch.from_numpy(rng.random(shadow.num_nodes) < 0.5)
-        train = target.needs("trainer")
         posteriors = train(member_graph(shadow, inside), self.seed)(shadow)
+        progress("shadow models", 1, 1)
         model = train_attacker(membership_signals(posteriors, shadow.y), inside, self.hidden, self.epochs, self.seed)
-        members, others = split_truth(data)
-        asked = torch.cat([members, others])
         with torch.no_grad():
-            signals = membership_signals(target.posteriors[asked], data.y[asked])
-            scores = model(signals).squeeze(1)
-        truth = np.arange(len(asked)) < len(members)
-        return self.scored(target, scores.numpy(), truth, shadow_nodes=int(shadow.num_nodes))
+            scores: Tensor = model(membership_signals(target.posteriors[asked], data.y[asked])).squeeze(1)
+        return np.asarray(scores.numpy())
 
 
 def split_truth(data: Data) -> tuple[Tensor, Tensor]:
@@ -62,13 +91,18 @@ def split_truth(data: Data) -> tuple[Tensor, Tensor]:
     return members, others
 
 
+def log_odds(posteriors: Tensor, labels: Tensor) -> Tensor:
+    """log(p / (1 - p)) of the true class, in double precision."""
+    true = posteriors.double().gather(1, labels.unsqueeze(1)).squeeze(1).clamp(_LEAST, 1.0 - _LEAST)
+    return (true / (1.0 - true)).log()
+
+
 def membership_signals(posteriors: Tensor, labels: Tensor) -> Tensor:
     """What the attacker looks at: sorted log posteriors, the log odds of the true class, and the entropy."""
-    safe = posteriors.double().clamp(1e-9, 1.0 - 1e-9)
+    safe = posteriors.double().clamp(_LEAST, 1.0 - _LEAST)
     logs = safe.log()
-    true = safe.gather(1, labels.unsqueeze(1))
-    odds = (true / (1.0 - true)).log()
     entropy = -(safe * logs).sum(dim=1, keepdim=True)
+    odds = log_odds(posteriors, labels).unsqueeze(1)
     return torch.cat([logs.sort(dim=1, descending=True).values, odds, entropy], dim=1).float()
 
 

@@ -12,30 +12,54 @@ from typing import Any
 import numpy as np
 from torch_geometric.data import Data
 
-from hushgraph.attacks.base import Attack, AttackScores, Target, dense_features
+from hushgraph.attacks.base import Attack, AttackScores, Progress, Target, dense_features, silent
 from hushgraph.errors import InputError
+from hushgraph.methods.parameters import one_of
 
 
 @dataclass(frozen=True)
-class DegreeInference(Attack):
-    """Node degrees from what the model shows (thesis of seed 002, section 5.4.2). Scores: is the degree above median?
-
-    `details` holds the root-mean-square error of the predicted degree beside that of always guessing the mean.
-    """
+class RegressionAttack(Attack):
+    """An attack that knows the truth of a random share `known` of the nodes and reads the model's `source` of all."""
 
     known: float = 0.5
     source: str = "embeddings"
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        problems = one_of(("embeddings", "posteriors"), source=self.source)
+        if not 0.0 < self.known < 1.0:
+            problems.append(f"known: expected a share above 0 and below 1; got {self.known!r}")
+        InputError.collect(problems)
+
+    def known_nodes(self, count: int) -> np.ndarray:
+        """Which nodes the attacker knows."""
+        return np.random.default_rng(self.seed).random(count) < self.known
+
+    def shown(self, target: Target) -> np.ndarray:
+        """The model's rows, or the logarithms of its predictions."""
+        rows: Any = target.needs(self.source)
+        if self.source == "posteriors":
+            rows = rows.clamp_min(1e-9).log()
+        found: np.ndarray = rows.double().numpy()
+        return found
+
+
+@dataclass(frozen=True)
+class DegreeInference(RegressionAttack):
+    """Node degrees from what the model shows (thesis of seed 002, section 5.4.2). Scores: is the degree above median?
+
+    `details` holds the root-mean-square error of the predicted degree beside that of always guessing the mean.
+    """
+
     name = "degree inference"
     assumes = "sees the model's rows (or predictions) and knows the degrees of some nodes"
 
-    def run(self, target: Target, data: Data) -> AttackScores:
+    def run(self, target: Target, data: Data, progress: Progress = silent) -> AttackScores:
         """Predict log degrees, judge degrees."""
         degrees = np.bincount(data.edge_index[0].numpy(), minlength=int(data.num_nodes or 0)).astype(np.float64)
-        known = _known(len(degrees), self.known, self.seed)
-        guesses = ridge(_shown(target, self.source), np.log1p(degrees)[:, None], known)[:, 0]
-        predicted, real = np.expm1(np.clip(guesses[~known], 0.0, 30.0)), degrees[~known]
+        known = self.known_nodes(len(degrees))
+        guesses = ridge(self.shown(target), np.log1p(degrees)[:, None], known)[:, 0]
+        predicted, real = np.expm1(np.clip(guesses[~known], 0.0, np.log1p(degrees[known].max()))), degrees[~known]
         figures = {
             "rmse": float(np.sqrt(((predicted - real) ** 2).mean())),
             "rmse of guessing the mean": float(np.sqrt(((degrees[known].mean() - real) ** 2).mean())),
@@ -45,24 +69,21 @@ class DegreeInference(Attack):
 
 
 @dataclass(frozen=True)
-class FeatureReconstruction(Attack):
+class FeatureReconstruction(RegressionAttack):
     """Features from embeddings. Scores: every entry of the held-out rows, is it above its column's mean?"""
 
-    known: float = 0.5
-    source: str = "embeddings"
     most_entries: int = 200_000
-    seed: int = 0
 
     name = "feature reconstruction"
     assumes = "sees the model's rows and knows the features of some nodes"
 
-    def run(self, target: Target, data: Data) -> AttackScores:
+    def run(self, target: Target, data: Data, progress: Progress = silent) -> AttackScores:
         """Predict all features; compare with predicting the mean."""
         x = dense_features(data).numpy().astype(np.float64)
-        known = _known(len(x), self.known, self.seed)
+        known = self.known_nodes(len(x))
         centre = x[known].mean(axis=0)
         varying = x[known].std(axis=0) > 0
-        guesses = ridge(_shown(target, self.source), x[:, varying] - centre[varying], known)[~known]
+        guesses = ridge(self.shown(target), x[:, varying] - centre[varying], known)[~known]
         real = (x[:, varying] - centre[varying])[~known]
         explained = 1.0 - float(((guesses - real) ** 2).sum() / max(float((real**2).sum()), 1e-300))
         rng = np.random.default_rng(self.seed)
@@ -71,26 +92,24 @@ class FeatureReconstruction(Attack):
 
 
 @dataclass(frozen=True)
-class AttributeInference(Attack):
+class AttributeInference(RegressionAttack):
     """One sensitive feature column from the predictions. The column is a 0/1 feature of the attacked graph."""
 
-    column: int = 0
-    known: float = 0.5
     source: str = "posteriors"
-    seed: int = 0
+    column: int = 0
 
     name = "attribute inference"
     assumes = "reads the predictions and knows the attribute of some nodes"
 
-    def run(self, target: Target, data: Data) -> AttackScores:
+    def run(self, target: Target, data: Data, progress: Progress = silent) -> AttackScores:
         """Predict the attribute of the other nodes."""
         x = dense_features(data)
         if not 0 <= self.column < x.shape[1]:
             raise InputError(f"attribute: expected a column from 0 to {x.shape[1] - 1}; got {self.column}")
         value = x[:, self.column].numpy() > 0.5
-        known = _known(len(value), self.known, self.seed)
-        scores = ridge(_shown(target, self.source), value.astype(np.float64)[:, None], known)[~known, 0]
-        return self.scored(target, scores, value[~known], share=float(value.mean()))
+        known = self.known_nodes(len(value))
+        scores = ridge(self.shown(target), value.astype(np.float64)[:, None], known)[~known, 0]
+        return self.scored(target, scores, value[~known], column=self.column, share=float(value.mean()))
 
 
 def ridge(shown: np.ndarray, wanted: np.ndarray, known: np.ndarray, penalty: float = 1.0) -> np.ndarray:
@@ -101,19 +120,3 @@ def ridge(shown: np.ndarray, wanted: np.ndarray, known: np.ndarray, penalty: flo
     gram = fitted.T @ fitted + penalty * np.eye(table.shape[1])
     found: np.ndarray = table @ np.linalg.solve(gram, fitted.T @ wanted[known])
     return found
-
-
-def _shown(target: Target, source: str) -> np.ndarray:
-    if source not in ("embeddings", "posteriors"):
-        raise InputError(f"source: expected 'embeddings' or 'posteriors'; got '{source}'")
-    rows: Any = target.needs(source)
-    if source == "posteriors":
-        rows = rows.clamp_min(1e-9).log()
-    shown: np.ndarray = rows.double().numpy()
-    return shown
-
-
-def _known(count: int, share: float, seed: int) -> np.ndarray:
-    if not 0.0 < share < 1.0:
-        raise InputError(f"known: expected a share above 0 and below 1; got {share!r}")
-    return np.random.default_rng(seed).random(count) < share
