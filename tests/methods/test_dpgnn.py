@@ -76,9 +76,12 @@ def test_it_fits_predicts_and_certifies(convolution: str, layers: int, unit: uni
     assert sum(row["tested"] for row in rows) == check_graph(graph).test.numel()
 
 
-def test_noisy_inference_is_charged_cached_and_says_nothing_of_raw_predictions(tmp_path: Path) -> None:
+@pytest.mark.parametrize("convolution", ["gcn", "gin"])
+def test_noisy_inference_is_charged_cached_and_says_nothing_of_raw_predictions(
+    convolution: str, tmp_path: Path
+) -> None:
     graph = random_graph(1)
-    method = DPGNN(hidden=4, epochs=1, batch_size=8, layers=2, max_degree=2, inference="noisy")
+    method = DPGNN(convolution=convolution, hidden=4, epochs=1, batch_size=8, layers=2, max_degree=2, inference="noisy")
     model = method.fit(graph, NODE, BUDGET, seed=0)
     assert model.certificate.epsilon <= 2.0
     assert RAW_PREDICTIONS not in model.certificate.not_protected
@@ -91,14 +94,20 @@ def test_noisy_inference_is_charged_cached_and_says_nothing_of_raw_predictions(t
         loaded.class_scores(random_graph(2, num_nodes=44))
 
 
-def test_noisy_inference_without_noise_would_be_close_to_the_raw_one() -> None:
+@pytest.mark.parametrize(("convolution", "layers"), [("gcn", 1), ("gin", 1), ("gin", 2)])
+def test_noisy_inference_without_noise_would_be_close_to_the_raw_one(convolution: str, layers: int) -> None:
     graph = random_graph(4, num_nodes=60, num_edges=300)
-    model = DPGNN(hidden=8, epochs=5, batch_size=30, max_degree=3).fit(graph, units.Node(), Budget(20.0, 1e-3), seed=0)
+    method = DPGNN(convolution=convolution, layers=layers, hidden=8, epochs=5, batch_size=30, max_degree=3)
+    model = method.fit(graph, units.Node(), Budget(20.0, 1e-3), seed=0)
     assert isinstance(model, DPGNNModel)
     noisy = model.predict_on(graph, Budget(1e7, 1e-3), seed=0)
     assert noisy.certificate.method == "dp-gnn-inference"
     agree = (noisy.predict() == model.predict()).float().mean()
     assert float(agree) > 0.9
+    if convolution == "gin":  # sums are exact, means are weighted by the rows' lengths
+        assert noisy.scores is not None
+        assert model.scores is not None
+        torch.testing.assert_close(noisy.scores, model.scores, rtol=0.02, atol=0.02)
 
 
 def test_save_and_load(tmp_path: Path) -> None:
@@ -177,9 +186,25 @@ def test_impossible_choices_are_refused(bad: dict[str, object]) -> None:
         DPGNN(**bad)  # type: ignore[arg-type]
 
 
-def test_noisy_inference_needs_the_mean() -> None:
-    with pytest.raises(UnprovenError, match="gcn"):
-        DPGNN(convolution="gin", inference="noisy")
+def test_noisy_inference_with_attention_is_refused_with_the_reason() -> None:
+    with pytest.raises(UnprovenError, match="attention, whose weights depend"):
+        DPGNN(convolution="attention", inference="noisy")
+    graph = random_graph(1)
+    model = DPGNN(convolution="attention", hidden=4, epochs=1, batch_size=8).fit(graph, NODE, BUDGET, seed=0)
+    assert isinstance(model, DPGNNModel)
+    with pytest.raises(UnprovenError, match="gcn or gin"):
+        model.predict_on(graph, BUDGET)
+
+
+def test_noisy_inference_on_another_graph_is_charged_to_that_graph() -> None:
+    train, test = disjoint_graphs(random_graph(3, num_nodes=80, num_edges=300))
+    method = DPGNN(convolution="gin", hidden=4, epochs=1, batch_size=8, inference="noisy")
+    model, ledger = method.fit(train, NODE, BUDGET, seed=0), Ledger()
+    assert isinstance(model, DPGNNModel)
+    other = model.predict_on(test, BUDGET, ledger=ledger, seed=0)
+    assert other.predict().shape == (test.num_nodes,)
+    charges = [entry.values["mechanism"] for entry in ledger.history().entries if entry.kind == "charge"]
+    assert charges == ["aggregate"]
 
 
 @pytest.mark.parametrize("baseline", [GIN, GAT])

@@ -11,7 +11,7 @@ from torch import Tensor
 from hushgraph.errors import InputError
 from hushgraph.graph.csr import InNeighbours
 from hushgraph.graph.rooted import RootedSubgraphs, whole_graph
-from hushgraph.nn.rooted import CONVOLUTIONS, NoisyMean, RootedNetwork, WithConstant
+from hushgraph.nn.rooted import CONVOLUTIONS, NoisyMean, NoisySum, RootedNetwork, WithConstant, WithRest
 from hushgraph.nn.sparse import SparseRows
 
 NODES = 25
@@ -118,3 +118,14 @@ def test_impossible_networks_are_refused() -> None:
         RootedNetwork(2, 4, 2, encoder_layers=0)
     with pytest.raises(InputError, match="layers"):
         network("gcn", 2)(features(), whole_graph(random_edges(), 1))
+
+
+def test_sums_survive_the_way_through_rows_of_one_length() -> None:
+    rows = torch.randn(7, 5, generator=torch.Generator().manual_seed(0)).tanh()
+    sent = WithRest()(rows)
+    torch.testing.assert_close(sent.norm(dim=1), torch.ones(7))
+    total = NoisySum()(torch.stack((sent[:1], sent[1:].sum(0, keepdim=True)), dim=1))
+    torch.testing.assert_close(total, rows.sum(0, keepdim=True))
+    long = WithRest()(100 * torch.ones(1, 5))
+    torch.testing.assert_close(long.norm(dim=1), torch.ones(1))
+    assert float(long[0, -1]) < 1e-3

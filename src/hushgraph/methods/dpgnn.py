@@ -28,7 +28,16 @@ from hushgraph.intake import CheckedGraph, check_graph, check_unit
 from hushgraph.ledger import Ledger
 from hushgraph.methods import parameters
 from hushgraph.methods.base import Method, TrainedModel, checked_training_graph, open_vault
-from hushgraph.nn.rooted import CONVOLUTIONS, GCNLayer, NoisyMean, RootedNetwork, WithConstant
+from hushgraph.nn.rooted import (
+    CONVOLUTIONS,
+    GCNLayer,
+    GINLayer,
+    NoisyMean,
+    NoisySum,
+    RootedNetwork,
+    WithConstant,
+    WithRest,
+)
 from hushgraph.nn.sparse import Rows
 from hushgraph.training.rowwise import register_rowwise
 from hushgraph.units import Unit
@@ -40,6 +49,8 @@ INFERENCES = ("full", "noisy")
 
 register_rowwise(WithConstant, "Appends a constant to a row and scales that row.")
 register_rowwise(NoisyMean, "Divides a row by its own last entry.")
+register_rowwise(WithRest, "Scales a row by its own length and appends what is missing.")
+register_rowwise(NoisySum, "Adds the two parts of one row.")
 
 
 @dataclass(frozen=True)
@@ -88,8 +99,8 @@ class DPGNN(Method):
         )
         if self.layers > max(DEFAULT_DEGREE) and self.max_degree is None:
             raise InputError(f"max_degree: expected a number with {self.layers} layers; got none (reach grows as K^r)")
-        if self.inference == "noisy" and self.convolution != "gcn":
-            raise UnprovenError(f"noisy inference is built for convolution=gcn only; got {self.convolution}")
+        if self.inference == "noisy":
+            require_noisy_inference(self.convolution)
 
     @property
     def cap(self) -> int:
@@ -168,12 +179,22 @@ class DPGNN(Method):
         return self.network(facts, torch.Generator())
 
 
+def require_noisy_inference(convolution: str) -> None:
+    """Refuse attention: what a node sends depends there on who receives it, so no sum of bounded rows computes it."""
+    if convolution == "attention":
+        raise UnprovenError(
+            "noisy inference: expected convolution gcn or gin; got attention, whose weights depend on sender and"
+            " receiver together and are divided by a total over private neighbours: one noisy sum of rows cannot stand"
+            " in for it, and equal weights would be another network; use inference=full, or train with gcn or gin"
+        )
+
+
 def noisy_inference(vault: Vault, network: RootedNetwork, stage: AggregationStage) -> tuple[dict[str, Tensor], Tensor]:
     """The network with every sum over neighbours replaced by a charged noisy sum; the sums are kept for later."""
     received: dict[str, Tensor] = {}
     rows: Rows | PrivateRows = vault.apply(encoder_of(network), vault.features)
     for level in range(network.num_layers):
-        sent = vault.apply(WithConstant(), rows)
+        sent = vault.apply(sender_of(network), rows)
         total = vault.aggregate(sent, stage)
         assert isinstance(total, Tensor)
         received[f"received_{level}"] = total
@@ -186,9 +207,17 @@ def encoder_of(network: RootedNetwork) -> nn.Sequential:
     return nn.Sequential(*[part for layer in network.encoder for part in (layer, network.activation)])
 
 
+def sender_of(network: RootedNetwork) -> nn.Module:
+    """What is done to rows before they are sent: a mean needs the number of senders beside the sum."""
+    return WithRest() if isinstance(network.convolutions[0], GINLayer) else WithConstant()
+
+
 def layer_of(network: RootedNetwork, level: int) -> nn.Sequential:
     """One message-passing layer after its sum, as a row-wise module on (own row, noisy sum)."""
-    layer = cast(GCNLayer, network.convolutions[level])
+    layer = network.convolutions[level]
+    if isinstance(layer, GINLayer):
+        return nn.Sequential(NoisySum(), layer.linear, network.activation, layer.second, network.activation)
+    assert isinstance(layer, GCNLayer)
     return nn.Sequential(NoisyMean(), layer.linear, network.activation)
 
 
@@ -218,7 +247,7 @@ class DPGNNModel(TrainedModel):
             return scores
         rows: Tensor = encoder_of(network)(checked_training_graph(self, graph).features)
         for level in range(network.num_layers):
-            pair = torch.stack([WithConstant()(rows), self.released[f"received_{level}"]], dim=1)
+            pair = torch.stack([sender_of(network)(rows), self.released[f"received_{level}"]], dim=1)
             rows = layer_of(network, level)(pair)
         scores = decoder_of(network)(rows)
         return scores
@@ -228,8 +257,7 @@ class DPGNNModel(TrainedModel):
     ) -> TrainedModel:
         """Noisy inference on another graph, under the same unit, charged to that graph's own ledger."""
         assert isinstance(self.method, DPGNN)
-        if self.method.convolution != "gcn":
-            raise UnprovenError(f"noisy inference is built for convolution=gcn only; got {self.method.convolution}")
+        require_noisy_inference(self.method.convolution)
         checked = self._matching(graph)
         check_unit(checked, self.unit)
         plan = _Inference(**self.method.as_dict()).plan(checked.facts, self.unit, budget)

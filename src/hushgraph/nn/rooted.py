@@ -200,3 +200,21 @@ class NoisyMean(nn.Module):
         own, total = x[:, 0], x.sum(1)
         weight = torch.maximum(total[:, -1:], own[:, -1:])
         return total[:, :-1] / weight * math.sqrt(x.shape[2] - 1)
+
+
+class WithRest(nn.Module):
+    """Append what a row lacks to the length sqrt(columns), so that rows of one length have sums that are exact."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The rows divided by sqrt(columns), or by their own length if they are longer, with the rest appended."""
+        rows = x / x.norm(dim=1, keepdim=True).clamp(min=math.sqrt(x.shape[1]))
+        rest = (1.0 - rows.square().sum(1, keepdim=True)).clamp(min=0.0).sqrt()
+        return torch.cat((rows, rest), dim=1)
+
+
+class NoisySum(nn.Module):
+    """The sum of a node's own row and a noisy sum of others' rows, all of them made by `WithRest`."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """From `[nodes, 2, columns + 1]` (own row, noisy sum) to `[nodes, columns]`, in the scale of the rows sent."""
+        return x.sum(1)[:, :-1] * math.sqrt(x.shape[2] - 1)
