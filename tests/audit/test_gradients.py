@@ -5,6 +5,7 @@ import pytest
 
 import hushgraph as hg
 from hushgraph.accounting.plan import GradientStage, Plan
+from hushgraph.audit.family import Family, family_bound
 from hushgraph.audit.gradients import observe_training
 from hushgraph.mechanisms.noise import NoiseSource
 from hushgraph.units import Node, NodeReplace, Unit
@@ -38,3 +39,16 @@ def test_the_ratio_of_sampled_batches_is_a_likelihood_ratio() -> None:
     # A likelihood ratio has mean 1 where the canary is absent; its deviation here is below 0.6.
     assert np.exp(seen.poisson[0][~seen.planted]).mean() == pytest.approx(1.0, abs=0.08)
     assert seen.poisson[0][seen.planted].mean() > seen.poisson[0][~seen.planted].mean() + 0.1
+
+
+@pytest.mark.parametrize("unit", [Node(), NodeReplace()])
+@pytest.mark.parametrize(("steps", "std", "rate"), [(40, 2.0, 0.25), (300, 1.0, 0.02)])
+def test_four_thousand_canaries_come_close_to_what_is_charged(unit: Unit, steps: int, std: float, rate: float) -> None:
+    plan, stage = plan_of(unit, steps, std, rate)
+    family = Family([stage], unit)
+    bounds = []
+    for seed in range(3):
+        seen = observe_training(plan, stage, 4000, NoiseSource.seeded(seed), np.random.default_rng(seed))
+        bounds.append(family_bound(seen.poisson, seen.planted, family, 1e-5))
+    # The median of three: one that exceeds the truth, or falls short, has a chance of about 1 in 100.
+    assert 0.75 * plan.epsilon < np.median(bounds) <= plan.epsilon

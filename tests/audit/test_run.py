@@ -8,7 +8,8 @@ import pytest
 
 import hushgraph as hg
 from hushgraph import datasets
-from hushgraph.audit import audit_run
+from hushgraph.accounting.plan import AggregationStage, Plan, Stage
+from hushgraph.audit import audit_plan, audit_run
 from hushgraph.audit.bounds import gaussian_bound
 from hushgraph.audit.canaries import observe, plant
 from hushgraph.audit.run import require_consistent
@@ -19,7 +20,7 @@ from hushgraph.mechanisms.noise import NoiseSource
 from hushgraph.methods.gap import GAP
 from hushgraph.methods.mlp import MLP
 from hushgraph.methods.saving import save_model
-from hushgraph.units import DirectedEdge, Node, UndirectedEdge
+from hushgraph.units import DirectedEdge, Node, UndirectedEdge, Unit
 
 
 def trained(folder: Path, unit: object, paper_mode: bool = False) -> Path:
@@ -80,6 +81,25 @@ def test_a_model_that_reads_no_edges_has_nothing_to_audit() -> None:
     found = audit_run(model)
     assert found.verdict == "nothing to audit"
     assert "never reads" in found.sentence()
+
+
+class NewStage(Stage):
+    """A release that nobody has written canaries for."""
+
+    mechanism = "new"  # type: ignore[assignment]
+
+    def sensitivity(self, unit: Unit) -> float:
+        return 1.0
+
+
+def test_a_stage_without_canaries_is_named_and_not_passed_over() -> None:
+    unit = UndirectedEdge()
+    stages = (AggregationStage("sums", 1, 4.0), NewStage("mystery", 1, 4.0))
+    found = audit_plan(Plan("test", unit, hg.Budget(9.0, 1e-5), stages, unit), canaries=1000, seed=0)
+    assert found.skipped == ("no canaries are known for the stage 'mystery'",)
+    assert "NOT AUDITED: no canaries are known for the stage 'mystery'" in found.sentence()
+    alone = audit_plan(Plan("test", unit, hg.Budget(9.0, 1e-5), stages[1:], unit), canaries=1000, seed=0)
+    assert alone.verdict == "nothing to audit"
 
 
 @pytest.mark.slow

@@ -71,13 +71,14 @@ class AuditResult:
             return f"nothing to audit: {'; '.join(self.skipped) or 'the run releases nothing that depends on the unit'}"
         claim = f"claimed epsilon {self.claimed:.4g} ({self.unit}, delta {self.delta:g})"
         bound = f"proven lower bound {self.lower_bound:.4g} at {self.confidence:.0%} confidence"
+        unseen = f". NOT AUDITED: {'; '.join(self.skipped)}" if self.skipped else ""
         if self.verdict == "contradicted":
             worst = max((f for f in self.findings if f.contradicts), key=lambda f: f.strict_bound - f.claimed)
             return (
                 f"CONTRADICTED: {claim}; {bound}. {worst.name} ({worst.method}): at least {worst.strict_bound:.4g}, "
-                f"claimed {worst.claimed:.4g}"
+                f"claimed {worst.claimed:.4g}{unseen}"
             )
-        return f"consistent: {claim}; {bound}. This does not prove the claim"
+        return f"consistent: {claim}; {bound}. This does not prove the claim{unseen}"
 
     def as_dict(self) -> dict[str, Any]:
         """The result as plain JSON values."""
