@@ -4,14 +4,15 @@ import json
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer
 from typer.testing import CliRunner
 
 import hushgraph as hg
 from hushgraph import datasets
-from hushgraph.attacks.catalogue import attack_by_name, attack_model
-from hushgraph.attacks.cli import attack
+from hushgraph.attacks.catalogue import ATTACKS, attack_by_name, attack_model
+from hushgraph.attacks.cli import NAMES, attack
 from hushgraph.errors import InputError
 from hushgraph.methods.gap import GAP
 from hushgraph.methods.saving import save_model
@@ -25,6 +26,10 @@ def test_attacks_are_found_by_name_and_mistakes_are_named() -> None:
         attack_by_name("linkteler")
     with pytest.raises(InputError, match="does not take"):
         attack_by_name("similarity", shadows=3)
+
+
+def test_help_names_every_attack() -> None:
+    assert list(NAMES) == list(ATTACKS)
 
 
 def test_every_graph_attack_runs_on_a_saved_kind_of_model() -> None:
@@ -58,3 +63,32 @@ def test_the_command_adds_to_one_file_and_replaces_the_same_attack(tmp_path: Pat
     assert names == ["degree inference", "posterior similarity"]
     wrong = CliRunner().invoke(app, ["similarity", "--model", str(folder), "--data", "campus", "--set", "sources"])
     assert isinstance(wrong.exception, InputError)
+    for words, problem in (
+        (["similarity", "--data", "campus"], "needs --model"),
+        (["inversion", "--data", "x.npz", "--model", str(folder)], "leave --model out"),
+        (
+            ["similarity", "--model", str(folder), "--data", "digits"],
+            "expected the graph that the model was trained on",
+        ),
+        (
+            ["linkteller", "--model", str(folder), "--data", "campus", "--set", "sources=0"],
+            "sources: expected at least",
+        ),
+        (["degree", "--model", str(folder), "--data", "campus", "--set", "known=2"], "known: expected a share"),
+    ):
+        refused = CliRunner().invoke(app, words).exception
+        assert isinstance(refused, InputError), words
+        assert problem in str(refused)
+
+
+def test_the_command_inverts_images_and_adds_the_grids(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).integers(0, 255, size=(40, 12, 12)).astype(np.uint8)
+    np.savez(tmp_path / "images.npz", x=x, y=np.arange(40) % 2)
+    app = typer.Typer()
+    app.command()(attack)
+    out = tmp_path / "run" / "attacks.json"
+    words = ["inversion", "--data", str(tmp_path / "images.npz"), "--classifier", "softmax", "--out", str(out)]
+    shown = CliRunner().invoke(app, [*words, "--set", "steps=5"])
+    assert shown.exit_code == 0, shown.output
+    assert "of 2" in shown.output
+    assert "classes 0 to 1" in json.loads(out.read_text())["attacks"][0]["grids"]

@@ -138,8 +138,13 @@ def test_what_comes_from_outside_is_escaped(home: Path, tmp_path: Path) -> None:
 def test_pictures_are_shown_only_when_they_are_inside_the_page(home: Path, tmp_path: Path) -> None:
     shown = {"name": "model inversion", "target": "m", "figures": {"classes closer": "10 of 10"}}
     pictures = {"inside": "data:image/png;base64,AAAA", "outside": "file:///etc/hostname"}
-    page, reader = read(write_report(home / "edge_1", tmp_path / "p.html", attacks=[{**shown, "pictures": pictures}]))
-    assert "data:image/png;base64,AAAA" in reader.addresses
+    grids = {"classes 0 to 1": {"original": "data:image/png;base64,BBBB", "enhanced": "file:///etc/hostname"}}
+    distances = {"ssim": {"original": [0.91, 0.82], "enhanced": [0.43, 0.34]}}
+    attack = {**shown, "pictures": pictures, "grids": grids, "distances": distances}
+    page, reader = read(write_report(home / "edge_1", tmp_path / "p.html", attacks=[attack]))
+    assert {"data:image/png;base64,AAAA", "data:image/png;base64,BBBB"} <= set(reader.addresses)
+    assert "classes 0 to 1" in page
+    assert "0.43" in page
     assert "hostname" not in page
     assert "10 of 10" in page
 

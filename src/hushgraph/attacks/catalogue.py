@@ -1,4 +1,4 @@
-"""The attacks by name, and what `hushgraph attack` runs for each: a trained model's folder against its graph."""
+"""The attacks by name, and what `hushgraph attack` runs for each: a trained model against its graph, or images."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from torch_geometric.data import Data
 
 from hushgraph import units
 from hushgraph.attacks.analysis import Analysis, analyse
-from hushgraph.attacks.base import Attack, Target
+from hushgraph.attacks.base import Attack, Progress, Target, silent
+from hushgraph.attacks.inversion import EnhancedInversion
 from hushgraph.attacks.links import LinkTeller, PosteriorSimilarity, ReleasedRows
 from hushgraph.attacks.lira import Lira
 from hushgraph.attacks.membership import ShadowMembership, trained_target
@@ -28,6 +29,7 @@ ATTACKS: dict[str, Callable[..., Attack]] = {
     "degree": DegreeInference,
     "features": FeatureReconstruction,
     "attribute": AttributeInference,
+    "inversion": EnhancedInversion,
 }
 _RETRAINS = {"membership", "lira"}
 
@@ -42,7 +44,9 @@ def attack_by_name(name: str, **parameters: Any) -> Attack:
         raise InputError(f"the attack '{name}' does not take {', '.join(sorted(parameters))}: {error}") from error
 
 
-def attack_model(name: str, model: TrainedModel, data: Data, **parameters: Any) -> Analysis:
+def attack_model(
+    name: str, model: TrainedModel, data: Data, *, progress: Progress = silent, **parameters: Any
+) -> Analysis:
     """Run one attack on a trained model and its graph.
 
     Membership attacks need members to be apart from the rest, so they train the model's method again, on the train
@@ -51,8 +55,30 @@ def attack_model(name: str, model: TrainedModel, data: Data, **parameters: Any) 
     if name == "released-rows":
         parameters.setdefault("width", _hop_width(model))
     attack = attack_by_name(name, **parameters)
+    _same_graph(model, data)
     target = _retrained(model, data) if name in _RETRAINS else target_of(model, data)
-    return analyse(attack.run(target, data))
+    return analyse(attack.run(target, data, progress))
+
+
+def attack_images(
+    path: str, classifier: str, *, model_seed: int = 0, progress: Progress = silent, **parameters: Any
+) -> dict[str, Any]:
+    """Train a classifier on the images of an npz file and invert it, by the original and by the enhanced attack."""
+    from hushgraph.attacks.images import compare_inversions, image_target, read_images
+
+    enhanced = EnhancedInversion(**parameters)
+    images = read_images(path)
+    target = image_target(images, classifier, seed=model_seed, progress=progress)
+    return compare_inversions(target, images, enhanced=enhanced, progress=progress)
+
+
+def _same_graph(model: TrainedModel, data: Data) -> None:
+    nodes, width = model.facts.num_nodes, model.facts.num_features
+    if data.num_nodes != nodes or (width is not None and data.x.shape[1] != width):
+        raise InputError(
+            f"attack: expected the graph that the model was trained on ({nodes} nodes, {width} features); got "
+            f"{data.num_nodes} nodes with {data.x.shape[1]} features"
+        )
 
 
 def _retrained(model: TrainedModel, data: Data) -> Target:

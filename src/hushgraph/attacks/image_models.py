@@ -12,7 +12,7 @@ from hushgraph.attacks.base import Progress, silent
 from hushgraph.errors import InputError, did_you_mean
 
 KINDS = ("softmax", "mlp", "cnn")
-_LEAST_SIDE = 12
+_LEAST_SIDE = 14
 _AT_ONCE = 2000
 
 

@@ -85,7 +85,7 @@ def attacks(record: RunRecord, found: Sequence[dict[str, Any]], limits: Sequence
     head = ["attack", "target", "AUC", "TPR at 1% FPR", "TPR at 0.1% FPR", "balanced accuracy"]
     rows = [_attack_row(one) for one in scored]
     parts = [_roc(record, scored, limits), html.table(head, rows, numeric=(2, 3, 4, 5))] if scored else []
-    parts += [_other_figures(one) for one in found if not one.get("roc")]
+    parts += [_other_figures(one) + _by_class(one) for one in found if not one.get("roc")]
     return html.section(
         "attacks", "Attacks", *parts, pictures, _assumptions(found), html.paragraph(PROVES_NOTHING, "note")
     )
@@ -349,18 +349,52 @@ def _other_figures(one: dict[str, Any]) -> str:
     )
 
 
+_MEASURES = {"euclidean": "Euclidean distance", "ssim": "1 - SSIM"}
+
+
+def _by_class(one: dict[str, Any]) -> str:
+    """Distances of reconstructions, one line per class."""
+    parts = []
+    for metric, by_name in one.get("distances", {}).items():
+        columns = list(zip(*by_name.values(), strict=True))
+        rows = [[str(label), *[f"{value:.2f}" for value in values]] for label, values in enumerate(columns)]
+        title = f"{_MEASURES.get(metric, metric)} to the nearest training image, by class"
+        inside = html.table(["class", *by_name], rows, range(1, 1 + len(by_name)))
+        parts.append(f"<details><summary>{html.text(title)}</summary>{inside}</details>")
+    return "".join(parts)
+
+
 def _figure(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _pictures(one: dict[str, Any]) -> str:
+    """Pictures that an attack made: single ones, and grids with one class in each column."""
     shown = [
-        f'<figure><figcaption>{html.text(name)}</figcaption><img alt="{html.text(name)}" src="{html.text(source)}" '
-        'width="640"></figure>'
+        f"<figure><figcaption>{html.text(name)}</figcaption>{_picture(name, source)}</figure>"
         for name, source in one.get("pictures", {}).items()
-        if str(source).startswith("data:image/png;base64,")
+        if _is_inside(source)
     ]
+    shown += [_grid(f"{one['target']}: {title}", rows) for title, rows in one.get("grids", {}).items()]
     return f'<div class="pictures">{"".join(shown)}</div>' if shown else ""
+
+
+def _grid(title: str, rows: dict[str, str]) -> str:
+    """Strips of images under each other, each with its name."""
+    body = [
+        [html.text(name), _picture(f"{title}, {name}", source)] for name, source in rows.items() if _is_inside(source)
+    ]
+    caption = f"<figcaption>{html.text(title)}, from left to right</figcaption>"
+    return f'<figure class="strips">{caption}{html.table(["", ""], body)}</figure>'
+
+
+def _picture(name: str, source: str) -> str:
+    return f'<img alt="{html.text(name)}" src="{html.text(source)}" width="640">'
+
+
+def _is_inside(source: Any) -> bool:
+    """A page fetches nothing, so a picture must be in it."""
+    return str(source).startswith("data:image/png;base64,")
 
 
 def _assumptions(found: Sequence[dict[str, Any]]) -> str:
