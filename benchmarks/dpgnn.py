@@ -48,11 +48,11 @@ SHARED: dict[str, tuple[str, Method]] = {
 }
 PRIVATE: dict[str, Method] = {
     "DP-GNN, 1 layer": hg.DPGNN(),
-    "DP-GNN, 2 layers": hg.DPGNN(layers=2, max_degree=2),
+    "DP-GNN, 2 layers": hg.DPGNN(layers=2),
 }
 PLAIN: dict[str, Method] = {
-    "same network, 1 layer, no privacy": hg.DPGNN(lr=0.005, epochs=300),
-    "same network, 2 layers, no privacy": hg.DPGNN(layers=2, lr=0.005, epochs=300),
+    "same network, 1 layer, no privacy": hg.DPGNN(),
+    "same network, 2 layers, no privacy": hg.DPGNN(layers=2),
     "GCN, no privacy": GCN(),
     "GIN, no privacy": GIN(),
     "GAT, no privacy": GAT(),

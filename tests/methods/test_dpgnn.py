@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -38,10 +39,22 @@ def test_the_plan_meets_the_budget_and_replacing_needs_more_noise() -> None:
         assert 7.9 < plan.epsilon <= 8.0
         (stage,) = plan.stages
         assert isinstance(stage, RootedGradientStage)
-        assert (stage.max_degree, stage.layers, stage.count) == (7, 1, 20 * math.ceil(15_000 / 2048))
+        assert (stage.max_degree, stage.layers, stage.count) == (2, 1, 150)
     assert null.stages[0].std < 0.6 * replaced.stages[0].std
     assert RAW_PREDICTIONS in null.not_protected
-    assert null.as_dict()["stages"][0]["examples_touched"] == [8, 7]
+    assert null.as_dict()["stages"][0]["examples_touched"] == [3, 2]
+
+
+def test_settings_follow_public_sizes_unless_given() -> None:
+    def caps(train: int) -> list[int]:
+        facts = replace(FACTS, num_nodes=train, num_train=train, num_val=0, num_test=0)
+        return [DPGNN(layers=layers).cap(facts) for layers in (1, 2, 3)]
+
+    assert caps(1_000) == [2, 2, 2]
+    assert caps(35_000) == [5, 3, 2]
+    assert caps(1_000_000) == [7, 3, 2]
+    assert DPGNN(max_degree=9).cap(FACTS) == 9
+    assert DPGNN(epochs=3).steps(FACTS) == (2048 / 15_000, 3 * math.ceil(15_000 / 2048))
 
 
 def test_a_cap_of_the_unit_below_the_methods_cap_counts() -> None:
@@ -134,7 +147,7 @@ def test_inductive_use_trains_on_one_graph_and_predicts_another() -> None:
 def test_without_protection_the_network_learns_and_says_so() -> None:
     graph = random_graph(2, num_nodes=80, num_edges=20)
     graph.y = (graph.x[:, 0] > 0).long()
-    model = DPGNN(hidden=8, epochs=60).fit(graph, NODE, Budget(math.inf, 1e-3), seed=0)
+    model = DPGNN(hidden=8).fit(graph, NODE, Budget(math.inf, 1e-3), seed=0)
     assert model.certificate.epsilon == math.inf
     assert model.metrics["accuracy"]["train"] > 80
 
