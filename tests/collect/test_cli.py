@@ -136,7 +136,7 @@ def test_wrong_usage_is_exit_code_two(run, served, tmp_path):
 
 def test_over_the_lifetime_budget_is_exit_code_three(run, served, tmp_path):
     words = [word if word != "2" else "1" for word in answer_words(served, tmp_path)]
-    run(*words, code=3)
+    assert "in a lifetime" in run(*words, code=3).stderr
 
 
 def test_serving_to_the_world_needs_tls(run, prepared):

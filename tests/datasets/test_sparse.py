@@ -42,4 +42,4 @@ def test_duplicates_are_added_up_and_the_source_is_left_alone() -> None:
 def test_no_warning_reaches_the_user() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        to_torch_csr(sparse.identity(3))
+        assert to_torch_csr(sparse.identity(3)).to_dense().tolist() == np.eye(3).tolist()

@@ -36,8 +36,10 @@ PLAIN = [
 @pytest.mark.parametrize("value", PLAIN, ids=["array", "sparse", "dict", "defaultdict"])
 def test_plain_pickles_pass(tmp_path: Path, value: object) -> None:
     path = tmp_path / "plain"
-    path.write_bytes(pickle.dumps(value, protocol=2))
-    refuse_code_in_pickle(path)
+    written = pickle.dumps(value, protocol=2)
+    path.write_bytes(written)
+    refuse_code_in_pickle(path)  # refuses by raising
+    assert path.read_bytes() == written
 
 
 @pytest.mark.parametrize("protocol", [0, 2, 4])

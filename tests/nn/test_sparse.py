@@ -38,10 +38,10 @@ def test_agrees_with_the_dense_matrix(dense: Tensor, seed: int) -> None:
     assert torch.equal(rows.narrow(start, len(dense) - start).to_dense(), dense[start:])
 
 
-@pytest.mark.parametrize("way", ["sort", "scipy", "kept"])
+@pytest.mark.parametrize("way", ["entries", "scipy", "kept"])
 @pytest.mark.parametrize("ones", [True, False])
 def test_gradient_of_the_weight(way: str, ones: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sparse, "_SORT_BELOW", 10**9 if way == "sort" else 0)
+    monkeypatch.setattr(sparse, "_SMALL", 10**9 if way == "entries" else 0)
     dense = some_matrix(40, 13, 5, ones)
     rows = SparseRows.from_tensor(dense)
     if way == "kept":

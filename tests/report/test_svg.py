@@ -42,4 +42,4 @@ def test_a_bar_is_as_long_as_its_value() -> None:
 
 
 def test_nothing_to_compare_still_draws() -> None:
-    parse(bar_chart([Bar("a", 0.0)], title="t", label="epsilon"))
+    assert parse(bar_chart([Bar("a", 0.0)], title="t", label="epsilon")) is not None

@@ -10,14 +10,22 @@ from hushgraph.nn import MLP, Encoder, HopClassifier, L2Normalise, Linear
 from hushgraph.training import register_rowwise, require_rowwise, rowwise
 
 
+def _is_accepted(module: nn.Module) -> bool:
+    try:
+        require_rowwise(module)
+    except UnprovenError:
+        return False
+    return True
+
+
 def test_known_models_pass() -> None:
     for norm in (None, "group"):
         for dropout in (0.0, 0.5):
-            require_rowwise(MLP(5, 4, 3, 3, norm=norm, dropout=dropout))
-            require_rowwise(Encoder(5, 4, 3, norm=norm, dropout=dropout))
+            assert _is_accepted(MLP(5, 4, 3, 3, norm=norm, dropout=dropout))
+            assert _is_accepted(Encoder(5, 4, 3, norm=norm, dropout=dropout))
             for combine in ("cat", "sum", "max", "attention"):
-                require_rowwise(HopClassifier(2, 5, 4, 3, norm=norm, dropout=dropout, combine=combine))
-    require_rowwise(nn.Sequential(nn.Flatten(), nn.Linear(4, 2), nn.LayerNorm(2), nn.Softmax(dim=-1)))
+                assert _is_accepted(HopClassifier(2, 5, 4, 3, norm=norm, dropout=dropout, combine=combine))
+    assert _is_accepted(nn.Sequential(nn.Flatten(), nn.Linear(4, 2), nn.LayerNorm(2), nn.Softmax(dim=-1)))
 
 
 def test_batch_norm_is_refused_by_name_with_the_alternative() -> None:
