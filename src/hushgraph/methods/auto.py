@@ -83,7 +83,7 @@ def _better(vault: Vault, plan: Plan, model: TrainedModel, reason: str) -> tuple
     """The model with the higher validation accuracy: Chorus, or an MLP on features (which reads no edge)."""
     plain = MLP().learn(vault, replace(plan, stages=()))
     ours, features = _validation(vault, model.scores), _validation(vault, plain.scores)
-    if features > ours:
+    if features >= ours:
         return plain, f"mlp: {features:.1%} on validation labels (public) against {ours:.1%} for chorus"
     return model, f"{reason}; {ours:.1%} on validation labels (public) against {features:.1%} for an mlp"
 
