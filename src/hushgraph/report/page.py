@@ -18,7 +18,8 @@ from hushgraph.accounting.privacy_loss import PrivacyLoss
 from hushgraph.certificate import certify
 from hushgraph.errors import InputError
 from hushgraph.ledger import History
-from hushgraph.report import html, sections
+from hushgraph.report import html, sections, verdicts
+from hushgraph.report.accuracy import accuracy
 from hushgraph.report.checklists import nist_rows, reporting_list
 from hushgraph.report.record import RunRecord, find_ledger, priced_stages, read_run
 
@@ -86,10 +87,10 @@ def render(
     written = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     body = [
         sections.claim(record, loss),
-        sections.accuracy(record, compare),
+        accuracy(record, compare),
         sections.budget(record, prices),
         sections.attacks(record, attacks, _limits(loss)),
-        sections.audit(audit),
+        verdicts.audit(audit),
         sections.promises(record),
         sections.checklist(
             "reporting",

@@ -15,7 +15,6 @@ from hushgraph.report.svg import Axis, Bar, Series, bar_chart, line_chart
 PROVES_NOTHING = (
     "An attack that fails proves nothing: a better one may exist. The guarantee is the certificate, not this section."
 )
-EVALUATION = "Not private: evaluation. These figures were computed on the data itself, outside the guarantee."
 
 
 def claim(record: RunRecord, loss: PrivacyLoss | None) -> str:
@@ -31,18 +30,6 @@ def claim(record: RunRecord, loss: PrivacyLoss | None) -> str:
     if loss is not None:
         parts += [_tiles(record, loss), _delta_slider(record, loss)]
     return html.section("claim", "The claim", *parts)
-
-
-def accuracy(record: RunRecord, others: Sequence[RunRecord]) -> str:
-    """Accuracy of this run, and against epsilon when there are others to compare with."""
-    ordered = sorted([record, *others], key=lambda one: (one.method, one.unit.name, one.epsilon))
-    rows = [_accuracy_row(one, one is record) for one in ordered]
-    head = ["run", "unit", "epsilon", "train", "validation", "test"]
-    shown = [html.table(head, rows, numeric=(2, 3, 4, 5))]
-    finite = [one for one in [record, *others] if _plottable(one)]
-    if len(finite) > 1:
-        shown.insert(0, _accuracy_plot(record, finite, [one for one in others if not math.isfinite(one.epsilon)]))
-    return html.section("accuracy", "Accuracy against epsilon", *shown, lead=EVALUATION)
 
 
 def budget(record: RunRecord, prices: Sequence[StagePrice]) -> str:
@@ -88,52 +75,6 @@ def attacks(record: RunRecord, found: Sequence[dict[str, Any]], limits: Sequence
     parts += [_other_figures(one) + _by_class(one) for one in found if not one.get("roc")]
     return html.section(
         "attacks", "Attacks", *parts, pictures, _assumptions(found), html.paragraph(PROVES_NOTHING, "note")
-    )
-
-
-def audit(found: dict[str, Any] | None) -> str:
-    """What the audits measured, beside what was claimed."""
-    if found is None:
-        words = "This run was not audited. `hushgraph audit RUN_DIR` measures a lower bound on epsilon."
-        return html.section("audit", "Audit", html.paragraph(words))
-    contradicted = found["verdict"] == "contradicted"
-    verdict = (
-        "CONTRADICTED: the audit proved more privacy loss than was claimed."
-        if contradicted
-        else "No contradiction found. This does not prove the claim; it failed to disprove it."
-    )
-    bars = [
-        Bar(
-            one["name"],
-            one["lower_bound"],
-            _finding_tip(one),
-            1 if one["contradicts"] else 0,
-            one["claimed"],
-            "claimed",
-        )
-        for one in found["findings"]
-        if math.isfinite(one["claimed"])
-    ]
-    rows = [
-        [
-            html.text(one["name"]),
-            html.text(one["method"]),
-            f"{one['canaries']}",
-            f"{one['claimed']:.4g}",
-            f"{one['lower_bound']:.4g}",
-            html.pill("contradicted", "bad") if one["contradicts"] else html.pill("consistent", "good"),
-        ]
-        for one in found["findings"]
-    ]
-    head = ["canaries on", "bound", "canaries", "claimed epsilon", "proven lower bound", "verdict"]
-    plot = bar_chart(bars, title="Proven lower bound (bar) and claimed epsilon (line)", label="epsilon") if bars else ""
-    return html.section(
-        "audit",
-        "Audit",
-        html.banner(verdict, "" if contradicted else "good"),
-        plot,
-        html.table(head, rows, numeric=(2, 3, 4)),
-        html.paragraph(f"Each bound holds with confidence {found['confidence']:.0%}. {found['ran_on']}", "note"),
     )
 
 
@@ -249,61 +190,11 @@ def _delta_slider(record: RunRecord, loss: PrivacyLoss) -> str:
     )
 
 
-def _plottable(record: RunRecord) -> bool:
-    return math.isfinite(record.epsilon) and record.epsilon > 0 and record.accuracy() is not None
-
-
-def _accuracy_row(record: RunRecord, this: bool) -> list[str]:
-    figures = [record.accuracy(split) for split in ("train", "val", "test")]
-    name = html.text(record.method) + (" " + html.pill("this run", "plain") if this else "")
-    cells = ["—" if value is None else f"{value:.1f}%" for value in figures]
-    return [name, html.text(record.unit.name), html.number(record.epsilon), *cells]
-
-
-def _accuracy_plot(this: RunRecord, finite: Sequence[RunRecord], free: Sequence[RunRecord]) -> str:
-    epsilons = [one.epsilon for one in finite]
-    low, high = min(epsilons) / 1.4, max(epsilons) * 1.4
-    groups: dict[tuple[str, str], list[RunRecord]] = {}
-    for one in finite:
-        groups.setdefault((one.method, one.unit.name), []).append(one)
-    series = [
-        _accuracy_series(f"{method}, {unit}", sorted(runs, key=lambda one: one.epsilon), number)
-        for number, ((method, unit), runs) in enumerate(groups.items())
-    ]
-    for number, one in enumerate(free, start=len(series)):
-        level = one.accuracy()
-        if level is not None:
-            tips = [f"{one.method} without privacy: {level:.1f}%"] * 2
-            series.append(
-                Series(f"{one.method}, no privacy", [low, high], [level, level], number, dashed=True, tips=tips)
-            )
-    levels = [y for one in series for y in one.y]
-    bottom = max(0.0, 10 * math.floor((min(levels) - 3) / 10))
-    top = min(100.0, 10 * math.ceil((max(levels) + 3) / 10))
-    ticks = tuple(sorted({float(f"{value:.2g}") for value in epsilons}))
-    x = Axis("epsilon (logarithmic)", low, high, log=True, ticks=ticks)
-    mine = f" This run: epsilon {this.epsilon:.3g}, {this.accuracy():.1f}%." if _plottable(this) else ""
-    return line_chart(x, Axis("test accuracy, %", bottom, top), series, title=f"Test accuracy against epsilon.{mine}")
-
-
-def _accuracy_series(name: str, runs: Sequence[RunRecord], colour: int) -> Series:
-    figures = [one.accuracy() or 0.0 for one in runs]
-    tips = [
-        f"{name}\nepsilon {one.epsilon:.4g} at delta {one.delta:g}\ntest {value:.2f}%"
-        for one, value in zip(runs, figures)
-    ]
-    return Series(name, [one.epsilon for one in runs], figures, colour, dots=True, tips=tips)
-
-
 def _stage_tip(price: StagePrice) -> str:
     return (
         f"{price.name}: {price.count} x {price.mechanism}\nnoise std {price.std:.4g}, "
         f"sensitivity {price.sensitivity:.4g}\nepsilon alone {price.epsilon_alone:.4g}"
     )
-
-
-def _finding_tip(one: dict[str, Any]) -> str:
-    return f"{one['name']}, {one['method']}\nlower bound {one['lower_bound']:.4g}, claimed {one['claimed']:.4g}"
 
 
 def _attack_row(one: dict[str, Any]) -> list[str]:

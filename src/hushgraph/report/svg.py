@@ -48,7 +48,10 @@ class Axis:
 
 @dataclass(frozen=True)
 class Series:
-    """A named curve or set of points. `intervals` gives a low and a high for each point."""
+    """A named curve or set of points. `intervals` gives a low and a high for each point.
+
+    `label` is written on the plot, above the curve's right end.
+    """
 
     name: str
     x: Sequence[float]
@@ -59,6 +62,7 @@ class Series:
     dots: bool = False
     intervals: Sequence[tuple[float, float]] = field(default=())
     tips: Sequence[str] = field(default=())
+    label: str = ""
 
 
 @dataclass(frozen=True)
@@ -161,6 +165,9 @@ class _Frame:
             path = " ".join(f"{across:.1f},{down:.1f}" for across, down in points)
             kind = "curve dashed" if one.dashed else "curve"
             parts.append(f'<polyline class="{kind}" points="{path}"/>')
+        if one.label:
+            across, down = points[-1]
+            parts.append(_text("mine", across - 4, down - 7, one.label, "end"))
         for value, (low, high) in zip(one.x, one.intervals):
             across, lower = self.point(value, low)
             _, upper = self.point(value, high)
