@@ -200,6 +200,21 @@ def test_training_learns_without_noise_and_refuses_it_unasked() -> None:
     assert float(hits.float().mean()) > 0.85
 
 
+@pytest.mark.parametrize(("averaged", "last"), [(0.0, 1), (0.5, 3), (1.0, 6)])
+def test_the_network_ends_with_the_mean_of_the_last_weights(averaged: float, last: int) -> None:
+    def weights(steps: int, share: float) -> Tensor:
+        network, graph, x, y = setup()
+        train_rooted_privately(
+            network, RootedSubgraphs(graph, torch.arange(NODES), 1), x, y, sampler=PoissonSampler(NODES, 1.0),
+            steps=steps, max_grad_norm=0.1, noise_std=1.0, noise=NoiseSource.seeded(1).stream("test"), lr=0.1,
+            averaged=share,
+        )  # fmt: skip
+        return torch.cat([p.detach().reshape(-1) for p in network.parameters()])
+
+    expected = torch.stack([weights(steps, 0.0) for steps in range(7 - last, 7)]).mean(0)
+    torch.testing.assert_close(weights(6, averaged), expected)
+
+
 class _Other(RootedNetwork):
     pass
 

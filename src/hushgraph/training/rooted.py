@@ -254,27 +254,37 @@ def train_rooted_privately(
     lr: float,
     optimizer: OptimizerName = "adam",
     weight_decay: float = 0.0,
+    averaged: float = 0.5,
     allow_no_noise: bool = False,
     on_step: Callable[[int, int], None] | None = None,
 ) -> None:
     """Train `network` in place with `steps` noisy sums of clipped per-root gradients (DP-SGD or DP-Adam).
 
-    `sampler` draws roots; `noise_std` is absolute. The sum is divided by the expected batch size. Nothing is charged
-    here: the vault that owns the rows charges before it calls.
+    `sampler` draws roots; `noise_std` is absolute. The sum is divided by the expected batch size. The network ends with
+    the mean of the weights after each step of the last share `averaged` (0: with the last weights): noise moves the
+    weights to and fro, and the mean of what was released costs nothing. Nothing is charged here: the vault that owns
+    the rows charges before it calls.
     """
     if sampler.num_examples != subgraphs.num_roots:
         raise InputError(f"expected a sampler over {subgraphs.num_roots} roots; got {sampler.num_examples}")
     if not (math.isfinite(noise_std) and noise_std >= 0) or (noise_std == 0 and not allow_no_noise):
         raise InputError(f"expected a finite noise_std > 0; got {noise_std}; a plan without privacy trains plainly")
+    if not 0.0 <= averaged <= 1.0:
+        raise InputError(f"averaged: expected a share of the steps, 0 to 1; got {averaged}")
     engine = rooted_gradient(network, subgraphs, features, labels, max_grad_norm=max_grad_norm)
     with FlatParameters(network) as flat, torch.no_grad():
         update = make_optimizer(optimizer, flat.vector, lr, weight_decay)
+        mean, first = torch.zeros_like(flat.vector), min(int((1.0 - averaged) * steps), max(steps - 1, 0))
         for step in range(steps):
             total = engine.sum(sampler.draw(noise))
             if noise_std > 0:
                 total += noise.gaussian((engine.num_parameters,), noise_std)
             update.step(total.div_(sampler.expected_batch_size))
+            if step >= first:
+                mean.add_(flat.vector, alpha=1.0 / (steps - first))
             if on_step is not None:
                 on_step(step + 1, steps)
+        if steps > 0:
+            flat.vector.copy_(mean)
         if not bool(torch.isfinite(flat.vector).all()):
             raise HushgraphError("expected finite weights after training; got others; lower the learning rate")
