@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,7 +37,7 @@ def test_every_graph_attack_runs_on_a_saved_kind_of_model() -> None:
     data = datasets.load("campus", num_nodes=300)
     gap = GAP(epochs=1).fit(data, UndirectedEdge(), hg.Budget(1.0, 1e-5))
     gcn = GCN(epochs=1).fit(data, UndirectedEdge(), hg.Budget(math.inf, 1e-5))
-    small = {"sources": 5, "per_source": 6}
+    small: dict[str, Any] = {"sources": 5, "per_source": 6}
     for name, options in {
         "linkteller": small,
         "similarity": small,

@@ -123,12 +123,19 @@ class OriginalInversion(Inversion):
 
 @dataclass(frozen=True)
 class EnhancedInversion(Inversion):
-    """The attack of seed 002; the weights were chosen on digits with one model that no figure is reported on."""
+    """The attack of seed 002, against digits.
 
-    l1: float = 0.003
+    Weights, steps and starts were chosen on a CNN that no figure is reported on: of those tried, the ones whose
+    largest ratio to the original's distance, over the classes, was smallest.
+    """
+
+    steps: int = 1000
+    l1: float = 0.006
     btv: float = 0.004
     box: bool = True
     log: bool = True
+    starts: int = 4
+    spread: float = 1.0
 
     name = "model inversion, enhanced"
 
