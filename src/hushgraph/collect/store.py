@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -73,7 +74,7 @@ class Connection(Protocol):
         ...
 
 
-class Store:
+class Store(ABC):
     """All questions the service asks of its database. Subclasses only know how to connect and to begin."""
 
     blob = "BLOB"
@@ -217,11 +218,13 @@ class Store:
             raise
         connection.execute("COMMIT")
 
+    @abstractmethod
     def _connect(self) -> Connection:
-        raise NotImplementedError
+        """A new connection that commits nothing by itself."""
 
+    @abstractmethod
     def _begin(self, connection: Connection, write: bool) -> None:
-        raise NotImplementedError
+        """Open a transaction; with `write`, one that may change something."""
 
 
 class SqliteStore(Store):

@@ -7,6 +7,7 @@ evaluation of the same weights share it.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import ClassVar, Protocol
 
 import torch
@@ -29,7 +30,7 @@ class Multiplied(Protocol):
         ...
 
 
-class Backbone(nn.Module):
+class Backbone(nn.Module, ABC):
     """Two layers: `hidden` (first layer and activation) and `scores` (dropout and second layer)."""
 
     name: ClassVar[str]
@@ -40,9 +41,9 @@ class Backbone(nn.Module):
         self.second = self.layer(self.first.columns_out, classes, last=True)
         self.dropout, self.activation = dropout, ACTIVATIONS[activation]
 
+    @abstractmethod
     def layer(self, columns: int, width: int, *, last: bool) -> Layer:
         """One layer of this kind."""
-        raise NotImplementedError
 
     def hidden(self, rows: Multiplied, graph: Neighbourhood) -> Tensor:
         """The first layer's activations."""
