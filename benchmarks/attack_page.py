@@ -34,8 +34,8 @@ INVERSION = """
 Distance of a class: from its reconstruction, clipped to [0, 1], to the nearest training image of the class. The
 original attack has the settings of its paper; those of the enhanced one were chosen on the digit CNN with a model
 seed that is not among these. `closer` counts classes in which the enhanced attack has the smaller distance; `black`
-and `training mean` are what a black picture and the mean of the class's own images would score. A black picture beats
-both attacks in most classes, in both measures: these distances reward faint pictures, so look at the pictures too.
+and `mean` are what a black picture and the mean of the class's own images would score: these distances reward faint
+pictures, so compare with those columns and look at the pictures.
 """
 
 
