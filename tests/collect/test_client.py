@@ -10,6 +10,7 @@ import pytest
 
 from hushgraph.collect import Client, FeatureQuestion, LabelQuestion, SendError, TaskMismatch
 from hushgraph.collect import client as client_module
+from hushgraph.collect.client import class_number
 from hushgraph.collect.transport import Answer
 from hushgraph.errors import BudgetError, InputError
 
@@ -173,6 +174,18 @@ def test_wrong_values_are_refused_before_charging(world, tmp_path, transport):
         with pytest.raises(InputError):
             client.answer(world.task, agreed, token, features, label)
     assert client.budget.spent == 0
+
+
+def test_a_label_may_be_named(world, tmp_path, transport):
+    names = world.task.labels.classes
+    assert [class_number(world.task, name) for name in names] == list(range(len(names)))
+    assert class_number(world.task, None) is None
+    client = make_client(tmp_path, transport)
+    with pytest.raises(InputError, match="one of the classes"):
+        client.answer(world.task, world.task.sha256, world.tokens[0], FEATURES, "nonsense")
+    assert client.budget.spent == 0
+    client.answer(world.task, world.task.sha256, world.tokens[0], FEATURES, names[1])
+    assert client.budget.spent == 5.0
 
 
 def test_a_label_may_be_left_out_only_if_optional(world, tmp_path, transport, task_maker):

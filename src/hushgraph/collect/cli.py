@@ -146,13 +146,7 @@ def answer(
     """Draw your answer (once), keep it, and send it. Running it again sends the same bytes."""
     client = _client(state, lifetime_epsilon, allow_plain_http)
     found = client.fetch(server, task)
-    number = None
-    if label is not None:
-        classes = found.labels.classes if found.labels is not None else ()
-        if label not in classes:
-            raise InputError(f"expected one of the classes {list(classes)}; got another; check --label")
-        number = classes.index(label)
-    client.answer(found, agreed, _secret(token_file), _read_features(features), number)
+    client.answer(found, agreed, _secret(token_file), _read_features(features), label)
     sent = client.send(server, found)
     values = {"status": sent.status, "tries": sent.tries, "epsilon": found.epsilon, "spent": client.budget.spent}
     news = "stored" if sent.status == 201 else "was stored before; nothing new was sent"

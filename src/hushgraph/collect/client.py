@@ -93,10 +93,14 @@ class Client:
         return explain_task(task, self.budget.spent, self.budget.limit, task.sha256 in self.budget.charges)
 
     def answer(
-        self, task: Task, agreed_hash: str, node_token: str, features: Any = None, label: int | None = None
+        self, task: Task, agreed_hash: str, node_token: str, features: Any = None, label: int | str | None = None
     ) -> bytes:
-        """Draw and store the answer to a task (once), and return the bytes that will be sent."""
+        """Draw and store the answer to a task (once), and return the bytes that will be sent.
+
+        `label` is the name of a class of the task, or its number counted from 0.
+        """
         self._check_agreement(task, agreed_hash)
+        label = class_number(task, label)
         _check_values(task, features, label)
         with locked(self.folder):
             stored = self._stored(task.sha256)
@@ -137,7 +141,7 @@ class Client:
         agreed_hash: str,
         node_token: str,
         features: Any = None,
-        label: int | None = None,
+        label: int | str | None = None,
     ) -> Sent:
         """Fetch, check, answer and send in one call."""
         task = self.fetch(server, task_id)
@@ -156,6 +160,16 @@ class Client:
     def _stored(self, task_hash: str) -> bytes | None:
         path = self._path(task_hash)
         return path.read_bytes() if path.exists() else None
+
+
+def class_number(task: Task, label: int | str | None) -> int | None:
+    """The number of a class of the task, by its name; numbers and None stay as they are."""
+    if not isinstance(label, str):
+        return label
+    classes = task.labels.classes if task.labels is not None else ()
+    if label not in classes:
+        raise InputError(f"expected one of the classes {list(classes)}; got another; check the label")
+    return classes.index(label)
 
 
 def _check_values(task: Task, features: Any, label: int | None) -> None:
