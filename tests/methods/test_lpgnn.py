@@ -167,7 +167,7 @@ class Quantiles:
 def law_of_reports(row: list[float], epsilon: float, monkeypatch: pytest.MonkeyPatch) -> dict[tuple[int, int], float]:
     """The law of one person's report, read off what the method released about 6,000 people with this row."""
     people = 6000
-    monkeypatch.setattr("hushgraph.vault.device_randomness", lambda noise, stage: Quantiles(2))
+    monkeypatch.setattr("hushgraph.vault.reports.device_randomness", lambda noise, stage: Quantiles(2))
     graph = random_graph(0, people, 50, num_features=2)
     graph.x = torch.tensor(row).expand(people, 2).clone()
     method = LPGNN(low=0.0, high=1.0, epochs=1, hidden=2, feature_steps=1)

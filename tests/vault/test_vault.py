@@ -113,7 +113,7 @@ def test_the_charge_is_written_even_when_the_work_fails_afterwards(monkeypatch: 
     def crash(*_: object) -> None:
         raise RuntimeError("power cut")
 
-    monkeypatch.setattr("hushgraph.vault.noisy_sum", crash)
+    monkeypatch.setattr("hushgraph.vault.sums.noisy_sum", crash)
     with pytest.raises(RuntimeError, match="power cut"):
         vault.aggregate(vault.features, AGGREGATION)
     assert len(ledger.history().of_run(run.identity, "charge")) == 1
@@ -127,7 +127,7 @@ def test_nothing_leaves_when_the_ledger_cannot_be_written(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(run.ledger, "append", full)
     called: list[int] = []
-    monkeypatch.setattr("hushgraph.vault.noisy_sum", lambda *_: called.append(1))
+    monkeypatch.setattr("hushgraph.vault.sums.noisy_sum", lambda *_: called.append(1))
     with pytest.raises(OSError, match="no space"):
         vault.aggregate(vault.features, AGGREGATION)
     assert called == []
