@@ -43,8 +43,8 @@ def budget(record: RunRecord, prices: Sequence[StagePrice]) -> str:
             html.text(price.name),
             html.text(price.mechanism),
             f"{price.count}",
-            f"{price.std:.4g}",
-            f"{price.sensitivity:.4g}",
+            _known(price.std if price.std > 0.0 else math.inf),
+            _known(price.sensitivity),
             f"{price.epsilon_alone:.4g}",
         ]
         for price in prices
@@ -58,7 +58,11 @@ def budget(record: RunRecord, prices: Sequence[StagePrice]) -> str:
         ),
         html.table(head, rows, numeric=(2, 3, 4, 5)),
         lead=f"Together the stages cost epsilon {record.epsilon:.4g}."
-        + (" Stages compose better than they add, so the bars sum to more than the total." if len(prices) > 1 else ""),
+        + (
+            " Stages compose better than they add, so the bars sum to more than the total."
+            if _adds_to_more(record, prices)
+            else ""
+        ),
     )
 
 
@@ -190,11 +194,20 @@ def _delta_slider(record: RunRecord, loss: PrivacyLoss) -> str:
     )
 
 
+def _adds_to_more(record: RunRecord, prices: Sequence[StagePrice]) -> bool:
+    return sum(price.epsilon_alone for price in prices) > 1.01 * record.epsilon
+
+
+def _known(value: float) -> str:
+    """A number, or a dash where there is none: reports of randomisers have neither noise scale nor sensitivity."""
+    return f"{value:.4g}" if math.isfinite(value) else "—"
+
+
 def _stage_tip(price: StagePrice) -> str:
-    return (
-        f"{price.name}: {price.count} x {price.mechanism}\nnoise std {price.std:.4g}, "
-        f"sensitivity {price.sensitivity:.4g}\nepsilon alone {price.epsilon_alone:.4g}"
-    )
+    words = f"{price.name}: {price.count} x {price.mechanism}\n"
+    if math.isfinite(price.sensitivity):
+        words += f"noise std {price.std:.4g}, sensitivity {price.sensitivity:.4g}\n"
+    return f"{words}epsilon alone {price.epsilon_alone:.4g}"
 
 
 def _attack_row(one: dict[str, Any]) -> list[str]:
@@ -226,7 +239,7 @@ def _roc(record: RunRecord, found: Sequence[dict[str, Any]], limits: Sequence[tu
     chance = [1e-4, 1.0]
     series.append(Series("guessing", chance, chance, 6, dashed=True))
     if limits:
-        label = f"most that the guarantee allows ({record.unit.name})"
+        label = f"most that the guarantee allows about one {record.unit.name}"
         series.append(Series(label, [x for x, _ in limits], [y for _, y in limits], 5, dashed=True))
     across = Axis("false-positive rate (logarithmic)", 1e-4, 1.0, log=True, percent=True)
     up = Axis("true-positive rate (logarithmic)", 1e-4, 1.0, log=True, percent=True)

@@ -50,7 +50,7 @@ class Axis:
 class Series:
     """A named curve or set of points. `intervals` gives a low and a high for each point.
 
-    `label` is written on the plot, above the curve's right end.
+    `label` is written on the plot, at the curve's left end.
     """
 
     name: str
@@ -88,9 +88,9 @@ def line_chart(x: Axis, y: Axis, series: Sequence[Series], *, title: str, width:
     return f'<figure class="plot"><figcaption>{escape(title)}</figcaption>{svg}{_legend(series)}</figure>'
 
 
-def bar_chart(bars: Sequence[Bar], *, title: str, label: str, width: int = 760) -> str:
+def bar_chart(bars: Sequence[Bar], *, title: str, label: str, width: int = 580) -> str:
     """A figure with horizontal bars from zero."""
-    row, left, right = 44, 215, 90
+    row, left, right = 58, 12, 130
     height = row * len(bars) + 48
     highest = max([*(bar.value for bar in bars), *(bar.mark or 0.0 for bar in bars)], default=0.0) or 1.0
     axis = Axis(label, 0.0, highest * 1.02)
@@ -105,27 +105,28 @@ def bar_chart(bars: Sequence[Bar], *, title: str, label: str, width: int = 760) 
     middle = (left + width - right) / 2
     parts.append(f'<text class="axis" x="{middle:.1f}" y="{bottom + 34}" text-anchor="middle">{escape(label)}</text>')
     parts += [_bar(bar, axis, 8 + row * number, left, width - right) for number, bar in enumerate(bars)]
-    svg = f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(title)}">{"".join(parts)}</svg>'
+    opening = f'<svg class="bars" viewBox="0 0 {width} {height}" role="img" aria-label="{escape(title)}">'
+    svg = f"{opening}{''.join(parts)}</svg>"
     return f'<figure class="plot"><figcaption>{escape(title)}</figcaption>{svg}</figure>'
 
 
 def _bar(bar: Bar, axis: Axis, top: float, left: float, right: float) -> str:
-    end = axis.place(bar.value, left, right)
+    """A name of any length, and the bar below it."""
+    end, bar_top = axis.place(bar.value, left, right), top + 20
     mark = ""
     beside = end
     if bar.mark is not None:
         place = axis.place(bar.mark, left, right)
         beside = max(beside, place)
         mark = (
-            f'<line class="mark" x1="{place:.1f}" y1="{top:.1f}" x2="{place:.1f}" y2="{top + 28:.1f}" '
+            f'<line class="mark" x1="{place:.1f}" y1="{bar_top - 3:.1f}" x2="{place:.1f}" y2="{bar_top + 25:.1f}" '
             f'data-tip="{escape(bar.mark_name)} {bar.mark:.4g}"/>'
         )
     return (
-        f'<g class="c{bar.colour % 8}"><text class="name" x="{left - 12}" y="{top + 19:.1f}" text-anchor="end">'
-        f"{escape(bar.name)}</text>"
-        f'<rect class="bar" tabindex="0" x="{left}" y="{top + 3:.1f}" width="{max(end - left, 1.5):.1f}" height="22" '
+        f'<g class="c{bar.colour % 8}">{_text("name", left, top + 13, bar.name, "start")}'
+        f'<rect class="bar" tabindex="0" x="{left}" y="{bar_top:.1f}" width="{max(end - left, 1.5):.1f}" height="22" '
         f'rx="3" data-tip="{escape(bar.tip or f"{bar.name}: {bar.value:.4g}")}"/>{mark}'
-        f'<text class="value" x="{beside + 8:.1f}" y="{top + 19:.1f}">{escape(_bar_words(bar))}</text></g>'
+        f"{_text('value', beside + 8, bar_top + 16, _bar_words(bar), 'start')}</g>"
     )
 
 
@@ -138,6 +139,7 @@ class _Frame:
 
     def __init__(self, x: Axis, y: Axis, width: int, height: int) -> None:
         self.x, self.y, self.width, self.height = x, y, width, height
+        self.labels: list[float] = []
 
     def point(self, x: float, y: float) -> tuple[float, float]:
         across = self.x.place(x, _LEFT, self.width - _RIGHT)
@@ -158,6 +160,12 @@ class _Frame:
         parts.append(f'<text class="axis" {turned}>{escape(self.y.label)}</text>')
         return "".join(parts)
 
+    def label(self, words: str, across: float, down: float) -> str:
+        """Words above a line; below it where other words are already."""
+        place = next((y for y in (down - 7, down + 17) if all(abs(y - other) > 15 for other in self.labels)), down - 7)
+        self.labels.append(place)
+        return _text("mine", across + 6, place, words, "start")
+
     def series(self, one: Series) -> str:
         points = [self.point(x, y) for x, y in zip(one.x, one.y, strict=True)]
         parts = []
@@ -166,8 +174,7 @@ class _Frame:
             kind = "curve dashed" if one.dashed else "curve"
             parts.append(f'<polyline class="{kind}" points="{path}"/>')
         if one.label:
-            across, down = points[-1]
-            parts.append(_text("mine", across - 4, down - 7, one.label, "end"))
+            parts.append(self.label(one.label, *points[0]))
         for value, (low, high) in zip(one.x, one.intervals):
             across, lower = self.point(value, low)
             _, upper = self.point(value, high)
