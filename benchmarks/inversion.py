@@ -13,7 +13,7 @@ from typing import Any
 from torch_geometric.data import Data
 
 from hushgraph.attacks.images import compare_inversions, image_target, read_images
-from hushgraph.attacks.inversion import EnhancedInversion
+from hushgraph.attacks.inversion import EnhancedInversion, OriginalInversion
 
 SEEDS = (1, 2, 3)
 PICTURES = Path(__file__).resolve().parent.parent / "docs" / "pictures"
@@ -44,7 +44,8 @@ def _row(data: Data, kind: str, seed: int, enhanced: EnhancedInversion, name: st
     started = time.process_time()
     target = image_target(data, kind, seed=seed)
     trained = time.process_time()
-    entry = compare_inversions(target, data, enhanced=enhanced)
+    original = OriginalInversion(metric=enhanced.metric)
+    entry = compare_inversions(target, data, original=original, enhanced=enhanced)
     grids = entry.pop("grids")
     if seed == SEEDS[0]:
         PICTURES.mkdir(parents=True, exist_ok=True)

@@ -74,6 +74,9 @@ def compare_inversions(
         "assumes": attacks["enhanced"].assumes,
         "figures": _figures(distances) | {"train accuracy": target.notes.get("accuracy")},
         "distances": distances,
+        "distances before clipping": {
+            name: result.details["distances before clipping"] for name, result in found.items()
+        },
         "confidence": {name: result.details["confidence"] for name, result in found.items()},
         "grids": _grids(shown),
     }

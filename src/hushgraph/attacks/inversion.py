@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from hushgraph.attacks.base import Attack, AttackScores, Progress, Target, silent
-from hushgraph.attacks.distances import Metric, class_table
+from hushgraph.attacks.distances import Metric, class_distances, class_table
 from hushgraph.errors import InputError
 from hushgraph.methods.parameters import above, at_least, one_of
 
@@ -62,11 +62,13 @@ class Inversion(Attack):
         that do, the confidence of the model in each reconstruction, and the reconstructions.
         """
         classes = int(data.y.max()) + 1
-        images = self.reconstruct(target.needs("network"), classes, tuple(data.x.shape[1:]), progress).clamp(0.0, 1.0)
+        raw = self.reconstruct(target.needs("network"), classes, tuple(data.x.shape[1:]), progress)
+        images = raw.clamp(0.0, 1.0)
         distances = class_table(images.numpy(), data.x.numpy(), data.y.numpy(), self._metric())
         details = {
             "metric": self.metric,
             "distances": distances.diagonal().tolist(),
+            "distances before clipping": class_distances(raw.numpy(), data.x.numpy(), data.y.numpy(), self._metric()),
             "confidence": confidence(target.needs("network"), images).tolist(),
             "images": images.tolist(),
         }
