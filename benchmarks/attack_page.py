@@ -110,7 +110,7 @@ def _inversion_part(rows: dict[str, Row], root: Path) -> str:
 
 def _inversion_cells(row: Row, names: Sequence[str]) -> Iterable[str]:
     yield f"{row['figures']['train accuracy']:.1f}"
-    yield _closer(row["distances before clipping"])
+    yield _closer(row["distances before clipping"]) if "distances before clipping" in row else "not kept"
     for by_name in row["distances"].values():
         yield _closer(by_name)
         yield from (f"{sum(by_name[name]) / len(by_name[name]):.2f}" for name in names)
@@ -132,7 +132,7 @@ def _by_class(data: str, kind: str, seed: str, row: Row) -> str:
     body += [
         [f"{name}, confidence", *[f"{p:.2f}" for p in row["confidence"][name]]] for name in ("original", "enhanced")
     ]
-    return f"\n### {data}, {kind}, model seed {seed}, by class\n\n" + table(["", *[str(c) for c in classes]], body)
+    return f"\n### {data}, {kind}, model seed {seed}, by class\n" + table(["", *[str(c) for c in classes]], body)
 
 
 def _pictures(found: Sequence[Any], root: Path) -> Iterable[str]:
