@@ -103,6 +103,24 @@ def test_links_are_predicted_from_noisy_features(graph: Data, tmp_path: Path) ->
         loaded.predict()
 
 
+def test_hidden_links_are_predicted_without_being_seen(graph: Data) -> None:
+    links = graph.edge_index[:, graph.edge_index[0] < graph.edge_index[1]]
+    whole = Neighbourhood(InNeighbours.from_edge_index(graph.edge_index, 40))
+    torch.manual_seed(0)
+    shown, predicted = PGCLinks(**RANGE, hidden_share=0.4)._hide_some(links, whole)
+    seen = {tuple(pair) for pair in shown.edge_index.T.tolist()}
+    asked = {tuple(pair) for pair in predicted.T.tolist()}
+    assert 0 < len(asked) < links.shape[1]
+    assert not asked & seen
+    assert {(b, a) for a, b in seen} == seen
+    assert {(a, b) for a, b in seen if a < b} | asked == {tuple(pair) for pair in links.T.tolist()}
+    same, everything = PGCLinks(**RANGE, hidden_share=0.0)._hide_some(links, whole)
+    assert same is whole
+    assert torch.equal(everything, links)
+    with pytest.raises(InputError, match="hidden_share"):
+        PGCLinks(**RANGE, hidden_share=1.0)
+
+
 def test_held_out_links_are_links_and_the_others_are_not(graph: Data) -> None:
     split = split_links(graph.edge_index, 40, 0.1, 0.2, torch.Generator().manual_seed(0))
     linked = {tuple(pair) for pair in graph.edge_index.T.tolist()}
