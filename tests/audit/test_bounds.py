@@ -9,10 +9,8 @@ from hushgraph.audit.bounds import (
     gaussian_bound,
     gaussian_epsilon,
     gaussian_mu_bound,
-    refutes_curve,
     threshold_bound,
 )
-from hushgraph.audit.one_run import gaussian_curve
 from hushgraph.errors import InputError
 
 
@@ -62,14 +60,6 @@ def test_thresholds_bound_randomised_response_and_never_much_more_than_the_truth
         bounds.append(threshold_bound((planted ^ lie).astype(float), planted, 0.0))
     assert np.mean(bounds) > 1.5
     assert sum(bound > 2.0 for bound in bounds) <= 5  # Binomial(20, 0.05) exceeds 5 with probability 3e-4
-
-
-def test_a_curve_is_refuted_by_half_the_noise_and_not_by_the_right_noise() -> None:
-    rng = np.random.default_rng(7)
-    right = [refutes_curve(*draw(0.8, 1000, rng), gaussian_curve(0.8), 0.01) for _ in range(100)]
-    wrong = [refutes_curve(*draw(1.6, 1000, rng), gaussian_curve(0.8), 0.01) for _ in range(20)]
-    assert sum(right) <= 5  # at most 1% each: more than 5 of 100 has probability below 1e-3
-    assert all(wrong)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ Bounds from a single run with dependent canaries are in `one_run`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 from scipy import optimize, stats
@@ -20,7 +19,6 @@ from hushgraph.errors import InputError
 from hushgraph.units import Relation
 
 _LARGEST_MU = 1e3
-_THRESHOLDS = 19
 
 
 def gaussian_bound(scores: np.ndarray, planted: np.ndarray, delta: float, confidence: float = 0.95) -> float:
@@ -58,25 +56,6 @@ def threshold_bound(scores: np.ndarray, planted: np.ndarray, delta: float, confi
     threshold, sign = _best_threshold(scores[choosing], planted[choosing], delta, confidence)
     judged_scores, judged_planted = sign * scores[~choosing], planted[~choosing]
     return _rates_bound(judged_scores >= threshold, judged_planted == (sign > 0), delta, confidence)
-
-
-def refutes_curve(scores: np.ndarray, planted: np.ndarray, shrink: Callable[[float], float], risk: float) -> bool:
-    """Whether independent canaries refute a whole trade-off curve, except with probability `risk`.
-
-    `shrink` gives the least false-positive rate that the curve allows at a true-positive rate. Thresholds are fixed by
-    one half of the canaries and judged on the other, in both directions, with Clopper-Pearson limits.
-    """
-    check_scores(scores, planted, 1.0 - risk)
-    choosing = np.arange(len(scores)) % 2 == 0
-    thresholds = np.quantile(scores[choosing], np.linspace(0.05, 0.95, _THRESHOLDS))
-    judged, coins = scores[~choosing], planted[~choosing]
-    each = risk / (4 * _THRESHOLDS)
-    for threshold in thresholds:
-        for flagged, named in ((judged >= threshold, coins), (judged < threshold, ~coins)):
-            low, high = _rate_limits(flagged, named, each)
-            if high < shrink(low):
-                return True
-    return False
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:

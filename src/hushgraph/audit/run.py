@@ -61,7 +61,7 @@ def audit_run(
         method=record.method,
         unit=plan.unit.name,
         planted_unit=found.planted_unit,
-        claimed=found.claimed if plan.stages else plan.budget.epsilon,
+        claimed=plan.budget.epsilon,
         delta=found.delta,
         confidence=confidence,
         findings=(*found.findings, *_recorded_noise(plan, released)),
