@@ -357,7 +357,7 @@ def reached() -> str:
     total = sum(map(len, places.values()))
     above, inside = len(places.get("above", [])), len(places.get("within", []))
     lines = [
-        f"Of {total} published cells (LPGNN with our defaults, PGC on nodes and on links), {above + inside} are reached "
+        f"Of {total} published cells (LPGNN with our defaults, PGC on nodes and links), {above + inside} are reached "
         f"with ten\nruns: {above} above the published interval and {inside} within it.",
         "",
     ]
