@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -114,3 +115,9 @@ def test_a_trained_model_is_audited_from_its_folder(tmp_path: Path, method: Loca
     assert found.verdict == "consistent"
     assert found.lower_bound == pytest.approx(10.0, rel=1e-6)
     assert found.skipped == ()
+
+    certificate = json.loads((tmp_path / "run" / "certificate.json").read_text())
+    (tmp_path / "run" / "certificate.json").write_text(json.dumps({**certificate, "epsilon": 2.0}))
+    found = audit_run(tmp_path / "run", canaries=1000, seed=2)
+    assert found.verdict == "contradicted"
+    assert any("report on record" in finding.name for finding in found.findings)

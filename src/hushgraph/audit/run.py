@@ -35,6 +35,9 @@ FALSE_ALARM = 1e-4  # of one finding: how often a correct mechanism may be calle
 
 Bound = Callable[[np.ndarray, np.ndarray, float, float], float]
 _RELEASED = re.compile(r"^(?P<name>.+): \d+ x [^,]+, noise std (?P<std>\S+), sensitivity \S+$")
+_REPORTED = re.compile(
+    r"^(?P<name>.+): \d+ x local report \(.*?(?P<epsilon>[\d.e+-]+)(?: for the whole row| together)?\)$"
+)
 
 
 def audit_run(
@@ -64,7 +67,7 @@ def audit_run(
         claimed=plan.budget.epsilon,
         delta=found.delta,
         confidence=confidence,
-        findings=(*found.findings, *_recorded_noise(plan, released)),
+        findings=(*found.findings, *_recorded_noise(plan, released), *_recorded_reports(plan, released)),
         skipped=(*found.skipped, *_unused(plan, released)),
         run=record.certificate["run"],
     )
@@ -222,4 +225,18 @@ def _recorded_noise(plan: Plan, released: Sequence[str]) -> list[Finding]:
             recorded = [s if s.name != stage.name else replace(s, std=noise) for s in plan.stages]
             real = _price(plan, recorded)
             found.append(Finding(f"noise on record for '{stage.name}'", "accounting", 0, plan.epsilon, real, real))
+    return found
+
+
+def _recorded_reports(plan: Plan, released: Sequence[str]) -> list[Finding]:
+    """A contradiction where the certificate records local reports that cost more than its own epsilon allows."""
+    found = []
+    for line in released:
+        match = _REPORTED.match(line)
+        stage = next((s for s in local_stages(plan) if match and s.name == match["name"]), None)
+        if match is None or stage is None:
+            continue
+        real = float(match["epsilon"])
+        if real > stage.epsilon * (1.0 + 1e-5):  # the record is rounded to six digits
+            found.append(Finding(f"report on record for '{stage.name}'", "accounting", 0, stage.epsilon, real, real))
     return found
