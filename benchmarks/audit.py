@@ -153,8 +153,15 @@ def measure(name: str, repeats: int) -> None:
         row["bounds"].append(low)
         row["strict"].append(strict)
         row["seconds"].append(time.process_time() - started)
-        KEEP.write_text(json.dumps({**read(), name: row}))
+        keep(name, row)
     print(_line(name, row), flush=True)
+
+
+def keep(name: str, row: dict[str, Any]) -> None:
+    """Put one row into the file, which is whole at any moment."""
+    new = KEEP.with_name(f"{KEEP.name}.{os.getpid()}")
+    new.write_text(json.dumps({**read(), name: row}))
+    os.replace(new, KEEP)
 
 
 def read() -> dict[str, Any]:
