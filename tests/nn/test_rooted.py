@@ -11,7 +11,16 @@ from torch import Tensor
 from hushgraph.errors import InputError
 from hushgraph.graph.csr import InNeighbours
 from hushgraph.graph.rooted import RootedSubgraphs, whole_graph
-from hushgraph.nn.rooted import CONVOLUTIONS, NoisyMean, NoisySum, RootedNetwork, WithConstant, WithRest
+from hushgraph.nn.rooted import (
+    CONVOLUTIONS,
+    NoisyMean,
+    NoisySum,
+    RootedNetwork,
+    WithConstant,
+    WithRest,
+    denoised,
+    shrunk,
+)
 from hushgraph.nn.sparse import SparseRows
 
 NODES = 25
@@ -129,3 +138,16 @@ def test_sums_survive_the_way_through_rows_of_one_length() -> None:
     long = WithRest()(100 * torch.ones(1, 5))
     torch.testing.assert_close(long.norm(dim=1), torch.ones(1))
     assert float(long[0, -1]) < 1e-3
+
+
+def test_what_noise_explains_is_taken_away() -> None:
+    noise = torch.randn(2000, 16, generator=torch.Generator().manual_seed(0))
+    signal = torch.randn(2000, 16, generator=torch.Generator().manual_seed(1))
+
+    def loss(strength: float, std: float) -> float:
+        return float((shrunk(strength * signal + 3.0 * noise, std) - strength * signal).square().sum(1).mean())
+
+    for strength in (0.0, 1.0, 5.0, 50.0):  # never worse than not shrinking, far better where there is only noise
+        assert loss(strength, 3.0) < loss(strength, 0.0)
+    assert loss(0.0, 3.0) < 0.2 * loss(0.0, 0.0)
+    assert torch.equal(shrunk(torch.zeros(2, 3), 0.0), torch.zeros(2, 3))

@@ -151,15 +151,17 @@ class DPGNN(Method):
         network = self.network(vault.facts, vault.generator("weights"))
         vault.train_rooted(network, self._recipe(vault.unprotected), plan.rooted_gradient("network"), "network")
         if self.inference == "full" or vault.unprotected:
-            released, scores = dict[str, Tensor](), vault.raw_predictions(network)
+            released, scores, settings = dict[str, Tensor](), vault.raw_predictions(network), {}
         else:
-            released, scores = noisy_inference(vault, network, plan.aggregation("inference"))
+            stage = plan.aggregation("inference")
+            released, scores = noisy_inference(vault, network, stage)
+            settings = {"inference_std": stage.std}
         return DPGNNModel(
             method=self,
             facts=vault.facts,
             unit=plan.unit,
             network=network.eval(),
-            settings={},
+            settings=settings,
             released=released,
             scores=scores,
         )
@@ -211,7 +213,7 @@ def noisy_inference(vault: Vault, network: RootedNetwork, stage: AggregationStag
         total = vault.aggregate(sent, stage)
         assert isinstance(total, Tensor)
         received[f"received_{level}"] = total
-        rows = vault.apply(layer_of(network, level), vault.stack([sent, total]))
+        rows = vault.apply(layer_of(network, level, stage.std), vault.stack([sent, total]))
     return received, vault.predictions(decoder_of(network), rows)
 
 
@@ -225,13 +227,13 @@ def sender_of(network: RootedNetwork) -> nn.Module:
     return WithRest() if isinstance(network.convolutions[0], GINLayer) else WithConstant()
 
 
-def layer_of(network: RootedNetwork, level: int) -> nn.Sequential:
-    """One message-passing layer after its sum, as a row-wise module on (own row, noisy sum)."""
+def layer_of(network: RootedNetwork, level: int, std: float) -> nn.Sequential:
+    """One message-passing layer after its sum, as a row-wise module on (own row, sum with noise of size `std`)."""
     layer = network.convolutions[level]
     if isinstance(layer, GINLayer):
-        return nn.Sequential(NoisySum(), layer.linear, network.activation, layer.second, network.activation)
+        return nn.Sequential(NoisySum(std), layer.linear, network.activation, layer.second, network.activation)
     assert isinstance(layer, GCNLayer)
-    return nn.Sequential(NoisyMean(), layer.linear, network.activation)
+    return nn.Sequential(NoisyMean(std), layer.linear, network.activation)
 
 
 def decoder_of(network: RootedNetwork) -> nn.Sequential:
@@ -252,7 +254,9 @@ class DPGNNModel(TrainedModel):
         are not protected. Trained for noisy inference: the training graph only, from the kept sums.
         """
         if graph is None:
-            raise InputError("predict: DP-GNN reads the features (and, without noise, the edges) of a graph; pass it")
+            raise InputError(
+                "predict: DP-GNN reads the features (and, without noise, the edges) of a graph; pass it (--data)"
+            )
         network = self._rooted
         if not self.released:
             checked = self._matching(graph)
@@ -261,7 +265,7 @@ class DPGNNModel(TrainedModel):
         rows: Tensor = encoder_of(network)(checked_training_graph(self, graph).features)
         for level in range(network.num_layers):
             pair = torch.stack([sender_of(network)(rows), self.released[f"received_{level}"]], dim=1)
-            rows = layer_of(network, level)(pair)
+            rows = layer_of(network, level, self.settings["inference_std"])(pair)
         scores = decoder_of(network)(rows)
         return scores
 
@@ -275,13 +279,14 @@ class DPGNNModel(TrainedModel):
         check_unit(checked, self.unit)
         plan = _Inference(**self.method.as_dict()).plan(checked.facts, self.unit, budget)
         vault, run = open_vault(checked, plan, ledger, seed, None)
-        released, scores = noisy_inference(vault, self._rooted, plan.aggregation("inference"))
+        stage = plan.aggregation("inference")
+        released, scores = noisy_inference(vault, self._rooted, stage)
         model = DPGNNModel(
             method=self.method,
             facts=checked.facts,
             unit=self.unit,
             network=self.network,
-            settings=self.settings,
+            settings={"inference_std": stage.std},
             released=released,
             scores=scores,
         )

@@ -190,16 +190,34 @@ class WithConstant(nn.Module):
 
 
 class NoisyMean(nn.Module):
-    """The mean of a node's own row and a noisy sum of others' rows, all of them made by `WithConstant`."""
+    """The mean of a node's own row and a noisy sum of others' rows, all of them made by `WithConstant`.
+
+    `std` is the (public) size of the noise, by which the sum is shrunk.
+    """
+
+    def __init__(self, std: float = 0.0) -> None:
+        super().__init__()
+        self.std = std
 
     def forward(self, x: Tensor) -> Tensor:
         """From `[nodes, 2, columns + 1]` (own row, noisy sum) to `[nodes, columns]`, in the scale of the rows sent.
 
         The last column of the total is the weight of the mean. Noise cannot push it below that of the own row.
         """
-        own, total = x[:, 0], x.sum(1)
+        own = x[:, 0]
+        total = own + shrunk(x[:, 1], self.std)
         weight = torch.maximum(total[:, -1:], own[:, -1:])
         return total[:, :-1] / weight * math.sqrt(x.shape[2] - 1)
+
+
+def shrunk(rows: Tensor, std: float) -> Tensor:
+    """Noisy rows scaled by the share of their squared length that noise does not explain (James and Stein 1961).
+
+    A row that is no longer than noise alone becomes zero: a node then answers by its own row, not by noise.
+    """
+    squares = rows.square().sum(1, keepdim=True)
+    signal = (squares - rows.shape[1] * std**2).clamp(min=0.0)
+    return rows * (signal / squares.clamp(min=1e-30))
 
 
 class WithRest(nn.Module):
@@ -213,8 +231,12 @@ class WithRest(nn.Module):
 
 
 class NoisySum(nn.Module):
-    """The sum of a node's own row and a noisy sum of others' rows, all of them made by `WithRest`."""
+    """The sum of a node's own row and a noisy sum of others' rows, all made by `WithRest`; `std` as above."""
+
+    def __init__(self, std: float = 0.0) -> None:
+        super().__init__()
+        self.std = std
 
     def forward(self, x: Tensor) -> Tensor:
         """From `[nodes, 2, columns + 1]` (own row, noisy sum) to `[nodes, columns]`, in the scale of the rows sent."""
-        return x.sum(1)[:, :-1] * math.sqrt(x.shape[2] - 1)
+        return (x[:, 0] + shrunk(x[:, 1], self.std))[:, :-1] * math.sqrt(x.shape[2] - 1)
