@@ -18,7 +18,6 @@ from hushgraph.nn.rooted import (
     RootedNetwork,
     WithConstant,
     WithRest,
-    denoised,
     shrunk,
 )
 from hushgraph.nn.sparse import SparseRows
