@@ -77,6 +77,29 @@ def test_it_learns_and_keeps_the_best_epoch() -> None:
     assert seen[0] < kept
 
 
+def test_it_stops_when_validation_no_longer_improves() -> None:
+    rows, labels = problem(200)
+    train, val = torch.arange(150), torch.arange(150, 200)
+
+    def epochs_run(patience: int | None) -> int:
+        seen: list[int] = []
+        train_ensemble(
+            network(1),
+            rows,
+            labels,
+            train,
+            val,
+            epochs=60,
+            lr=0.05,
+            patience=patience,
+            on_epoch=lambda epoch, epochs: seen.append(epoch),
+        )
+        return len(seen)
+
+    assert epochs_run(None) == 60
+    assert 6 <= epochs_run(5) < 60
+
+
 def test_without_validation_rows_the_last_epoch_is_kept() -> None:
     rows, labels = problem()
     given, none = network(1), network(1)

@@ -34,13 +34,15 @@ def train_ensemble(
     *,
     epochs: int,
     lr: float,
+    patience: int | None = None,
     generator: torch.Generator | None = None,
     on_epoch: Callable[[int, int], None] | None = None,
 ) -> None:
     """Train all members in place by Adam, one step per epoch on all train rows; dropout draws from `generator`.
 
     With `val`, the weights of the epoch with the highest validation accuracy of the whole ensemble are kept (the first
-    one, among equals): legal only where validation labels are public. The network is left in evaluation mode.
+    one, among equals), and training stops after `patience` epochs without a better one: legal only where validation
+    labels are public. The network is left in evaluation mode.
     """
     inputs, targets = rows.rows(train), labels.index_select(0, train)
     check_labels(targets, len(inputs))
@@ -58,6 +60,8 @@ def train_ensemble(
                 best.look(flat.vector)
             if on_epoch is not None:
                 on_epoch(epoch + 1, epochs)
+            if best is not None and best.waited == patience:
+                break
         if best is not None:
             best.restore(flat.vector)
     network.eval()
@@ -140,14 +144,15 @@ class _Best:
 
     def __init__(self, network: Ensemble, rows: JoinedRows, labels: Tensor) -> None:
         check_labels(labels, len(rows))
-        self.network, self.rows, self.labels, self.accuracy = network, rows, labels, -1.0
+        self.network, self.rows, self.labels, self.accuracy, self.waited = network, rows, labels, -1.0, 0
 
     def look(self, vector: Tensor) -> None:
         self.network.eval()
         accuracy = float((self.network(self.rows).argmax(dim=1) == self.labels).double().mean())
         self.network.train()
+        self.waited += 1
         if accuracy > self.accuracy:
-            self.accuracy, self.vector = accuracy, vector.clone()
+            self.accuracy, self.vector, self.waited = accuracy, vector.clone(), 0
             self.buffers = [buffer.clone() for buffer in self.network.buffers()]
 
     def restore(self, vector: Tensor) -> None:

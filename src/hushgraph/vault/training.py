@@ -35,7 +35,8 @@ RAW_PREDICTIONS = (
 class Recipe:
     """How to train: public choices. `epochs` counts passes over the train nodes.
 
-    `normalise` and `average_last` concern private training (see `train_privately`).
+    `patience` concerns ensembles (see `train_ensemble`), `normalise` and `average_last` private training (see
+    `train_privately`).
     """
 
     epochs: int
@@ -44,6 +45,7 @@ class Recipe:
     weight_decay: float = 0.0
     batch_size: int | None = None
     select_best: bool = False
+    patience: int | None = None
     normalise: bool = False
     average_last: float = 0.0
 
@@ -103,6 +105,7 @@ class Training(Holder):
             self._graph.val if recipe.select_best else None,
             epochs=recipe.epochs,
             lr=recipe.lr,
+            patience=recipe.patience,
             generator=self.generator(f"dropout/{name}"),
             on_epoch=lambda done, total: self.report(name, done, total),
         )
