@@ -75,6 +75,7 @@ Job = tuple[str, str, Method, units.Unit, Budget, float, bool]  # part, label, m
 
 def jobs(part: str, dataset: str) -> Iterator[Job]:
     """The runs of one part on one graph."""
+    method: Method
     if part == "node":
         for epsilon in NODE_EPSILONS:
             for method in (Chorus(), DPMLP(), GAP(), ProGAP()):

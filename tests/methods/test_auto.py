@@ -19,11 +19,18 @@ BUDGET = Budget(4.0, 1e-3)
 
 
 def test_the_choice_at_node_level_follows_public_sizes() -> None:
-    rare, common = PublicFacts(10_000, 40_000, 100), PublicFacts(10_000, 40_000, 7_500)
-    for facts, epsilon, expected in ((rare, 8.0, "dp-mlp"), (common, 8.0, "chorus"), (common, 2.0, "dp-mlp")):
+    rare, common = PublicFacts(10_000, 60_000, 400), PublicFacts(10_000, 60_000, 7_500)
+    small, dense = PublicFacts(4_000, 60_000, 2_000), PublicFacts(4_000, 160_000, 2_000)
+    for facts, epsilon, expected in (
+        (rare, 8.0, "dp-mlp"),
+        (common, 8.0, "chorus"),
+        (common, 2.0, "dp-mlp"),
+        (small, 8.0, "dp-mlp"),
+        (dense, 8.0, "chorus"),
+    ):
         method, reason = Auto().choose(facts, units.Node(), Budget(epsilon))
         assert method.name == expected
-        assert reason.startswith(expected)
+        assert reason.startswith(f"{expected}: {facts.num_train} train nodes")
     assert Auto(average_degree=60.0).choose(common, units.Node(), Budget(2.0))[0].name == "chorus"
 
 

@@ -5,7 +5,7 @@ which of two finished models is better. Auto releases Chorus's sums, trains Chor
 the sums did not help. The sums are charged either way: the choice is made after the release.
 
 Node level: validation labels are private, so the choice is made before, from sizes and budget alone: DP-MLP where the
-sums are expected to be mostly noise, Chorus otherwise.
+sums are expected to be mostly noise (few train nodes, few labelled neighbours), Chorus otherwise.
 """
 
 from __future__ import annotations
@@ -27,9 +27,12 @@ from hushgraph.methods.mlp import DPMLP, MLP
 from hushgraph.units import Unit
 from hushgraph.vault import Progress, Vault
 
-# Measured on graphs of average degree 5 to 90: with a small epsilon, the share of the budget that sums take from the
-# gradients is worth it only where a node has many labelled neighbours; and never where it has hardly one.
-_ENOUGH_EPSILON, _MANY_LABELLED, _FEW_LABELLED = 5.0, 30.0, 1.0
+# Measured on nine graphs with average degrees of 5 to 90 and 5% to 75% train nodes: sums take a share of the budget from
+# the gradients and most train nodes from the model of features. That is worth it where there are enough of both train
+# nodes and labelled neighbours, and more neighbours are needed where there are fewer train nodes or less budget.
+_ENOUGH_EPSILON = 5.0
+_ENOUGH = ((7_000, 3.0), (1_000, 12.0))  # train nodes, labelled neighbours per node; either will do
+_ENOUGH_AT_SMALL_EPSILON = ((3_000, 30.0),)
 
 
 @dataclass(frozen=True)
@@ -48,10 +51,14 @@ class Auto(Method):
             return Chorus(), "chorus: labels are public at edge level, so they are the messages"
         degree = facts.num_edges / facts.num_nodes if self.average_degree is None else self.average_degree
         labelled = degree * facts.num_train / facts.num_nodes
-        needed = _FEW_LABELLED if budget.epsilon >= _ENOUGH_EPSILON else _MANY_LABELLED
-        facts_in_words = f"{labelled:.2g} labelled neighbours per node on average at epsilon {budget.epsilon:g}"
-        if labelled < needed:
-            return DPMLP(), f"dp-mlp: {facts_in_words}, and sums of labels need {needed:g} to be worth their noise"
+        enough = _ENOUGH if budget.epsilon >= _ENOUGH_EPSILON else _ENOUGH_AT_SMALL_EPSILON
+        facts_in_words = (
+            f"{facts.num_train} train nodes and {labelled:.2g} labelled neighbours per node on average at epsilon "
+            f"{budget.epsilon:g}"
+        )
+        if not any(facts.num_train >= nodes and labelled >= neighbours for nodes, neighbours in enough):
+            needed = " or ".join(f"{nodes} and {neighbours:g}" for nodes, neighbours in enough)
+            return DPMLP(), f"dp-mlp: {facts_in_words}, and sums of labels need {needed} to be worth their noise"
         return Chorus(), f"chorus: {facts_in_words}"
 
     def stages(self, facts: PublicFacts, unit: Unit, budget: Budget, accountant: Accountant) -> tuple[Stage, ...]:
