@@ -27,9 +27,9 @@ from hushgraph.methods.mlp import DPMLP, MLP
 from hushgraph.units import Unit
 from hushgraph.vault import Progress, Vault
 
-# Measured on nine graphs with average degrees of 5 to 90 and 5% to 75% train nodes: sums take a share of the budget from
-# the gradients and most train nodes from the model of features. That is worth it where there are enough of both train
-# nodes and labelled neighbours, and more neighbours are needed where there are fewer train nodes or less budget.
+# Measured on seven graphs with average degrees of 5 to 90 and 5% to 75% train nodes: sums take a share of the budget
+# from the gradients, and readers of sums from the model of features. That is worth it where there are enough train
+# nodes and labelled neighbours; more neighbours are needed where there are fewer train nodes or less budget.
 _ENOUGH_EPSILON = 5.0
 _ENOUGH = ((7_000, 3.0), (1_000, 12.0))  # train nodes, labelled neighbours per node; either will do
 _ENOUGH_AT_SMALL_EPSILON = ((3_000, 30.0),)
