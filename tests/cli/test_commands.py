@@ -268,6 +268,22 @@ def test_a_folder_that_is_no_model_is_named(tmp_path: Path) -> None:
     assert "config.json is missing" in result.output
 
 
+def test_methods_lists_what_can_be_set(data: Path) -> None:
+    assert "chorus" in run("methods").stdout
+    shown = run_json("methods", "dp-gnn")
+    assert shown["settings"]["layers"] == 1
+    assert "--set max_degree=(by rule)" in run("methods", "dp-gnn").stdout
+    wrong = run("methods", "gapp")
+    assert (wrong.exit_code, "did you mean 'gap'" in wrong.output) == (2, True)
+
+
+def test_predictions_from_raw_neighbourhoods_say_so(data: Path, tmp_path: Path) -> None:
+    trained = run("train", "dp-gnn", "--data", data, "--unit", "node", "--out", tmp_path / "m", *TRAIN)
+    assert "lowest classes" in trained.stdout
+    assert "NOT PROTECTED: predictions" in run("predict", tmp_path / "m", "--data", data).stdout
+    assert run_json("predict", tmp_path / "m", "--data", data)["not_protected"]
+
+
 def test_datasets_and_doctor_answer() -> None:
     names = {record["name"] for record in run_json("datasets")["datasets"]}
     assert {"campus", "digits"} <= names

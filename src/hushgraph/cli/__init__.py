@@ -9,7 +9,7 @@ import typer
 from hushgraph import __version__
 from hushgraph.attacks.cli import attack
 from hushgraph.audit.cli import audit
-from hushgraph.cli import datasets, doctor, ledger, plan, predict, train
+from hushgraph.cli import datasets, doctor, ledger, methods, plan, predict, train
 from hushgraph.collect.cli import app as collect
 from hushgraph.console import command
 from hushgraph.report.cli import report
@@ -47,6 +47,7 @@ app.command("audit")(command(audit))
 app.command("report")(command(report))
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(collect, name="collect")
+app.command("methods")(methods.methods)
 app.command("datasets")(datasets.datasets)
 app.command("doctor")(doctor.doctor)
 

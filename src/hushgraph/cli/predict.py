@@ -29,7 +29,7 @@ def predict(
     out: Annotated[Path | None, typer.Option(help="Write probabilities and classes to this .npz file.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Predict every node's class. Without --on no edge is read and nothing is charged."""
+    """Predict every node's class. Without --on nothing is charged: what was released before is used again."""
     import torch
 
     from hushgraph.methods.saving import load_model
@@ -45,6 +45,7 @@ def predict(
     else:
         probabilities = trained.predict_proba(_load(data, split, directed))
         shown |= {"charged": False, "own_features": _own_features(trained, data)}
+    shown["not_protected"] = _unprotected_predictions(trained)
     classes = probabilities.argmax(dim=1)
     counts = torch.bincount(classes, minlength=probabilities.shape[1]).tolist()
     shown |= {"nodes": int(classes.numel()), "classes": dict(zip(trained.class_names, counts))}
@@ -86,6 +87,12 @@ def _own_features(trained: Any, data: str | None) -> str:
     return "read from --data" if data else "absent: predicted from the released neighbourhood sums alone"
 
 
+def _unprotected_predictions(trained: Any) -> list[str]:
+    """What the certificate says of predictions that are not protected (raw neighbourhoods)."""
+    lines = trained.certificate.as_dict().get("not_protected", [])
+    return [line for line in lines if line.startswith("predictions:")]
+
+
 def _write(out: Path, probabilities: Any, classes: Any) -> None:
     import numpy as np
 
@@ -101,5 +108,7 @@ def _show(shown: dict[str, Any]) -> None:
         typer.echo(shown["certificate"]["sentence"])
     else:
         typer.echo(f"nothing was charged; the nodes' own features: {shown['own_features']}")
+    for line in shown["not_protected"]:
+        typer.echo(f"NOT PROTECTED: {line}")
     if "out" in shown:
         typer.echo(f"written to {shown['out']}")

@@ -35,7 +35,10 @@ def train(
     settings: Settings = None,
     as_json: Json = False,
 ) -> None:
-    """Train METHOD on a graph within a privacy budget and write the model, its certificate and its metrics."""
+    """Train METHOD on a graph within a privacy budget and write the model, its certificate and its metrics.
+
+    `hushgraph methods METHOD` lists what --set can change.
+    """
     from hushgraph.cli.choices import read_choices
 
     choices = read_choices(method, unit, epsilon, delta, words(settings))
@@ -73,6 +76,7 @@ def summary(model: TrainedModel, out: Path, ledger: Path | None) -> dict[str, An
         "claimed": certificate.claimed,
         "reason": model.reason,
         "accuracy": model.metrics.get("accuracy", {}),
+        "accuracy_by_class": model.metrics.get("test_by_class", []),
         "accuracy_note": model.metrics.get("note", ""),
         "certificate": certificate.as_dict(),
         "seconds": model.seconds,
@@ -86,7 +90,17 @@ def _show(model: TrainedModel, out: Path) -> None:
     shown = ", ".join(f"{name} {value:.1f}%" for name, value in accuracy.items() if value is not None)
     typer.echo(str(model.certificate))
     typer.echo(f"\naccuracy        {shown} ({model.metrics.get('note')})")
+    if lowest := _lowest_classes(model):
+        typer.echo(f"lowest classes  {lowest} (test)")
     if model.reason:
         typer.echo(f"choice          {model.reason}")
     typer.echo(f"time            {model.seconds['total']:.1f} s")
     typer.echo(f"model           {out}")
+
+
+def _lowest_classes(model: TrainedModel, count: int = 3) -> str:
+    """The classes a private model is worst at: mostly the rare ones, whose examples noise drowns first."""
+    rows = [row for row in model.metrics.get("test_by_class", []) if row.get("accuracy") is not None]
+    lowest = sorted(rows, key=lambda row: row["accuracy"])[:count]
+    names = model.class_names
+    return ", ".join(f"{names[row['class']]} {row['accuracy']:.1f}% of {row['tested']}" for row in lowest)
