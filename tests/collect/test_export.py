@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hushgraph.collect import FeatureQuestion, LabelQuestion, estimate, read_export, write_graph
-from hushgraph.collect.estimate import sampled_report
+from hushgraph.collect.estimates import sampled_report
 from hushgraph.collect.export import export_arrays
 from hushgraph.collect.report import check_report, draw_payload, encode_payload
 from hushgraph.errors import InputError

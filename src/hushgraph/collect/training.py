@@ -18,7 +18,7 @@ from torch import Tensor
 from hushgraph.accounting.plan import LocalStage, Plan, Stage
 from hushgraph.budget import Budget
 from hushgraph.certificate import certify
-from hushgraph.collect.estimate import estimate, sampled_report
+from hushgraph.collect.estimates import estimate, sampled_report
 from hushgraph.collect.export import Export, read_export
 from hushgraph.collect.task import FeatureQuestion, Task
 from hushgraph.errors import InputError
