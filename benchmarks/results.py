@@ -235,6 +235,26 @@ def rate_table() -> list[str]:
     return lines
 
 
+def dpgnn_table() -> list[str]:
+    """DP-GNN with one and two layers beside the other methods; its own page has classes and more networks."""
+    path = ROWS.parent / "dpgnn.json"
+    found = json.loads(path.read_text()) if path.exists() else {}
+    labels = ("dp-mlp", "gap", "progap", "chorus")
+    columns = ["DP-GNN, 1 layer", "DP-GNN, 2 layers", *labels, "GraphSAGE, no privacy"]
+    lines = ["| graph | epsilon | " + " | ".join(columns) + " |", "| --- " * (len(columns) + 2) + "|"]
+    for dataset in ("Berkeley13", "coauthor_cs", "amazon_computers", "facebook_pagepage"):
+        for epsilon in (8.0, 16.0):
+            ours = [
+                [row["test"] for key, row in found.items() if key.startswith(f"{dataset}|{epsilon:g}|{name}|")]
+                for name in columns[:2]
+            ]
+            others = [cell(dataset, "node", label, "node", epsilon) for label in labels]
+            plain = cell(dataset, "sage", "sage", "undirected-edge", math.inf)
+            shown_cells = [shown(values) for values in (*ours, *others, plain)]
+            lines.append(f"| {dataset} | {epsilon:g} | " + " | ".join(shown_cells) + " |")
+    return lines
+
+
 def verdicts() -> list[str]:
     """Where the default is below the model of features alone, or below another method, and by how much."""
     losses, counted = [], 0
@@ -277,6 +297,7 @@ def write() -> None:
         "PAPER": table("paper", "directed-edge", EDGE_EPSILONS, ("chorus", "progap-5", "progap", "gap")),
         "SAGE": table("sage", "undirected-edge", (math.inf,), ("sage",)),
         "REFERENCE": reference_table(),
+        "DPGNN": dpgnn_table(),
         "RATES": rate_table(),
         "LOSSES": verdicts(),
         "GOALS": goals(),
