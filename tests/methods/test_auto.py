@@ -65,3 +65,13 @@ def test_the_registry_knows_auto_and_it_rebuilds_nothing() -> None:
     assert method_class("auto") is Auto
     with pytest.raises(InputError):
         Auto().rebuild(PublicFacts.from_sizes(10, 10), {})
+
+
+def test_the_certificate_says_where_the_average_degree_comes_from() -> None:
+    facts = PublicFacts.from_sizes(20_000, 800_000, 15_000)
+    counted = Auto().plan(facts, units.Node(), Budget(8.0, 1e-5)).assumptions[-1]
+    declared = Auto(average_degree=40.0).plan(facts, units.Node(), Budget(8.0, 1e-5)).assumptions[-1]
+    assert counted.startswith("the average degree, counted in the data")
+    assert declared.startswith("the average degree, as declared")
+    at_edge_level = Auto().plan(facts, units.UndirectedEdge(), Budget(1.0, 1e-7)).assumptions
+    assert not any("average degree" in line for line in at_edge_level)

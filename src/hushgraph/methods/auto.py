@@ -69,8 +69,11 @@ class Auto(Method):
         """The chosen method's plan, with the reason for the choice among what is taken as public."""
         plan = super().plan(facts, unit, budget, paper_mode=paper_mode)
         method, reason = self.choose(facts, unit, budget)
-        public = (*method.assumptions(facts, unit), f"the average degree, for the choice of the method ({reason})")
-        return replace(plan, assumptions=public)
+        used = f"the choice of the method, by rule ({reason})"
+        if "labels" not in unit.public:
+            source = "counted in the data" if self.average_degree is None else "as declared"
+            used = f"the average degree, {source}, for the choice of the method ({reason})"
+        return replace(plan, assumptions=(*method.assumptions(facts, unit), used))
 
     def learn(self, vault: Vault, plan: Plan) -> TrainedModel:
         """Run the chosen method; where validation labels are public, compare it with an MLP."""
