@@ -16,6 +16,7 @@ from hushgraph.facts import PublicFacts
 from hushgraph.graph.csr import InNeighbours
 from hushgraph.graph.link_split import split_links, unlinked_pairs
 from hushgraph.local import OneBit
+from hushgraph.methods import pgc_links
 from hushgraph.methods.pgc import PGC, Estimates
 from hushgraph.methods.pgc_links import LinkModel, PGCLinks
 from hushgraph.methods.saving import load_model, save_model
@@ -90,8 +91,9 @@ def test_the_first_convolution_is_estimated_without_bias(graph: Data, monkeypatc
     assert abs(wrong - 1.0) > 5 * deviation[1]
 
 
-def test_links_are_predicted_from_noisy_features(graph: Data, tmp_path: Path) -> None:
-    method = PGCLinks(**RANGE, feature_epsilon=1.0, epochs=20, hidden=8, width=4)
+@pytest.mark.parametrize("scorer", ["hops", "vgae"])
+def test_links_are_predicted_from_noisy_features(scorer: str, graph: Data, tmp_path: Path) -> None:
+    method = PGCLinks(**RANGE, feature_epsilon=1.0, scorer=scorer, epochs=20, hidden=8, width=4)
     model = method.fit(graph, None, Budget(5.0), seed=0)
     assert model.certificate.epsilon == 5.0
     assert 0.0 <= model.metrics["test_auc"] <= 100.0
@@ -114,11 +116,55 @@ def test_hidden_links_are_predicted_without_being_seen(graph: Data) -> None:
     assert not asked & seen
     assert {(b, a) for a, b in seen} == seen
     assert {(a, b) for a, b in seen if a < b} | asked == {tuple(pair) for pair in links.T.tolist()}
-    same, everything = PGCLinks(**RANGE, hidden_share=0.0)._hide_some(links, whole)
+    same, everything = PGCLinks(**RANGE, scorer="vgae", hidden_share=0.0)._hide_some(links, whole)
     assert same is whole
     assert torch.equal(everything, links)
     with pytest.raises(InputError, match="hidden_share"):
         PGCLinks(**RANGE, hidden_share=1.0)
+    with pytest.raises(InputError, match="learns from hidden links"):
+        PGCLinks(**RANGE, hidden_share=0.0)
+
+
+def two_communities(nodes: int, degree: int) -> Data:
+    """Most links join nodes of the same half; the features say nothing."""
+    generator = torch.Generator().manual_seed(0)
+    half = nodes // 2
+    ends = torch.randint(nodes, (nodes * degree // 2,), generator=generator)
+    inside = torch.rand(ends.shape, generator=generator) < 0.95
+    others = (
+        torch.randint(half, ends.shape, generator=generator) + torch.where(inside, ends >= half, ends < half) * half
+    )
+    edges = torch.stack([ends, others])[:, ends != others]
+    edges = torch.unique(torch.cat([edges, edges.flip(0)], dim=1), dim=1)
+    masks = {f"{name}_mask": torch.arange(nodes) % 3 == place for place, name in enumerate(("train", "val", "test"))}
+    features, classes = torch.zeros(nodes, 40), (torch.arange(nodes) >= half).long()
+    return Data(x=features, edge_index=edges, y=classes, **masks)
+
+
+def test_hops_find_links_whatever_the_start_where_noise_is_all_there_is() -> None:
+    # A pair within a half is linked far more often than one across, which bounds the area under the curve by about
+    # 72.5 = 50 + 45 / 2. Seeds are fixed; chance alone would give 50 with a deviation of 3.
+    graph = two_communities(300, 8)
+    found = [PGCLinks(low=0, high=1).fit(graph, None, Budget(40.0), seed=seed).metrics["test_auc"] for seed in range(4)]
+    assert min(found) > 62.0
+
+
+def test_no_held_out_link_reaches_the_scores_of_hops(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = two_communities(60, 6)
+    model = PGCLinks(low=0, high=1).fit(graph, None, Budget(40.0), seed=3)
+    held = {tuple(sorted(pair)) for pair in model.released["test_links"].T.tolist()}
+    seen: list[set[tuple[int, ...]]] = []
+    make = pgc_links.HopRows.__init__
+
+    def watched(self: Any, rows: Any, hood: Neighbourhood, *words: Any) -> None:
+        seen.append({tuple(sorted(pair)) for pair in hood.edge_index.T.tolist()})
+        make(self, rows, hood, *words)
+
+    monkeypatch.setattr(pgc_links.HopRows, "__init__", watched)
+    PGCLinks(low=0, high=1).fit(graph, None, Budget(40.0), seed=3)
+    assert len(seen) == 2
+    assert len(seen[0]) < len(seen[1]) < len(held | seen[1])
+    assert not held & (seen[0] | seen[1])
 
 
 def test_held_out_links_are_links_and_the_others_are_not(graph: Data) -> None:
