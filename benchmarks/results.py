@@ -52,14 +52,19 @@ EDGE_EPSILONS, NODE_EPSILONS = (1.0, 4.0, 0.25), (8.0, 2.0, 16.0)
 EDGE_DELTA, NODE_DELTA = 1e-7, 1e-5
 RATES = (0.01, 0.10, 0.75)
 PARTS = ("node", "edge", "paper", "rates", "sage")
-REFERENCE = {
-    ("Berkeley13", "paper", "progap", 1.0): "70.2 (depth 2), 71.3 (depth 5)",
-    ("Berkeley13", "paper", "progap", 4.0): "76.6 (depth 2), 78.4 (depth 5)",
-    ("Berkeley13", "paper-node", "progap", 8.0): "62.9 (depth 4)",
-    ("Cornell5", "paper", "progap", 1.0): "79.2 (depth 2), 81.0 (depth 5)",
-    ("Cornell5", "paper", "progap", 4.0): "83.9 (depth 2), 87.3 (depth 5)",
-    ("Cornell5", "paper-node", "progap", 8.0): "72.9 (depth 4)",
+REFERENCE = {  # part, graph, depth, epsilon: mean of 5 seeds of the reference code on the same split
+    ("paper", "Berkeley13", 2, 1.0): 70.2,
+    ("paper", "Berkeley13", 5, 1.0): 71.3,
+    ("paper", "Berkeley13", 2, 4.0): 76.6,
+    ("paper", "Berkeley13", 5, 4.0): 78.4,
+    ("paper-node", "Berkeley13", 4, 8.0): 62.9,
+    ("paper", "Cornell5", 2, 1.0): 79.2,
+    ("paper", "Cornell5", 5, 1.0): 81.0,
+    ("paper", "Cornell5", 2, 4.0): 83.9,
+    ("paper", "Cornell5", 5, 4.0): 87.3,
+    ("paper-node", "Cornell5", 4, 8.0): 72.9,
 }
+FASTER = "-lr0.05"  # the paper tries two learning rates, 0.01 and 0.05
 
 GOALS = [
     ("Berkeley13", "paper", "chorus", "directed-edge", 1.0, 79),
@@ -90,8 +95,12 @@ def jobs(part: str, dataset: str) -> Iterator[Job]:
         yield "paper-node", "progap", deep, node, Budget(8.0, NODE_DELTA), 0.75, True
         yield "paper-node", "gap", GAP(), node, Budget(8.0, NODE_DELTA), 0.75, True
         for epsilon in EDGE_EPSILONS:
-            deeper = [("progap-5", ProGAP(depth=5))] if (dataset, part, "progap", epsilon) in REFERENCE else []
-            for name, method in [("chorus", Chorus()), ("gap", GAP()), ("progap", ProGAP()), *deeper]:
+            for name, method in [
+                ("chorus", Chorus()),
+                ("gap", GAP()),
+                ("progap", ProGAP()),
+                *_compared(dataset, epsilon),
+            ]:
                 yield part, name, method, units.DirectedEdge(), Budget(epsilon, EDGE_DELTA), 0.75, True
     elif part == "rates" and dataset in ("Berkeley13", "BU10", "facebook_pagepage"):
         for share in RATES[:2]:
@@ -101,6 +110,14 @@ def jobs(part: str, dataset: str) -> Iterator[Job]:
                 yield part, method.name, method, units.UndirectedEdge(), Budget(1.0, EDGE_DELTA), share, False
     elif part == "sage":
         yield part, "sage", GraphSAGE(), units.UndirectedEdge(), Budget(math.inf, EDGE_DELTA), 0.75, False
+
+
+def _compared(dataset: str, epsilon: float) -> Iterator[tuple[str, Method]]:
+    """ProGAP where the reference code was run too: depth 5, and the paper's other learning rate."""
+    if ("paper", dataset, 5, epsilon) in REFERENCE:
+        yield "progap-5", ProGAP(depth=5)
+        yield f"progap-5{FASTER}", ProGAP(depth=5, lr=0.05)
+        yield f"progap{FASTER}", ProGAP(lr=0.05)
 
 
 def load(dataset: str, share: float) -> Any:
@@ -207,15 +224,40 @@ def table(part: str, unit: str, epsilons: tuple[float, ...], labels: tuple[str, 
 
 
 def reference_table() -> list[str]:
-    """Our paper mode beside the reference code, where its figures are known."""
-    lines = ["| graph | setting | epsilon | ours | reference code |", "| --- | --- | --- | --- | --- |"]
-    for (dataset, part, label, epsilon), theirs in REFERENCE.items():
-        unit = "node" if part == "paper-node" else "directed-edge"
-        ours = shown(cell(dataset, part, label, unit, epsilon))
-        if part == "paper":
-            ours = f"{ours} (depth 2), {shown(cell(dataset, part, 'progap-5', unit, epsilon))} (depth 5)"
-        lines.append(f"| {dataset} | ProGAP, {unit} | {epsilon:g} | {ours} | {theirs} |")
+    """Our paper mode beside the reference code, where its figures are known.
+
+    At edge level the learning rate with the higher mean validation accuracy is taken, as in the paper.
+    """
+    head = [
+        "graph",
+        "unit",
+        "epsilon",
+        "depth",
+        "ours, 0.01",
+        "ours, 0.05",
+        "validation takes",
+        "ours",
+        "reference code",
+    ]
+    lines = ["| " + " | ".join(head) + " |", "| --- " * len(head) + "|"]
+    for (part, dataset, depth, epsilon), theirs in REFERENCE.items():
+        unit, name = (
+            ("node", "progap") if part == "paper-node" else ("directed-edge", "progap-5" if depth == 5 else "progap")
+        )
+        slow, fast = (f"{part}|{label}|{unit}|{epsilon:g}|0.75|" for label in (name, name + FASTER))
+        by_rate = {"0.01": split_figures(dataset, slow), "0.05": split_figures(dataset, fast)}
+        taken = max(by_rate, key=lambda rate: statistics.mean(by_rate[rate]["val"] or [0.0]))
+        ours = [shown(by_rate[rate]["test"]) for rate in (*by_rate, taken)]
+        lines.append(
+            f"| {dataset} | {unit} | {epsilon:g} | {depth} | {ours[0]} | {ours[1]} | {taken} | {ours[2]} | {theirs} |"
+        )
     return lines
+
+
+def split_figures(dataset: str, prefix: str) -> dict[str, list[float]]:
+    """Validation and test accuracies of the runs whose key starts with `prefix`."""
+    found = [row for key, row in read_rows(dataset).items() if key.startswith(prefix)]
+    return {split: [row[split] for row in found] for split in ("val", "test")}
 
 
 def rate_table() -> list[str]:
@@ -294,7 +336,7 @@ def write() -> None:
     blocks = {
         "EDGE": table("edge", "undirected-edge", EDGE_EPSILONS, ("auto", "chorus", "progap", "gap", "mlp")),
         "NODE": table("node", "node", NODE_EPSILONS, ("auto", "chorus", "progap", "gap", "dp-mlp")),
-        "PAPER": table("paper", "directed-edge", EDGE_EPSILONS, ("chorus", "progap-5", "progap", "gap")),
+        "PAPER": table("paper", "directed-edge", EDGE_EPSILONS, ("chorus", "progap", "gap")),
         "SAGE": table("sage", "undirected-edge", (math.inf,), ("sage",)),
         "REFERENCE": reference_table(),
         "DPGNN": dpgnn_table(),
