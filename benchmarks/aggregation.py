@@ -4,6 +4,17 @@ Contenders take turns in one process and medians are compared, so ratios mean so
 synthetic (uniform random edges) with the sizes of two common large benchmarks: 117 thousand nodes with 46 million
 edges, and 1.8 million with 81 million. The rate is edges a second; bytes are what must be read at least: a 64-byte row
 and a 4-byte index per edge. A row table that fits into the processor's cache is read faster than memory is.
+
+Growth, one thread, over a factor of 64 in edges. The main line is a graph whose nodes grow with its edges (45 edges a
+node, uniform random: no locality at all). Its work is linear, its time is not: on the way the row table leaves
+the caches, and from then on an edge costs a read of memory. Beside it stand the exponent of torch's CSR on the same
+graphs, and the exponent if those rows came as fast as memory can be read front to back. The other lines take the
+effects apart: the largest sizes, where no table fits any more; near neighbours, where the rows in use always fit; and
+fixed numbers of nodes, where each call writes the same result for few edges or many, so that the exponent falls below
+one; `time = a nodes + b edges` is the fair fit there. Reading the sources in blocks that fit a cache was tried and
+left out. It trades misses for partial sums of a few rows each: a call on 64 million uniform edges gained a third and
+still grew faster than edges, preparing the blocks took as long as many calls, and a graph numbered along its
+communities lost, which the public sizes cannot tell apart beforehand.
 """
 
 from __future__ import annotations
@@ -15,7 +26,8 @@ import os
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +35,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "2")
 
 import numpy as np
 import torch
+from scipy.optimize import nnls
 from scipy.sparse import csr_array
 from torch import Tensor
 from torch_geometric import EdgeIndex
@@ -37,6 +50,9 @@ from hushgraph.mechanisms.noise import NoiseSource
 warnings.filterwarnings("ignore")
 
 COLUMNS = 16
+BYTES_PER_EDGE = 4 * COLUMNS + 4
+DEGREE = 45
+NEAR = 1 << 12
 LARGE = ((117_000, 46_000_000), (1_800_000, 81_000_000))
 QUICK = ((20_000, 2_000_000), (200_000, 8_000_000))
 ROUNDS = 5
@@ -106,7 +122,7 @@ def kernels(graph: InNeighbours, rows: Tensor) -> dict[str, Any]:
     return {
         "million_edges_per_second": rates,
         "ours_over": {name: rates["ours"] / rate for name, rate in rates.items() if name != "ours"},
-        "gigabytes_per_second": {"ours": rates["ours"] * (4 * COLUMNS + 4) / 1e3, "copy (read + write)": copy_rate},
+        "gigabytes_per_second": {"ours": rates["ours"] * BYTES_PER_EDGE / 1e3, "copy (read + write)": copy_rate},
         "structure_bytes_per_edge": {"ours": 4.0, "torch CSR int32": 8.0, "torch CSR int64": 12.0},
         "peak_extra_bytes": {
             "ours": peak_extra_bytes(lambda: sum_in_neighbours(graph, rows)),
@@ -162,26 +178,109 @@ def building(edges: Tensor, num_nodes: int) -> dict[str, float]:
     )
 
 
-def scaling(sizes: tuple[int, ...], nodes_for: Callable[[int], int]) -> dict[str, Any]:
-    """Best time against edges, the sizes in turn, and the exponent fitted in log-log scale."""
-    contenders, extra, held = {}, [], []
-    for num_edges in sizes:
-        num_nodes = nodes_for(num_edges)
-        graph = InNeighbours.from_edge_index(random_edges(num_nodes, num_edges), num_nodes)
-        rows = torch.randn(num_nodes, COLUMNS)
-        contenders[str(num_edges)] = run = lambda g=graph, r=rows: sum_in_neighbours(g, r)
-        held.append(4 * (graph.sources.numel() + graph.offsets.numel()) / 2**20)
-        extra.append((peak_extra_bytes(run) or 0) / 2**20)
-    seconds = list(side_by_side(contenders, rounds=12, summary=np.min).values())
-    exponent = float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
-    rates = [edges / s / 1e6 for edges, s in zip(sizes, seconds)]
+def near_edges(num_nodes: int, num_edges: int) -> Tensor:
+    """Edges between nodes whose numbers are close, as in a graph numbered along its communities."""
+    draw = np.random.default_rng(0)
+    target = draw.integers(0, num_nodes, num_edges, dtype=np.int32)
+    step = draw.integers(-NEAR, NEAR, num_edges, dtype=np.int32)
+    return torch.from_numpy(np.stack(((target + step) % num_nodes, target)))
+
+
+def exponent(sizes: Sequence[int], seconds: Sequence[float]) -> float:
+    """Slope of log time over log edges: 1 when time is proportional to edges."""
+    return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
+
+
+def two_term_fit(nodes: list[int], edges: tuple[int, ...], seconds: list[float]) -> dict[str, float]:
+    """`time = a nodes + b edges` with a, b >= 0 and least relative errors: linear, whatever the exponent says."""
+    terms = np.array([nodes, edges], dtype=float).T / np.array(seconds)[:, None]
+    cost, _ = nnls(terms, np.ones(len(seconds)))
+    worst = float(np.abs(terms @ cost - 1).max())
+    return {"ns a node": cost[0] * 1e9, "ns an edge": cost[1] * 1e9, "largest relative error": worst}
+
+
+def stream_rate() -> float:
+    """Gigabytes a second that this process reads front to back from memory."""
+    stream = torch.ones(1 << 26)
+    seconds = side_by_side({"read": lambda: stream.sum()}, summary=np.min)["read"]
+    return 4 * stream.numel() / seconds / 1e9
+
+
+def csr_growth(graphs: list[InNeighbours], tables: list[Tensor]) -> dict[str, Any]:
+    """The same graphs with torch's CSR: what the machine's caches alone do to another kernel."""
+    contenders: dict[str, Callable[[], object]] = {}
+    for graph, rows in zip(graphs, tables):
+        size = (graph.num_nodes, graph.num_nodes)
+        matrix = torch.sparse_csr_tensor(graph.offsets.long(), graph.sources.long(), torch.ones(graph.num_edges), size)
+        contenders[str(graph.num_edges)] = partial(torch.matmul, matrix, rows)
+    seconds = list(side_by_side(contenders, rounds=3, summary=np.min).values())
+    edges = [graph.num_edges for graph in graphs]
     return {
+        "million_edges_per_second": [e / s / 1e6 for e, s in zip(edges, seconds)],
+        "exponent of torch CSR": exponent(edges, seconds),
+    }
+
+
+def scaling(
+    sizes: tuple[int, ...],
+    nodes_for: Callable[[int], int],
+    edges_for: Callable[[int, int], Tensor] = random_edges,
+    *,
+    beside_csr: bool = False,
+) -> dict[str, Any]:
+    """Best time against edges, the sizes in turn, and what was fitted to it."""
+    nodes = [nodes_for(size) for size in sizes]
+    graphs = [InNeighbours.from_edge_index(edges_for(n, size), n) for n, size in zip(nodes, sizes)]
+    tables = [torch.randn(n, COLUMNS) for n in nodes]
+    runs: dict[str, Callable[[], object]] = {
+        str(graph.num_edges): partial(sum_in_neighbours, graph, rows) for graph, rows in zip(graphs, tables)
+    }
+    extra = [(peak_extra_bytes(run) or 0) / 2**20 for run in runs.values()]
+    seconds = list(side_by_side(runs, rounds=12, summary=np.min).values())
+    pairs = range(len(sizes) - 1)
+    result: dict[str, Any] = {
         "edges": list(sizes),
-        "million_edges_per_second": rates,
-        "exponent": exponent,
-        "graph MiB": held,
+        "nodes": nodes,
+        "row table MiB": [4 * COLUMNS * n / 2**20 for n in nodes],
+        "million_edges_per_second": [edges / s / 1e6 for edges, s in zip(sizes, seconds)],
+        "exponent": exponent(sizes, seconds),
+        "exponent from each size to the next": [exponent(sizes[i : i + 2], seconds[i : i + 2]) for i in pairs],
+        "graph MiB": [4 * (g.sources.numel() + g.offsets.numel()) / 2**20 for g in graphs],
         "peak extra MiB": extra,
     }
+    if len(set(nodes)) == 1:
+        result["fit in nodes and edges"] = two_term_fit(nodes, sizes, seconds)
+    if beside_csr:
+        result["bound of memory"] = stream_bound(sizes, seconds)
+        result["torch CSR int64"] = csr_growth(graphs, tables)
+    return result
+
+
+def stream_bound(sizes: tuple[int, ...], seconds: list[float]) -> dict[str, float]:
+    """The exponent if every row that is not in a cache came as fast as a front-to-back read of memory."""
+    rate = stream_rate()
+    ideal = [min(s, e * BYTES_PER_EDGE / rate / 1e9) for e, s in zip(sizes, seconds)]
+    return {"stream, gigabytes a second": rate, "exponent with rows at that rate": exponent(sizes, ideal)}
+
+
+def _nodes_at_degree(num_edges: int) -> int:
+    return num_edges // DEGREE
+
+
+def _fixed_nodes(num_nodes: int, _num_edges: int) -> int:
+    return num_nodes
+
+
+def growth(smallest: int) -> dict[str, Any]:
+    """How time grows over a factor of 64 in edges (see the head of this file for what each line shows)."""
+    sizes = tuple(m * smallest for m in (1, 4, 16, 64))
+    result = {f"scaling, {DEGREE} edges a node": scaling(sizes, _nodes_at_degree, beside_csr=True)}
+    beyond = tuple(m * smallest for m in (32, 64, 128))
+    result[f"scaling, {DEGREE} edges a node, largest sizes"] = scaling(beyond, _nodes_at_degree)
+    result[f"scaling, {DEGREE} edges a node, near neighbours"] = scaling(sizes, _nodes_at_degree, near_edges)
+    for num_nodes in (smallest // 10, smallest // 2):
+        result[f"scaling, {num_nodes} nodes"] = scaling(sizes, partial(_fixed_nodes, num_nodes))
+    return result
 
 
 def noise_rates() -> dict[str, Any]:
@@ -217,12 +316,7 @@ def measure(quick: bool = False) -> dict[str, Any]:
         torch.set_num_threads(1)
         result[f"{num_nodes} nodes, {num_edges} edges, out of core"] = out_of_core(edges, graph, rows)
         result[f"{num_nodes} nodes, {num_edges} edges, building, seconds"] = building(edges, num_nodes)
-    sizes = tuple(m * (100_000 if quick else 1_000_000) for m in (1, 4, 16, 64))
-    for num_nodes in (sizes[0] // 10, sizes[0] // 2):
-        result[f"scaling, {num_nodes} nodes"] = scaling(sizes, lambda _, n=num_nodes: n)
-    # With a fixed degree the row table grows too, and leaves the cache on the way: the exponent shows that step.
-    result["scaling, 45 edges a node"] = scaling(sizes, lambda edges: edges // 45)
-    return result
+    return result | growth(100_000 if quick else 1_000_000)
 
 
 def show(value: Any, indent: int = 0) -> None:
