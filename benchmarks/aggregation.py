@@ -12,9 +12,9 @@ graphs, and the exponent if those rows came as fast as memory can be read front 
 effects apart: the largest sizes, where no table fits any more; near neighbours, where the rows in use always fit; and
 fixed numbers of nodes, where each call writes the same result for few edges or many, so that the exponent falls below
 one; `time = a nodes + b edges` is the fair fit there. Reading the sources in blocks that fit a cache was tried and
-left out. It trades misses for partial sums of a few rows each: a call on 64 million uniform edges gained a third and
-still grew faster than edges, preparing the blocks took as long as many calls, and a graph numbered along its
-communities lost, which the public sizes cannot tell apart beforehand.
+left out. It trades misses for partial sums of a few rows each: a call on 64 million uniform edges gained a sixth to a
+third and time still grew faster than edges, preparing the blocks took as long as four to seven calls, and a graph
+numbered along its communities lost a tenth, which the public sizes cannot tell apart beforehand.
 """
 
 from __future__ import annotations
