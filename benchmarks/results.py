@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from scipy.stats import t as student
 
 from hushgraph import datasets, units
 from hushgraph.budget import Budget
@@ -206,10 +207,13 @@ def shown(values: list[float]) -> str:
     if not values:
         return "not run"
     mean = f"{statistics.mean(values):.1f}"
-    if len(values) < 2:
-        return f"{mean} (1)"
-    quantile = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78}.get(len(values), 2.26)
-    return f"{mean} ± {quantile * statistics.stdev(values) / math.sqrt(len(values)):.1f} ({len(values)})"
+    return f"{mean} (1)" if len(values) < 2 else f"{mean} ± {half_width(values):.1f} ({len(values)})"
+
+
+def half_width(values: list[float]) -> float:
+    """Half of the 95% interval of the mean, by Student's t."""
+    quantile = float(student.ppf(0.975, len(values) - 1))
+    return quantile * statistics.stdev(values) / math.sqrt(len(values))
 
 
 def table(part: str, unit: str, epsilons: tuple[float, ...], labels: tuple[str, ...]) -> list[str]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import math
 import os
 import statistics
 from dataclasses import replace
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from results import load
+from results import half_width, load
 
 from hushgraph import units
 from hushgraph.budget import Budget
@@ -74,7 +73,6 @@ OTHER_LEVEL = {
     "edge": {"batch_size", "learners", "max_grad_norm", "aggregation_noise", "shared", "floor"}
     | {"zero_start", "optimizer", "normalise", "average_last"},
 }
-_STUDENT = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 10: 2.26, 15: 2.14, 20: 2.09, 25: 2.06}
 
 
 def settings_of(level: str, settings: dict[str, Any]) -> dict[str, Any]:
@@ -133,8 +131,7 @@ def interval(values: list[float]) -> str:
     """Mean and half of the 95% interval (Student's t) of the paired differences."""
     if len(values) < 2:
         return "not run"
-    half = _STUDENT.get(len(values), 2.05) * statistics.stdev(values) / math.sqrt(len(values))
-    return f"{statistics.mean(values):+.1f} ± {half:.1f}"
+    return f"{statistics.mean(values):+.1f} ± {half_width(values):.1f}"
 
 
 def table(level: str) -> list[str]:
