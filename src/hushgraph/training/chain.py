@@ -6,7 +6,7 @@ these models its overhead costs more than the arithmetic.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -16,10 +16,10 @@ from torch import Tensor, nn
 
 from hushgraph.nn import MLP, Combine, Dropout, Encoder, HopClassifier, L2Normalise, Linear
 from hushgraph.nn.sparse import Rows
+from hushgraph.training.batch_norm_step import BatchNormStep, BatchSeluStep
 from hushgraph.training.layer_steps import (
     ACTIVATIONS,
     ActivationStep,
-    BatchNormStep,
     LinearStep,
     NormaliseStep,
     RowNormStep,
@@ -133,9 +133,33 @@ def build_chain(module: nn.Module, views: Views, *, batch_norm: bool = False) ->
     `batch_norm=True` admits batch norm; such a chain has no per-example gradients.
     """
     steps = None if shares_parameters(module) else _build(module, views, batch_norm)
-    if steps is not None:
-        _connect(steps, Scratch())
+    if steps is None:
+        return None
+    steps = _fuse(steps, views)
+    _connect(steps, Scratch())
     return steps
+
+
+def _fuse(steps: list[Step], views: Views) -> list[Step]:
+    """The same chain with batch norm and its neighbours (unit rows, SELU) as one step where they stand in a row."""
+    fused: list[Step] = []
+    for i, step in enumerate(steps):
+        before = fused[-1] if fused else None
+        after = steps[i + 1] if i + 1 < len(steps) else None
+        if isinstance(step, HopsStep):
+            step.branches = [_fuse(branch, views) for branch in step.branches]
+        if isinstance(step, BatchNormStep) and isinstance(before, NormaliseStep):
+            fused[-1] = BatchNormStep(step.layer, views, unit_rows=True)
+        elif _is_selu(step) and isinstance(before, BatchNormStep) and isinstance(after, LinearStep):
+            fused[-1] = BatchSeluStep(before.layer, views, before.unit_rows)
+            after.input_scale = 1.0 / BatchSeluStep.OUTPUT_SCALE
+        else:
+            fused.append(step)
+    return fused
+
+
+def _is_selu(step: Step) -> bool:
+    return isinstance(step, ActivationStep) and (step.apply, step.derive) == ACTIVATIONS[nn.SELU]
 
 
 def _connect(steps: list[Step], temporary: Scratch) -> None:
@@ -233,13 +257,17 @@ class ChainGradient:
             step.write(factors)
 
     @torch.no_grad()
-    def write_mean(self, rows: Rows, labels: Tensor) -> None:
-        """Write the gradient of the mean loss over `rows`, as plain training uses it, into the views."""
+    def write_mean(self, rows: Rows, labels: Tensor, copies: Tensor | None = None) -> None:
+        """Write the gradient of the mean loss over `rows`, as plain training uses it, into the views.
+
+        `copies` says how many equal rows each one stands for (the same tensor as given to `set_copies`).
+        """
         scores = run_forward(self.steps, rows, None)
-        grad = cross_entropy_gradient(scores, labels).div_(len(scores))
+        count = len(scores) if copies is None else float(copies.sum())
+        grad = cross_entropy_gradient(scores, labels).div_(count)
         for i in range(len(self.steps) - 1, -1, -1):
             before = self.steps[i].backward(grad, i == 0)
-            self.steps[i].write(None)  # at once, while its gradient is still in the cache
+            self.steps[i].write(copies)  # at once, while its gradient is still in the cache
             grad = before
 
     @torch.no_grad()
@@ -251,9 +279,20 @@ class ChainGradient:
 
 def set_evaluating(steps: list[Step]) -> None:
     """Let batch norm use its running statistics from now on."""
+    for step in _batch_norms(steps):
+        step.evaluating = True
+
+
+def set_copies(steps: list[Step], copies: Tensor) -> None:
+    """Let batch norm count row i `copies[i]` times from now on."""
+    for step in _batch_norms(steps):
+        step.copies = copies
+
+
+def _batch_norms(steps: list[Step]) -> Iterator[BatchNormStep]:
     for step in steps:
         if isinstance(step, BatchNormStep):
-            step.evaluating = True
+            yield step
         elif isinstance(step, HopsStep):
             for branch in step.branches:
-                set_evaluating(branch)
+                yield from _batch_norms(branch)

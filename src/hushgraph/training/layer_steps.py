@@ -19,7 +19,6 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from hushgraph.errors import InputError
 from hushgraph.nn.layers import L2Normalise
 from hushgraph.nn.sparse import Rows, row_square_norms
 from hushgraph.training.scratch import Scratch
@@ -57,19 +56,22 @@ class Step(Protocol):
 
 
 class LinearStep:
-    """A linear layer on dense or sparse rows."""
+    """A linear layer on dense or sparse rows; `input_scale` is for a step before it that leaves out a factor."""
 
     in_place, output_is_free = False, True
 
     def __init__(self, layer: nn.Linear, views: Views) -> None:
-        self.weight, self.bias = layer.weight, layer.bias
+        self.weight = self.parameter = layer.weight
+        self.bias = layer.bias
         self.weight_view = views.get(id(layer.weight))
         self.bias_view = views.get(id(layer.bias))
+        self.input_scale = 1.0
         self.scratch = self.temporary = Scratch()
 
     def forward(self, x: Rows, square_norms: Tensor | None, out: Tensor | None = None) -> Tensor:
         """Rows times the transposed weight, plus the bias."""
         self.x, self.known = x, square_norms
+        self.weight = self.parameter if self.input_scale == 1.0 else self.parameter * self.input_scale
         if not isinstance(x, Tensor):
             product = x.matmul(self.weight.t())
             return product if self.bias is None else product.add_(self.bias)
@@ -114,6 +116,8 @@ class LinearStep:
                 torch.mm(grad.t(), self.x, out=self.weight_view)
             else:
                 self.weight_view.copy_(self.x.transpose_matmul(grad).t())
+            if self.input_scale != 1.0:
+                self.weight_view.mul_(self.input_scale)
         if self.bias_view is not None:
             torch.sum(grad, 0, out=self.bias_view)
 
@@ -164,18 +168,18 @@ class ActivationStep(Parameterless):
         return self.derive(grad, self.output)
 
 
-_LOG2_E = 1.4426950408889634
-_SELU_ALPHA, _SELU_SCALE = 1.6732632423543772, 1.0507009873554805
+LOG2_E = 1.4426950408889634
+SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805
 
 
 def _selu(x: Tensor, out: Tensor, temporary: Scratch) -> Tensor:
     falling = temporary("temporary", x, *x.shape)
     if falling is None:
-        return torch.ops.aten.elu.out(x, _SELU_ALPHA, _SELU_SCALE, 1.0, out=out)
+        return torch.ops.aten.elu.out(x, SELU_ALPHA, SELU_SCALE, 1.0, out=out)
     # In large, a power of two is much faster than the expm1 of torch.selu, and as exact as single precision needs here.
-    torch.mul(x, _LOG2_E, out=falling).clamp_max_(0.0).exp2_()
-    rising = torch.clamp_min(x, 0.0, out=out).add_(falling, alpha=_SELU_ALPHA)
-    return torch.add(x.new_tensor(-_SELU_ALPHA * _SELU_SCALE), rising, alpha=_SELU_SCALE, out=out)
+    torch.mul(x, LOG2_E, out=falling).clamp_max_(0.0).exp2_()
+    rising = torch.clamp_min(x, 0.0, out=out).add_(falling, alpha=SELU_ALPHA)
+    return torch.add(x.new_tensor(-SELU_ALPHA * SELU_SCALE), rising, alpha=SELU_SCALE, out=out)
 
 
 def _relu(x: Tensor, out: Tensor, temporary: Scratch) -> Tensor:
@@ -187,7 +191,7 @@ def _tanh(x: Tensor, out: Tensor, temporary: Scratch) -> Tensor:
 
 
 def _selu_backward(grad: Tensor, output: Tensor) -> Tensor:
-    return torch.ops.aten.elu_backward.grad_input(grad, _SELU_ALPHA, _SELU_SCALE, 1.0, True, output, grad_input=grad)
+    return torch.ops.aten.elu_backward.grad_input(grad, SELU_ALPHA, SELU_SCALE, 1.0, True, output, grad_input=grad)
 
 
 def _relu_backward(grad: Tensor, output: Tensor) -> Tensor:
@@ -272,70 +276,3 @@ class RowNormStep:
             torch.mv((self.grad * self.standard).t(), factors, out=self.weight_view)
         if self.bias_view is not None:
             torch.mv(self.grad.t(), factors, out=self.bias_view)
-
-
-class BatchNormStep:
-    """Batch norm while training: mixes rows, so it has no per-example gradients and is for plain training only."""
-
-    in_place, output_is_free = False, True
-
-    def __init__(self, layer: nn.BatchNorm1d, views: Views) -> None:
-        self.layer, self.evaluating = layer, False
-        self.weight_view, self.bias_view = views.get(id(layer.weight)), views.get(id(layer.bias))
-        self.scratch = self.temporary = Scratch()
-
-    def forward(self, x: Tensor, square_norms: Tensor | None) -> Tensor:
-        """Standardise each channel over the batch, scale and shift; keep the running statistics up to date."""
-        layer, n = self.layer, len(x)
-        if self.evaluating:
-            return self._evaluate(x)
-        if n < 2:
-            raise InputError(f"expected at least two rows for batch norm; got {n}; use a larger batch")
-        share = x.new_full((n,), 1.0 / n)
-        mean = torch.mv(x.t(), share)
-        self.centred = torch.sub(x, mean, out=self.scratch("centred", x, *x.shape))
-        variance = torch.mv(torch.square(self.centred, out=self.temporary("temporary", x, *x.shape)).t(), share)
-        self._remember(mean, variance * (n / (n - 1)))
-        self.rstd = (variance + layer.eps).rsqrt_()
-        self.scale = self.rstd * layer.weight
-        return torch.addcmul(layer.bias, self.centred, self.scale, out=self.scratch("output", x, *x.shape))
-
-    def _evaluate(self, x: Tensor) -> Tensor:
-        layer = self.layer
-        assert layer.running_mean is not None
-        assert layer.running_var is not None
-        scale = (layer.running_var + layer.eps).rsqrt_().mul_(layer.weight)
-        shift = layer.bias - layer.running_mean * scale
-        return torch.addcmul(shift, x, scale, out=self.scratch("output", x, *x.shape))
-
-    def _remember(self, mean: Tensor, variance: Tensor) -> None:
-        layer = self.layer
-        assert layer.running_mean is not None
-        assert layer.running_var is not None
-        assert layer.num_batches_tracked is not None
-        assert layer.momentum is not None
-        layer.running_mean.lerp_(mean, layer.momentum)
-        layer.running_var.lerp_(variance, layer.momentum)
-        layer.num_batches_tracked += 1
-
-    def backward(self, grad: Tensor, first: bool) -> Tensor:
-        """Take off the mean and the part along the standardised channel, then rescale."""
-        n, product = len(grad), self.temporary("temporary", grad, *grad.shape)
-        ones = grad.new_ones(n)
-        self.of_bias = torch.mv(grad.t(), ones)
-        self.of_weight = torch.mv(torch.mul(grad, self.centred, out=product).t(), ones).mul_(self.rstd)
-        inner = grad.addcmul_(self.centred, self.of_weight * self.rstd, value=-1.0 / n)
-        return torch.addcmul(self.of_bias * self.scale / -n, inner, self.scale, out=grad)
-
-    def square_norms(self, total: Tensor) -> None:
-        """Refused: there is no gradient of one example."""
-        raise InputError("expected a row-wise layer; got batch norm, which mixes rows; use norm='group'")
-
-    def write(self, factors: Tensor | None) -> None:
-        """The gradients of scale and shift."""
-        if factors is not None:
-            raise InputError("expected a row-wise layer; got batch norm, which mixes rows; use norm='group'")
-        if self.weight_view is not None:
-            self.weight_view.copy_(self.of_weight)
-        if self.bias_view is not None:
-            self.bias_view.copy_(self.of_bias)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -10,10 +11,12 @@ from torch import Tensor, nn
 from hushgraph.errors import InputError
 from hushgraph.nn.layers import fresh_generator
 from hushgraph.nn.sparse import Rows, SparseRows, take_rows
-from hushgraph.training.chain import ChainGradient, build_chain
+from hushgraph.training.chain import ChainGradient, build_chain, set_copies
 from hushgraph.training.flat import FlatParameters, views_of
+from hushgraph.training.layer_steps import LinearStep, Step
 from hushgraph.training.losses import RowLoss, check_labels, row_loss
 from hushgraph.training.optimizers import OptimizerName, make_optimizer
+from hushgraph.training.repeats import merge_repeats
 
 
 def train_plainly(
@@ -43,7 +46,7 @@ def train_plainly(
     data = _Split(rows, labels, train, batch_size, fresh_generator(generator))
     validation = _Validation(module, rows, labels, val) if select_best else None
     with FlatParameters(module) as flat:
-        gradient = _gradient_of(module, flat, loss)
+        gradient = _gradient_of(module, flat, loss, data)
         update = make_optimizer(optimizer, flat.vector, lr, weight_decay)
         module.train()
         for epoch in range(epochs):
@@ -60,12 +63,15 @@ def train_plainly(
     return validation.best if validation is not None else None
 
 
-def _gradient_of(module: nn.Module, flat: FlatParameters, loss: str | RowLoss) -> Callable[[Rows, Tensor], None]:
+def _gradient_of(
+    module: nn.Module, flat: FlatParameters, loss: str | RowLoss, data: _Split
+) -> Callable[[Rows, Tensor], None]:
     """A function that writes the gradient of the mean loss to `flat.gradient`: by hand if it can, else by autograd."""
     views = dict(zip(map(id, flat.parameters), views_of(flat.gradient, flat.parameters)))
     steps = build_chain(module, views, batch_norm=True) if loss == "cross_entropy" else None
     if steps is not None:
-        return ChainGradient(steps).write_mean
+        copies = data.merge_repeats(steps)
+        return partial(ChainGradient(steps).write_mean, copies=copies)
     flat.collect_gradients()
     losses = row_loss(loss)
 
@@ -89,12 +95,26 @@ class _Split:
         if len(self.rows) == 0:
             raise InputError("expected at least one training row; got none; check the training mask")
         self.batch_size, self.generator = batch_size, generator
-        for part in getattr(self.rows, "parts", [self.rows]) if batch_size is None else []:
-            if isinstance(part, SparseRows):
-                part.keep_transposed()
+
+    def merge_repeats(self, steps: list[Step]) -> Tensor | None:
+        """Keep one of equal rows where that saves time; returns how many each stands for."""
+        last = steps[-1] if steps else None
+        if self.batch_size is not None or not isinstance(self.rows, SparseRows) or not isinstance(last, LinearStep):
+            return None
+        if self.labels.is_floating_point():
+            return None
+        merged = merge_repeats(self.rows, self.labels, last.weight.shape[0])
+        if merged is None:
+            return None
+        self.rows, self.labels = merged.rows, merged.labels
+        set_copies(steps, merged.copies)
+        return merged.copies
 
     def batches(self) -> Iterator[tuple[Rows, Tensor]]:
         if self.batch_size is None:
+            for part in getattr(self.rows, "parts", [self.rows]):
+                if isinstance(part, SparseRows):
+                    part.keep_transposed()
             yield self.rows, self.labels
             return
         for index in torch.randperm(len(self.rows), generator=self.generator).split(self.batch_size):
