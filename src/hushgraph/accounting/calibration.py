@@ -20,7 +20,8 @@ from hushgraph.units import Relation
 Accountant = Literal["tightest", "renyi"]
 
 _GRID_SLACK = 1e-3  # a step of the search on a grid takes a tenth of a second and more
-_ROUGH_SLACK, _NEAR = 2e-3, 1.01
+_ROUGH_SLACK, _NEAR = 1e-2, 1.01
+_FEW_STEPS, _USUAL_SLOPE = 4, 1.2
 _EXACT_SLACK = 1e-7
 _LARGEST_SCALE = 1e8
 _MOST_STEPS = 80
@@ -49,10 +50,10 @@ def noise_scale(
         return 0.0
     on_grid = accountant == "tightest" and at_one.accountant == "PLD"
     if on_grid:
-        start = _search(lambda s: cost(s, ROUGH_GRID), target, _ROUGH_SLACK)
-        scale = _search(lambda s: cost(s, COARSE_GRID), target, _GRID_SLACK, start, _NEAR)
+        low, high = _search(lambda s: cost(s, ROUGH_GRID), target, _ROUGH_SLACK)
+        scale = _follow(lambda s: cost(s, COARSE_GRID), target, _GRID_SLACK, high[0], _slope(low, high))
     else:
-        scale = _search(lambda s: cost(s, COARSE_GRID), target, _EXACT_SLACK)
+        scale = _search(lambda s: cost(s, COARSE_GRID), target, _EXACT_SLACK)[1][0]
     if not cost(scale, FINE_GRID) <= target:
         raise CalibrationError(f"noise scale {scale:g} does not meet epsilon {target:g} on the fine grid")
     return scale
@@ -61,17 +62,37 @@ def noise_scale(
 Point = tuple[float, float]  # a scale and its cost
 
 
+def _follow(cost: Callable[[float], float], target: float, slack: float, start: float, slope: float) -> float:
+    """A scale that meets `target`, from one close by: a few steps down a known slope, else a search."""
+    scale, before = start, None
+    for _ in range(_FEW_STEPS):
+        point = (scale, cost(scale))
+        if target * (1.0 - slack) <= point[1] <= target:
+            return scale
+        if not 0.0 < point[1] < math.inf:
+            break
+        if before is not None:
+            slope = _slope(*sorted((before, point)))
+        before = point
+        scale *= (point[1] / (target * (1.0 - 0.4 * slack))) ** (1.0 / slope)
+    return _search(cost, target, slack, scale, _NEAR)[1][0]
+
+
+def _slope(low: Point, high: Point) -> float:
+    """How many times faster the logarithm of the cost falls than that of the scale rises."""
+    if not math.isfinite(low[1]) or not 0.0 < high[1] < low[1]:
+        return _USUAL_SLOPE
+    return min(max(math.log(low[1] / high[1]) / math.log(high[0] / low[0]), 0.5), 20.0)
+
+
 def _search(
     cost: Callable[[float], float], target: float, slack: float, start: float = 1.0, factor: float = 2.0
-) -> float:
-    """The safe end of a bracket around cost(s) = target, narrowed by secants of log cost against log s."""
-    first = (start, cost(start))
-    if target * (1.0 - slack) <= first[1] <= target:
-        return start
-    low, high = _bracket(cost, target, first, factor)
+) -> tuple[Point, Point]:
+    """A bracket around cost(s) = target, the second end safe, narrowed by secants of log cost against log s."""
+    low, high = _bracket(cost, target, (start, cost(start)), factor)
     for _ in range(_MOST_STEPS):
         if high[1] >= target * (1.0 - slack) or high[0] / low[0] < 1.0 + 1e-12:
-            return high[0]
+            return low, high
         scale = _secant(low, high, target * (1.0 - 0.4 * slack))
         point = (scale, cost(scale))
         # A secant that keeps hitting one side leaves the other far away: pull that one in by halving.
