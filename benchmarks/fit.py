@@ -1,8 +1,9 @@
 """GAP from end to end on Berkeley13: CPU seconds by stage, peak memory, and where the time goes.
 
 The settings are those of the reference table: 2 hops, hidden 16; edge level 100 + 100 full-batch epochs, node level
-10 + 10 epochs of batch 256. The plan (accounting) is part of the time. `--reference edge=6.5 node=10.9` adds ratios to
-CPU seconds that were measured for other code on such a machine. `--profile FILE` writes a profile of both fits.
+10 + 10 epochs of batch 256. The plan (accounting) is part of the time. Beside each fit, the same work with the usual
+tools is measured (`fit_usual.py`), in turn with ours. `--reference edge=6.5 node=10.9` adds ratios to CPU seconds that
+were measured for other code on such a machine. `--profile FILE` writes a profile of both fits.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 DATA = Path(os.environ.get("HUSHGRAPH_DATA", "../shared/data")) / "facebook100"
 LEVELS = ("edge", "node")
+USUAL = str(Path(__file__).with_name("fit_usual.py"))
 
 
 def fit(level: str, profile: bool = False) -> dict[str, Any]:
@@ -62,19 +64,26 @@ def fit(level: str, profile: bool = False) -> dict[str, Any]:
 
 
 def measure(reference: dict[str, float], rounds: int = 5) -> dict[str, Any]:
-    """Both levels, each in fresh processes; the run with the median CPU time."""
+    """Both levels, ours and the usual way in turn, each in fresh processes; the runs with the least CPU time.
+
+    Other users of the machine's memory and cores can only add to a time, so the least of several is the nearest to it.
+    """
     results: dict[str, Any] = {}
     for level in LEVELS:
-        runs = [_in_new_process(level) for _ in range(rounds)]
-        runs.sort(key=lambda run: run["CPU s"])
-        results[level] = runs[rounds // 2]
+        ours, usual = [], []
+        for _ in range(rounds):
+            ours.append(_in_new_process(__file__, level))
+            usual.append(_in_new_process(USUAL, level)["CPU s"])
+        results[level] = min(ours, key=lambda run: run["CPU s"])
+        results[level]["CPU s of all runs"] = [run["CPU s"] for run in ours]
+        results[level]["usual way / ours"] = min(usual) / results[level]["CPU s"]
         if level in reference:
             results[level]["reference / ours"] = reference[level] / results[level]["CPU s"]
     return results
 
 
-def _in_new_process(level: str, *more: str) -> dict[str, Any]:
-    command = [sys.executable, __file__, "--level", level, *more]
+def _in_new_process(script: str, level: str, *more: str) -> dict[str, Any]:
+    command = [sys.executable, "-W", "ignore", script, "--level", level, *more]
     found: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return found
 
@@ -93,7 +102,9 @@ def main() -> None:
         print(json.dumps(fit(options.level, options.with_profile)))
         return
     if options.profile:
-        pages = [f"# {level} level\n{_in_new_process(level, '--with-profile')['profile']}" for level in LEVELS]
+        pages = [
+            f"# {level} level\n{_in_new_process(__file__, level, '--with-profile')['profile']}" for level in LEVELS
+        ]
         options.profile.write_text("\n".join(pages) + "\n")
     reference = {level: float(seconds) for level, seconds in (word.split("=") for word in options.reference)}
     print(json.dumps(measure(reference), indent=2))
