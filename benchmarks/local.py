@@ -12,6 +12,7 @@ Without words, all four. Times are ratios measured side by side in one run where
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import os
@@ -246,7 +247,12 @@ def _seconds(work) -> float:
 
 def main() -> None:
     parts = {"packing": packing, "throughput": throughput, "restarts": restarts, "fuzz": fuzz}
-    for name in sys.argv[1:] or parts:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"any of {', '.join(parts)} (default: all)")
+    chosen = parser.parse_args().parts or list(parts)
+    if unknown := [name for name in chosen if name not in parts]:
+        parser.error(f"expected parts out of {', '.join(parts)}; got {', '.join(unknown)}")
+    for name in chosen:
         parts[name]()
 
 
