@@ -152,7 +152,7 @@ def pack(major: np.ndarray, minor: np.ndarray) -> np.ndarray:
 
 def unpack_minor(packed: np.ndarray) -> np.ndarray:
     """The `minor` numbers of packed pairs, int32."""
-    return (packed & 0xFFFFFFFF).astype(np.int32)
+    return packed.astype(np.uint32).view(np.int32)  # the low half; node numbers are below 2^31
 
 
 def offsets_of(packed: np.ndarray, num_nodes: int) -> np.ndarray:

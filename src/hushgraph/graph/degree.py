@@ -42,9 +42,11 @@ def cap_senders(edges: InNeighbours, max_degree: int, noise: NoiseSource) -> InN
     packed = pack(edges.sources.numpy(), edges.targets().numpy())
     packed.sort()
     packed = capped(packed, max_degree, noise)
-    by_target = packed << 32
-    by_target |= packed >> 32
-    return InNeighbours.from_packed(by_target, edges.num_nodes)
+    owners = packed >> 32
+    packed <<= 32  # in place: on a large graph each of these arrays counts
+    packed |= owners
+    del owners
+    return InNeighbours.from_packed(packed, edges.num_nodes)
 
 
 def capped(packed: np.ndarray, max_degree: int, noise: NoiseSource) -> np.ndarray:
