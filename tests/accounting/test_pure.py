@@ -44,7 +44,24 @@ def test_pure_and_gaussian_parts_are_added() -> None:
     both = loss(events.gaussian(2.0), events.pure(0.7))
     assert both.epsilon(1e-5) == pytest.approx(0.7 + gaussian.epsilon(1e-5))
     assert both.delta(1.7) == pytest.approx(gaussian.delta(1.0))
-    assert both.delta(0.5) == 1.0
+
+
+def test_below_the_pure_epsilon_delta_covers_the_exact_composition() -> None:
+    """Randomised response at 0.7 and a Gaussian: the exact delta of both, from the two likelihoods of the answer."""
+    gaussian = loss(events.gaussian(2.0))
+    both = loss(events.gaussian(2.0), events.pure(0.7))
+
+    def profile(epsilon: float) -> float:
+        """Also for negative epsilon, where swapping the two sides gives 1 - e^eps + e^eps delta(-eps)."""
+        return gaussian.delta(epsilon) if epsilon >= 0 else -math.expm1(epsilon) + math.exp(epsilon) * profile(-epsilon)
+
+    truth = math.exp(0.7) / (1.0 + math.exp(0.7))
+    last = 1.0
+    for epsilon in (0.0, 0.2, 0.5, 0.69, 0.7, 1.5):
+        exact = truth * profile(epsilon - 0.7) + (1.0 - truth) * profile(epsilon + 0.7)
+        assert exact <= both.delta(epsilon) <= last
+        last = both.delta(epsilon)
+    assert both.delta(0.0) < 0.6
     assert both.accountant == "sum of pure epsilons + exact Gaussian"
 
 

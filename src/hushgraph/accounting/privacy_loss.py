@@ -143,11 +143,15 @@ class PrivacyLoss:
         return PrivacyLoss(composed(others), self.relation, self.grid)
 
     def _pure_delta(self, epsilon: float) -> float:
-        """Below the pure sum E, E-DP alone is dominated by randomised response at E; with other parts we say 1."""
+        """Below the pure sum E, E-DP alone is dominated by randomised response at E.
+
+        With other parts, their distance in total variation is added to that of randomised response: distances of the
+        parts add up, and delta at any epsilon is at most the distance of the whole.
+        """
         if epsilon >= self._pure:
             return self._rest.delta(epsilon - self._pure)
         if self._rest._leaves:
-            return 1.0
+            return min(1.0, math.tanh(0.5 * self._pure) + self._rest.delta(0.0))
         return -math.expm1(epsilon - self._pure) / (1.0 + math.exp(-self._pure))
 
     @cached_property
