@@ -5,11 +5,12 @@ import dataclasses
 import pytest
 
 from hushgraph import units
+from hushgraph.accounting.count import CountStage
 from hushgraph.accounting.plan import AggregationStage, GradientStage, Plan
 from hushgraph.budget import Budget
-from hushgraph.errors import BudgetError, LedgerError
+from hushgraph.errors import BudgetError, CalibrationError, InputError, LedgerError, UnprovenError
 from hushgraph.ledger import Ledger
-from hushgraph.run import Run, check_history, open_run, spent, statement
+from hushgraph.run import Run, check_history, open_run, promised, spent, statement
 
 UNIT = units.UndirectedEdge()
 DELTA = 1e-6
@@ -120,3 +121,100 @@ def test_gradient_stages_cost_nothing_where_examples_are_public() -> None:
     stage = GradientStage("g", 10, 1.0, 1.0, 0.1)
     assert Plan("toy", UNIT, Budget(1.0, DELTA), (stage,), UNIT).epsilon == 0.0
     assert Plan("toy", units.Node(), Budget(20.0, DELTA), (stage,), units.Node()).epsilon > 0.0
+
+
+# A choice among options
+
+NODE = units.Node(max_degree=5)
+COUNT = CountStage.within("count", 0.25, NODE, 5)
+
+
+def option(method: str, stage: str, std: float, unit: units.Unit = NODE, delta: float = DELTA) -> Plan:
+    return Plan(method, unit, Budget(5.0, delta), (AggregationStage(stage, 1, std),), unit)
+
+
+def choice_plan(**changes: object) -> Plan:
+    values: dict = {
+        "method": "toy",
+        "unit": NODE,
+        "budget": Budget(5.0, DELTA),
+        "stages": (COUNT,),
+        "charged_unit": NODE,
+        "options": (option("cheap", "low", 20.0), option("dear", "high", 10.0)),
+    }
+    return Plan(**{**values, **changes})
+
+
+def test_a_plan_with_a_choice_costs_its_own_stages_and_the_costliest_option() -> None:
+    plan = choice_plan()
+    dear = plan.option("dear").epsilon
+    assert plan.epsilon == pytest.approx(0.25 + dear)
+    assert [shown["method"] for shown in plan.as_dict()["then_one_of"]] == ["cheap", "dear"]
+    for chosen in ("cheap", "dear"):
+        ledger = Ledger()
+        run = open_run(ledger, plan, "data", seeded=False)
+        run.charge(COUNT)
+        run.charge(run.choose(chosen, "a reason").stages[0])
+        run.close()
+        history = ledger.history()
+        check_history(history)
+        for loss in (promised(history, run.identity), spent(history, run.identity), spent(history)):
+            assert loss.epsilon(DELTA) == pytest.approx(0.25 + dear)  # whichever was chosen
+        assert promised(history, run.identity).delta(1.0) == pytest.approx(plan.loss.delta(1.0))
+        assert statement(history)["runs"][0]["chosen"] == chosen
+
+
+def test_only_the_chosen_option_can_be_charged_and_only_after_the_choice() -> None:
+    run = open_run(Ledger(), choice_plan(), "data", seeded=False)
+    low, high = (one.stages[0] for one in run.plan.options)
+    with pytest.raises(InputError, match="no stage 'high'"):
+        run.charge(high)
+    with pytest.raises(BudgetError, match="before what the choice is made from"):
+        run.choose("dear", "too early")
+    run.charge(COUNT)
+    with pytest.raises(InputError, match="no option 'other'"):
+        run.choose("other", "never planned")
+    run.choose("dear", "a reason")
+    with pytest.raises(BudgetError, match="has chosen already"):
+        run.choose("cheap", "another reason")
+    with pytest.raises(InputError, match="no stage 'low'"):
+        run.charge(low)
+    run.charge(high)
+    run.close()
+
+
+def test_a_choice_that_could_exceed_the_limit_is_refused_before_anything_is_charged() -> None:
+    plan = choice_plan()
+    cheap = 0.25 + plan.option("cheap").epsilon
+    ledger = Ledger()
+    ledger.create("data", NODE.as_dict())
+    ledger.set_limit(0.5 * (cheap + plan.epsilon), DELTA)
+    with pytest.raises(BudgetError, match="Nothing was read"):
+        open_run(ledger, plan, "data", seeded=False)
+    assert ledger.history().runs() == []
+
+
+def test_options_need_a_proof() -> None:
+    with pytest.raises(UnprovenError, match="pure epsilon only"):
+        choice_plan(stages=(AggregationStage("count", 1, 50.0),))
+    with pytest.raises(UnprovenError, match="pure epsilon only"):
+        choice_plan(stages=())
+    for other in (option("dear", "high", 10.0, units.NodeReplace(5)), option("dear", "high", 10.0, delta=1e-7)):
+        with pytest.raises(InputError, match="unit and delta of the plan"):
+            choice_plan(options=(option("cheap", "low", 20.0), other))
+    with pytest.raises(InputError, match="names of their own"):
+        choice_plan(options=(option("same", "low", 20.0), option("same", "high", 20.0)))
+    with pytest.raises(InputError, match="distinct stage names"):
+        choice_plan(options=(option("cheap", "count", 20.0),))
+    with pytest.raises(CalibrationError, match="over its budget"):
+        choice_plan(budget=Budget(0.3, DELTA))
+
+
+@pytest.mark.parametrize("entries", [["other"], ["cheap", "dear"]])
+def test_a_ledger_with_a_choice_that_was_not_planned_does_not_verify(entries: list[str]) -> None:
+    ledger = Ledger()
+    run = open_run(ledger, choice_plan(), "data", seeded=False)
+    for entry in entries:
+        ledger.append("choice", {"run": run.identity, "option": entry, "reason": "none"})
+    with pytest.raises(LedgerError, match="a choice does not fit"):
+        check_history(ledger.history())

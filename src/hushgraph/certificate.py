@@ -9,9 +9,10 @@ from typing import Any
 
 from hushgraph.errors import LedgerError
 from hushgraph.ledger import History
-from hushgraph.run import spent
+from hushgraph.run import chosen, promised, spent
 from hushgraph.units import Unit, from_dict
 
+_COUNT = "noisy count"
 OTHER_DELTAS = (1e-5, 1e-6, 1e-7, 1e-8)
 
 
@@ -94,7 +95,8 @@ def certify(history: History, run: str) -> Certificate:
         raise LedgerError(f"the ledger has no run '{run}'")
     entry = opened[0].values
     unit = from_dict(history.header["unit"])
-    claim, loss, delta = entry["claim"], spent(history, run), entry["claim"]["delta"]
+    claim, loss, delta = entry["claim"], promised(history, run), entry["claim"]["delta"]
+    option = chosen(history, run)
     epsilon = loss.epsilon(delta)
     deltas = sorted({d for d in OTHER_DELTAS if d < delta}, reverse=True)
     return Certificate(
@@ -110,8 +112,8 @@ def certify(history: History, run: str) -> Certificate:
         mu=loss.mu,
         accountant=f"{loss.accountant} (dp_accounting {version('dp-accounting')})",
         released=tuple(_released(history, run)),
-        public=tuple(entry["assumed_public"]),
-        not_protected=(*unit.not_protected, *entry.get("not_protected", ())),
+        public=_lines_of(entry, option, "assumed_public"),
+        not_protected=(*unit.not_protected, *_lines_of(entry, option, "not_protected")),
         noise_source=_noise_words(entry, epsilon),
         claimed=claim if entry["paper_mode"] else None,
         dataset_epsilon=spent(history).epsilon(delta),
@@ -137,6 +139,11 @@ def _sentence(entry: dict[str, Any], dataset: str, unit: Unit, epsilon: float, d
     )
 
 
+def _lines_of(entry: dict[str, Any], option: dict[str, Any], key: str) -> tuple[str, ...]:
+    """What the plan and the option that was chosen say, each line once."""
+    return tuple(dict.fromkeys((*option.get(key, ()), *entry.get(key, ()))))
+
+
 def _noise_words(entry: dict[str, Any], epsilon: float) -> str:
     if epsilon == 0.0:
         return "none needed"
@@ -146,7 +153,10 @@ def _noise_words(entry: dict[str, Any], epsilon: float) -> str:
         return "seeded: not private"
     if all(_is_local(stage["mechanism"]) for stage in entry["stages"]):
         return "operating-system entropy, drawn once by each person's own randomiser"
-    return "operating-system entropy, AES-256 in counter mode, double precision, rounded to a grid"
+    words = "operating-system entropy, AES-256 in counter mode, double precision, rounded to a grid"
+    if any(stage["mechanism"] == _COUNT for stage in entry["stages"]):
+        words += "; counts: whole numbers, sampled exactly"
+    return words
 
 
 def _released(history: History, run: str) -> list[str]:
@@ -155,11 +165,22 @@ def _released(history: History, run: str) -> list[str]:
         values = entry.values
         line = lines.setdefault((values["stage"], values["mechanism"]), [0, values["std"], values["sensitivity"]])
         line[0] += values["count"]
-    return [
-        f"{stage}: {count} x {mechanism}"
-        + ("" if _is_local(mechanism) else f", noise std {std:.4g}, sensitivity {_number(float(sensitivity))}")
+    shown = [
+        f"{stage}: {count} x {mechanism}{_noise_of(mechanism, std, float(sensitivity))}"
         for (stage, mechanism), (count, std, sensitivity) in lines.items()
     ]
+    if reason := chosen(history, run).get("reason"):
+        shown.append(f"the choice that follows from the count, at no further cost: {reason}")
+    return shown
+
+
+def _noise_of(mechanism: str, std: float, sensitivity: float) -> str:
+    if _is_local(mechanism):
+        return ""
+    bound = _number(sensitivity)
+    if mechanism == _COUNT:
+        return f", whole-number noise of std {std:.4g}, sensitivity {bound}, pure epsilon"
+    return f", noise std {std:.4g}, sensitivity {bound}"
 
 
 def _is_local(mechanism: str) -> bool:

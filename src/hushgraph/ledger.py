@@ -74,8 +74,11 @@ class History:
         return {"epsilon": limits[-1]["epsilon"], "delta": limits[-1]["delta"]} if limits else None
 
     def events_of_run(self, run: str) -> list[dict[str, Any]]:
-        """What counts as spent by a run: its charges when it was closed, its whole plan otherwise."""
-        if self.is_closed(run):
+        """What counts as spent by a run: its charges when it was closed, its whole plan otherwise.
+
+        A run that chose its way counts as its costliest one: what it did not choose is part of what it promised.
+        """
+        if self.is_closed(run) and "ways" not in self.of_run(run, "open")[0].values:
             return [entry.values["event"] for entry in self.of_run(run, "charge")]
         return [self.of_run(run, "open")[0].values["event"]]
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hushgraph.accounting import events
+from hushgraph.accounting.adaptive import WorstOf
 from hushgraph.accounting.plan import Plan, Stage
 from hushgraph.accounting.privacy_loss import PrivacyLoss
 from hushgraph.errors import BudgetError, LedgerError
@@ -29,11 +30,12 @@ class Run:
     seeded: bool
     _used: Counter[str] = field(default_factory=Counter)
     _closed: bool = False
+    _chosen: Plan | None = None
 
     def charge(self, stage: Stage, count: int | None = None) -> None:
         """Write to the ledger that `count` releases of `stage` (default: all) are about to leave the vault."""
         count = stage.count if count is None else count
-        planned = self.plan.stage(stage.name)
+        planned = self._planned(stage.name)
         if self._closed:
             raise BudgetError(f"the run is closed: '{stage.name}' cannot be charged any more")
         if planned.part(stage.count) != stage:
@@ -59,6 +61,26 @@ class Run:
             )
         self._used[stage.name] += count
 
+    def _planned(self, name: str) -> Stage:
+        """The stage called `name` of the plan, or of the option that was chosen."""
+        own = any(stage.name == name for stage in self.plan.stages)
+        return self.plan.stage(name) if own or self._chosen is None else self._chosen.stage(name)
+
+    def choose(self, method: str, reason: str) -> Plan:
+        """Write to the ledger which option of the plan follows.
+
+        From then on its stages can be charged, and no other option's. `reason` may name released values only.
+        """
+        option = self.plan.option(method)
+        if self._closed or self._chosen is not None:
+            raise BudgetError(f"the run is closed or has chosen already: '{method}' cannot be chosen any more")
+        if any(self._used[stage.name] < stage.count for stage in self.plan.stages):
+            raise BudgetError(f"'{method}' cannot be chosen before what the choice is made from was charged")
+        with self.ledger.transaction():
+            self.ledger.append("choice", {"run": self.identity, "option": method, "reason": reason})
+        self._chosen = option
+        return option
+
     def note_parallel(self, stage: Stage, examples: int) -> None:
         """Write down that a charged stage is carried out again on examples of other records only: no further cost."""
         with self.ledger.transaction():
@@ -78,8 +100,10 @@ def open_run(ledger: Ledger, plan: Plan, dataset: str, *, seeded: bool) -> Run:
     ledger.create(dataset, unit.as_dict())
     identity = new_run_id()
     planned = events.to_json(plan.event(unit))
+    ways = [events.to_json(way) for way in plan.ways(unit)]
     with ledger.transaction():
-        _check_limit(ledger.history(), planned)
+        for way in ways:
+            _check_limit(ledger.history(), way)
         ledger.append(
             "open",
             {
@@ -92,9 +116,38 @@ def open_run(ledger: Ledger, plan: Plan, dataset: str, *, seeded: bool) -> Run:
                 "assumed_public": list(plan.assumptions),
                 "not_protected": list(plan.not_protected),
                 "event": planned,
+                **({"ways": ways, "options": [_option(option) for option in plan.options]} if plan.options else {}),
             },
         )
     return Run(ledger, plan, identity, seeded)
+
+
+def _option(option: Plan) -> dict[str, Any]:
+    """An option of a plan as its ledger shows it."""
+    return {
+        "method": option.method,
+        "stages": [_finite_values(stage.as_dict(option.charged_unit)) for stage in option.stages],
+        "assumed_public": list(option.assumptions),
+        "not_protected": list(option.not_protected),
+    }
+
+
+def chosen(history: History, run: str) -> dict[str, Any]:
+    """The option that a run chose, with the reason; nothing for a run that had no choice."""
+    for entry in history.of_run(run, "choice"):
+        for option in history.of_run(run, "open")[0].values["options"]:
+            if option["method"] == entry.values["option"]:
+                return {**option, "reason": entry.values["reason"]}
+    return {}
+
+
+def promised(history: History, run: str) -> PrivacyLoss | WorstOf:
+    """The privacy loss that holds for a run whichever way it took: what its certificate states."""
+    ways = history.of_run(run, "open")[0].values.get("ways")
+    if ways is None:
+        return spent(history, run)
+    relation = from_dict(history.header["unit"]).relation
+    return WorstOf(tuple(PrivacyLoss(events.from_json(way), relation) for way in ways))
 
 
 def spent(history: History, run: str | None = None) -> PrivacyLoss:
@@ -141,6 +194,7 @@ def statement(history: History, delta: float | None = None) -> dict[str, Any]:
             {
                 "run": run,
                 "method": opened["method"],
+                "chosen": chosen(history, run).get("method"),
                 "state": "closed" if history.is_closed(run) else "open: its whole plan counts",
                 "charges": len(history.of_run(run, "charge")),
                 "seeded": opened["seeded"],
@@ -163,7 +217,9 @@ def statement(history: History, delta: float | None = None) -> dict[str, Any]:
 def check_history(history: History) -> None:
     """Refuse a ledger whose charges do not fit the plans they were made under."""
     for run in history.runs():
-        planned = {stage["name"]: stage for stage in history.of_run(run, "open")[0].values["stages"]}
+        opened = history.of_run(run, "open")[0].values
+        option = _checked_choice(history, run, opened)
+        planned = {stage["name"]: stage for stage in (*opened["stages"], *option.get("stages", ()))}
         used: Counter[str] = Counter()
         for entry in history.of_run(run, "charge"):
             values = entry.values
@@ -175,3 +231,12 @@ def check_history(history: History) -> None:
     for entry in history.entries:
         if entry.run is not None and entry.run not in known:
             raise LedgerError(f"an entry names the run {entry.run}, which was never opened")
+
+
+def _checked_choice(history: History, run: str, opened: dict[str, Any]) -> dict[str, Any]:
+    """The option that a run chose; refuses a choice that was not planned, and a second one."""
+    choices = history.of_run(run, "choice")
+    known = [option["method"] for option in opened.get("options", ())]
+    if len(choices) > 1 or any(choice.values["option"] not in known for choice in choices):
+        raise LedgerError(f"run {run}: a choice does not fit its plan")
+    return chosen(history, run)

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import json
+import math
+import re
 from pathlib import Path
 
 import pytest
@@ -7,31 +10,119 @@ import torch
 
 import hushgraph
 from hushgraph import units
+from hushgraph.accounting.count import CountStage
 from hushgraph.budget import Budget
-from hushgraph.errors import InputError
+from hushgraph.errors import BudgetError, InputError
 from hushgraph.facts import PublicFacts
-from hushgraph.methods.auto import Auto
+from hushgraph.intake import check_graph
+from hushgraph.ledger import Ledger
+from hushgraph.methods import auto as module
+from hushgraph.methods.auto import COUNT_CAP, COUNT_SHARE, Auto, needed_degree
+from hushgraph.methods.chorus import Chorus
 from hushgraph.methods.registry import method_class
 from hushgraph.methods.saving import load_model, save_model
+from hushgraph.report import write_report
+from hushgraph.run import check_history, spent
 from small_graphs import random_graph
 
 BUDGET = Budget(4.0, 1e-3)
+NODE = units.Node(max_degree=5)
+NODE_UNITS = [units.Node(max_degree=5), units.NodeReplace(max_degree=5), units.NodePromise(max_degree=60)]
 
 
-def test_the_choice_at_node_level_follows_public_sizes() -> None:
-    rare, common = PublicFacts(10_000, 60_000, 400), PublicFacts(10_000, 60_000, 7_500)
-    small, dense = PublicFacts(4_000, 60_000, 2_000), PublicFacts(4_000, 160_000, 2_000)
-    for facts, epsilon, expected in (
-        (rare, 8.0, "dp-mlp"),
-        (common, 8.0, "chorus"),
-        (common, 2.0, "dp-mlp"),
-        (small, 8.0, "dp-mlp"),
-        (dense, 8.0, "chorus"),
+@pytest.fixture
+def a_degree_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small graphs are below every threshold: let the average degree 6 decide whatever the sizes."""
+    monkeypatch.setattr(module, "needed_degree", lambda facts, budget: 6.0)
+
+
+def test_the_choice_at_node_level_follows_sizes_and_degree() -> None:
+    rare, common = PublicFacts(10_000, None, 400), PublicFacts(10_000, None, 7_500)
+    small = PublicFacts(4_000, None, 2_000)
+    for facts, degree, epsilon, expected in (
+        (rare, 90.0, 8.0, "dp-mlp"),
+        (common, 6.0, 8.0, "chorus"),
+        (common, 6.0, 2.0, "dp-mlp"),
+        (common, 60.0, 2.0, "chorus"),
+        (small, 15.0, 8.0, "dp-mlp"),
+        (small, 40.0, 8.0, "chorus"),
     ):
+        for method, reason in (
+            Auto(average_degree=degree).choose(facts, units.Node(), Budget(epsilon)),
+            Auto().choose(facts, units.Node(), Budget(epsilon), degree),
+        ):
+            assert method.name == expected
+            assert reason.startswith(f"{expected}: {facts.num_train} train nodes")
+
+
+@pytest.mark.parametrize(
+    ("num_train", "num_classes", "expected"),
+    [(174, 6, "chorus"), (256, 3, "chorus"), (257, 3, "dp-mlp"), (174, 15, "dp-mlp"), (174, None, "dp-mlp")],
+)
+def test_train_nodes_of_one_batch_and_few_classes_go_to_the_linear_model(
+    num_train: int, num_classes: int | None, expected: str
+) -> None:
+    facts = PublicFacts(17_000, None, num_train, num_classes=num_classes)
+    for epsilon in (1.0, 8.0):
         method, reason = Auto().choose(facts, units.Node(), Budget(epsilon))
         assert method.name == expected
-        assert reason.startswith(f"{expected}: {facts.num_train} train nodes")
-    assert Auto(average_degree=60.0).choose(common, units.Node(), Budget(2.0))[0].name == "chorus"
+        assert reason.startswith(f"{expected}: {num_train} train nodes")
+        assert not Auto().plan(facts, units.Node(), Budget(epsilon)).options  # no degree decides, none is counted
+
+
+def test_the_number_of_edges_is_never_asked_at_node_level() -> None:
+    """Facts may hold it (the data's holder knows it): the choice must not depend on it."""
+    facts = PublicFacts(10_000, 900_000, 7_500)
+    with pytest.raises(InputError, match="declared or counted"):
+        Auto().choose(facts, units.Node(), Budget(8.0))
+    plans = [Auto().plan(PublicFacts(10_000, edges, 7_500), units.Node(), Budget(8.0)) for edges in (0, 900_000)]
+    assert plans[0].as_dict() == plans[1].as_dict()
+
+
+def test_a_count_is_planned_only_where_the_degree_decides() -> None:
+    common, rare = PublicFacts(10_000, None, 7_500), PublicFacts(10_000, None, 400)
+    assert needed_degree(rare, Budget(8.0)) == math.inf
+    for facts, unit, budget, auto, counts in (
+        (common, units.Node(), Budget(8.0), Auto(), True),
+        (common, units.Node(), Budget(8.0), Auto(average_degree=9.0), False),
+        (common, units.Node(), Budget(math.inf), Auto(), False),
+        (rare, units.Node(), Budget(8.0), Auto(), False),
+        (PublicFacts(10_000, 90_000, 7_500), units.UndirectedEdge(), Budget(1.0), Auto(), False),
+    ):
+        plan = auto.plan(facts, unit, budget)
+        assert bool(plan.options) == counts
+        assert any(isinstance(stage, CountStage) for stage in plan.stages) == counts
+
+
+@pytest.mark.parametrize("unit", NODE_UNITS)
+@pytest.mark.parametrize("nodes", [9_000, 10_000, 200_000])
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 16.0])
+def test_the_count_takes_a_small_part_and_the_whole_meets_the_budget(
+    unit: units.Unit, nodes: int, epsilon: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "needed_degree", lambda facts, budget: 10.0)
+    budget = Budget(epsilon, 1e-7)
+    count = Auto().count(PublicFacts(nodes, None, nodes // 2), unit, budget)
+    assert count is not None
+    assert count.cap == COUNT_CAP
+    share = count.epsilon(unit) / epsilon
+    assert share <= COUNT_SHARE
+    # Never more noise than the choice can bear, unless the most that may be spent does not buy less.
+    assert count.std / nodes <= 0.051 * 10.0 or share == pytest.approx(COUNT_SHARE, rel=0.01)
+
+
+def test_a_plan_with_a_count_adds_up_for_either_option() -> None:
+    facts, unit, budget = PublicFacts(10_000, None, 7_500, num_features=5, num_classes=3), units.Node(), Budget(8.0)
+    plan = Auto().plan(facts, unit, budget)
+    assert [option.method for option in plan.options] == ["chorus", "dp-mlp"]
+    (count,) = plan.stages
+    assert isinstance(count, CountStage)
+    costs = [count.epsilon(unit) + option.epsilon for option in plan.options]
+    assert plan.epsilon == pytest.approx(max(costs))
+    assert 0.99 * 8.0 < min(costs) <= max(costs) <= 8.0
+    shown = json.loads(json.dumps(plan.as_dict()))
+    assert shown["stages"][0]["epsilon"] == count.epsilon(unit)
+    assert [option["method"] for option in shown["then_one_of"]] == ["chorus", "dp-mlp"]
 
 
 @pytest.mark.parametrize("unit", [units.UndirectedEdge(), units.Node(max_degree=5)])
@@ -45,6 +136,98 @@ def test_fit_says_why_in_model_and_certificate_and_saves_the_chosen_method(unit:
     loaded = load_model(save_model(model, tmp_path / "model"))
     assert loaded.reason == model.reason
     assert torch.allclose(loaded.predict_proba(graph), model.predict_proba(), atol=1e-6)
+
+
+@pytest.mark.usefixtures("a_degree_decides")
+@pytest.mark.parametrize("unit", NODE_UNITS)
+@pytest.mark.parametrize(("num_edges", "expected"), [(20, "dp-mlp"), (7_000, "chorus")])
+def test_fit_counts_chooses_and_certifies_both(unit: units.Unit, num_edges: int, expected: str, tmp_path: Path) -> None:
+    """Far from the threshold of 2,400 entries: noise of scale 300 at most would change the choice once in 2,000."""
+    graph = random_graph(1, num_nodes=400, num_edges=num_edges)
+    ledger = Ledger(tmp_path / "ledger")
+    budget = Budget(20.0, 1e-4)
+    model = Auto().fit(graph, unit, budget, ledger=ledger, seed=0)
+    certificate, history = model.certificate, ledger.history()
+    assert model.method.name == expected
+    assert "(as counted)" in model.reason
+    check_history(history)
+    assert next(e.values["mechanism"] for e in history.entries if e.kind == "charge") == "noisy count"
+    assert certificate.released[0].startswith("count of edges: 1 x noisy count, whole-number noise of std")
+    assert certificate.released[-1].endswith(model.reason)
+    count = Auto().count(PublicFacts(400, None, 200), unit, budget)
+    assert count is not None
+    assert certificate.epsilon <= budget.epsilon
+    assert certificate.epsilon > budget.epsilon * 0.99
+    assert certificate.dataset_epsilon == pytest.approx(certificate.epsilon)
+    rest = model.settings["planned_within"]
+    assert rest + count.epsilon(unit) == pytest.approx(budget.epsilon)
+    loaded = load_model(save_model(model, tmp_path / "model"))
+    assert loaded.certificate == certificate
+
+
+@pytest.mark.usefixtures("a_degree_decides")
+def test_the_method_gets_exactly_what_the_count_leaves() -> None:
+    graph = random_graph(1, num_nodes=400, num_edges=7_000)
+    model = Auto().fit(graph, NODE, Budget(20.0, 1e-4), seed=3)
+    rest = Budget(model.settings["planned_within"], 1e-4)
+    alone = Chorus().fit(graph, NODE, rest, seed=3)
+    assert torch.equal(model.predict_proba(), alone.predict_proba())
+    assert alone.certificate.epsilon < model.certificate.epsilon
+
+
+@pytest.mark.usefixtures("a_degree_decides")
+def test_a_refusal_costs_nothing(tmp_path: Path) -> None:
+    graph = random_graph(1)
+    ledger = Ledger(tmp_path)
+    ledger.create("random-1", NODE.as_dict())
+    ledger.set_limit(3.0, 1e-3)
+    with pytest.raises(BudgetError, match="Nothing was read"):
+        Auto().fit(graph, NODE, BUDGET, ledger=ledger)
+    assert ledger.history().runs() == []
+    Auto().fit(graph, NODE, Budget(3.0, 1e-3), ledger=ledger)
+    with pytest.raises(BudgetError, match="Nothing was read"):
+        Auto().fit(graph, NODE, Budget(0.5, 1e-3), ledger=ledger)
+
+
+@pytest.mark.usefixtures("a_degree_decides")
+def test_a_run_that_stops_after_the_count_counts_as_its_whole_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = Ledger()
+
+    def stop(*_: object) -> None:
+        raise RuntimeError("stopped")
+
+    monkeypatch.setattr(module.Auto, "choose", stop)
+    with pytest.raises(RuntimeError, match="stopped"):
+        Auto().fit(random_graph(1), NODE, BUDGET, ledger=ledger)
+    assert 3.9 < spent(ledger.history()).epsilon(1e-3) <= 4.0
+
+
+@pytest.mark.usefixtures("a_degree_decides")
+def test_without_protection_the_degree_is_counted_exactly_and_nothing_is_promised() -> None:
+    model = Auto().fit(random_graph(1), NODE, Budget(math.inf, 1e-3), seed=0)
+    assert model.certificate.epsilon == math.inf
+    assert model.metrics["accuracy"]["test"] is not None
+
+
+@pytest.mark.parametrize("average_degree", [None, 40.0])
+def test_no_number_of_edges_leaves_a_run_at_node_level(
+    average_degree: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "needed_degree", lambda facts, budget: 6.0)
+    graph = random_graph(5, num_nodes=101, num_edges=3_000)
+    exact = check_graph(graph).facts.num_edges
+    assert exact is not None
+    assert exact > 1_000  # long enough not to occur by chance
+    ledger = Ledger(tmp_path / "ledger")
+    model = Auto(average_degree=average_degree).fit(graph, NODE, BUDGET, ledger=ledger, seed=0)
+    assert model.facts.num_edges is None
+    save_model(model, tmp_path / "model")
+    write_report(tmp_path / "model", ledger=tmp_path / "ledger")
+    texts = [path.read_text() for path in tmp_path.rglob("*") if path.suffix in (".json", ".jsonl", ".html")]
+    assert len(texts) == 5
+    for text in (*texts, str(model.certificate)):
+        for number in (exact, exact // 2):
+            assert not re.search(rf"\b({number}|{number:,})\b", text)
 
 
 def test_at_edge_level_a_model_of_features_wins_where_edges_say_nothing() -> None:
@@ -65,13 +248,15 @@ def test_the_registry_knows_auto_and_it_rebuilds_nothing() -> None:
     assert method_class("auto") is Auto
     with pytest.raises(InputError):
         Auto().rebuild(PublicFacts.from_sizes(10, 10), {})
+    with pytest.raises(InputError, match="average_degree"):
+        Auto(average_degree=-1.0)
 
 
 def test_the_certificate_says_where_the_average_degree_comes_from() -> None:
     facts = PublicFacts.from_sizes(20_000, 800_000, 15_000)
     counted = Auto().plan(facts, units.Node(), Budget(8.0, 1e-5)).assumptions[-1]
     declared = Auto(average_degree=40.0).plan(facts, units.Node(), Budget(8.0, 1e-5)).assumptions[-1]
-    assert counted.startswith("the average degree, counted in the data")
+    assert "noisy count" in counted
     assert declared.startswith("the average degree, as declared")
     at_edge_level = Auto().plan(facts, units.UndirectedEdge(), Budget(1.0, 1e-7)).assumptions
     assert not any("average degree" in line for line in at_edge_level)

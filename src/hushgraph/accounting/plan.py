@@ -207,6 +207,9 @@ class Plan:
     """The stages of one run, the unit they are stated for, and the unit they are charged for.
 
     `unit` and `charged_unit` are the same except in paper mode, where `unit` is the paper's.
+
+    A plan with `options` makes its own stages, all of pure epsilon, and then exactly one of the options, chosen with
+    what the stages released in view. It costs its own stages and the costliest option, whichever is chosen.
     """
 
     method: str
@@ -218,15 +221,38 @@ class Plan:
     assumptions: tuple[str, ...] = ()
     paper_accountant: Accountant = "tightest"
     not_protected: tuple[str, ...] = ()
+    options: tuple[Plan, ...] = ()
 
     def __post_init__(self) -> None:
-        names = [stage.name for stage in self.stages]
-        if len(set(names)) != len(names):
-            raise InputError(f"a plan needs distinct stage names; got {names}")
+        for way in self.options or (self,):
+            names = [stage.name for stage in (*self.stages, *(way.stages if way is not self else ()))]
+            if len(set(names)) != len(names):
+                raise InputError(f"a plan needs distinct stage names; got {names}")
+        self._check_options()
         if self.budget.is_private and not math.isfinite(self.epsilon):
             raise CalibrationError(f"the plan of {self.method} has no finite epsilon")
         if self.epsilon > self.budget.epsilon:
             raise CalibrationError(f"the plan costs {self.epsilon:g}, over its budget {self.budget.epsilon:g}")
+
+    def _check_options(self) -> None:
+        if not self.options:
+            return
+        units = {self.unit, *(option.unit for option in self.options)}
+        deltas = {self.budget.delta, *(option.budget.delta for option in self.options)}
+        if len(units) > 1 or len(deltas) > 1 or len({option.method for option in self.options}) < len(self.options):
+            raise InputError("a choice needs options with names of their own and the unit and delta of the plan")
+        own = PrivacyLoss(
+            events.composed([stage.event(self.charged_unit) for stage in self.stages]), self.unit.relation
+        )
+        if own.accountant != "sum of pure epsilons":
+            raise UnprovenError("a choice is proved after releases of pure epsilon only; got other stages before it")
+
+    def option(self, method: str) -> Plan:
+        """The option called `method`."""
+        for option in self.options:
+            if option.method == method:
+                return option
+        raise InputError(f"the plan of {self.method} has no option '{method}'")
 
     def stage(self, name: str) -> Stage:
         """The stage called `name`."""
@@ -252,9 +278,18 @@ class Plan:
             return AggregationStage(name, 1, 0.0)
         raise InputError(f"the plan of {self.method} has no aggregation '{name}'")
 
+    def ways(self, unit: Unit) -> list[Event]:
+        """What can be released in all, for `unit`: one event, or one for each option."""
+        own = [stage.event(unit) for stage in self.stages]
+        parts = [[stage.event(unit) for stage in option.stages] for option in self.options] or [[]]
+        return [events.composed([*own, *part]) for part in parts]
+
     def event(self, unit: Unit) -> Event:
-        """All stages together, for `unit`."""
-        return events.composed([stage.event(unit) for stage in self.stages])
+        """All stages together, for `unit`; with the costliest option where there is a choice."""
+        ways = self.ways(unit)
+        if len(ways) == 1:
+            return ways[0]
+        return max(ways, key=lambda way: PrivacyLoss(way, unit.relation).epsilon(self.budget.definite_delta))
 
     @cached_property
     def loss(self) -> PrivacyLoss:
@@ -283,11 +318,14 @@ class Plan:
             "relation": self.unit.relation.value,
             "epsilon": self.epsilon,
             "delta": self.budget.definite_delta,
+            "budget": self.budget.epsilon,
             "stages": [stage.as_dict(self.unit) for stage in self.stages],
             "accountant": self.loss.accountant,
             "assumed_public": list(self.assumptions),
             "not_protected": [*self.unit.not_protected, *self.not_protected],
         }
+        if self.options:
+            shown["then_one_of"] = [option.as_dict() for option in self.options]
         if self.paper_mode:
             shown |= {
                 "paper_mode": True,

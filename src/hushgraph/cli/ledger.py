@@ -86,7 +86,8 @@ def _show(found: dict[str, Any]) -> None:
         table.add_column(column)
     for run in found["runs"]:
         epsilon, charges = f"{float(run['epsilon']):.4g}", str(run["charges"])
-        table.add_row(run["run"], run["method"], run["state"], charges, epsilon, f"{run['delta']:g}")
+        method = run["method"] if run["chosen"] is None else f"{run['method']}: {run['chosen']}"
+        table.add_row(run["run"], method, run["state"], charges, epsilon, f"{run['delta']:g}")
     console = Console()
     console.print(table)
     total = found["total"]

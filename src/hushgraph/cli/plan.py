@@ -8,7 +8,7 @@ import typer
 
 from hushgraph.console import Json, Settings, command, show_json, words
 
-Method = Annotated[str, typer.Argument(help="gap, progap, chorus, dp-gnn, mlp, dp-mlp, sage, gcn, ...")]
+Method = Annotated[str, typer.Argument(help="auto, gap, progap, chorus, dp-gnn, mlp, dp-mlp, sage, gcn, ...")]
 UnitName = Annotated[
     str, typer.Option(help="What is protected: undirected-edge, directed-edge, node, node-replace, ...")
 ]
@@ -22,10 +22,13 @@ def plan(
     method: Method,
     unit: UnitName,
     nodes: Annotated[int, typer.Option(help="Number of nodes (public).")],
-    edges: Annotated[int, typer.Option(help="Number of directed edges (public).")],
     epsilon: Epsilon,
+    edges: Annotated[
+        int | None, typer.Option(help="Number of directed edges (public); asked for where the unit is an edge.")
+    ] = None,
     delta: Delta = None,
     train_nodes: Annotated[int | None, typer.Option(help="Number of train nodes; default 75% of the nodes.")] = None,
+    classes: Annotated[int | None, typer.Option(help="Number of classes; some choices of auto depend on it.")] = None,
     paper_mode: PaperMode = False,
     settings: Settings = None,
     as_json: Json = False,
@@ -35,7 +38,7 @@ def plan(
     from hushgraph.facts import PublicFacts
 
     choices = read_choices(method, unit, epsilon, delta, words(settings))
-    facts = PublicFacts.from_sizes(nodes, edges, train_nodes)
+    facts = PublicFacts.from_sizes(nodes, edges, train_nodes, classes)
     assert choices.unit is not None
     made = choices.method.plan(facts, choices.unit, choices.budget, paper_mode=paper_mode).as_dict()
     if as_json:
@@ -46,16 +49,22 @@ def plan(
 
 def _show(plan: dict[str, Any]) -> None:
     from rich.console import Console
-    from rich.table import Table
 
-    table = Table(title=f"{plan['method']}: what would be released")
-    for column in ("stage", "mechanism", "count", "noise multiplier", "sensitivity", "noise std"):
-        table.add_column(column, justify="left" if column in ("stage", "mechanism") else "right")
-    for stage in plan["stages"]:
-        numbers = (f"{float(stage[key]):.5g}" for key in ("noise_multiplier", "sensitivity", "std"))
-        table.add_row(stage["name"], stage["mechanism"], str(stage["count"]), *numbers)
+    title = f"{plan['method']}: what would be released"
+    options = plan.get("then_one_of", [])
     console = Console()
-    console.print(table)
+    console.print(_table(title + (" first" if options else ""), plan["stages"]))
+    for option in options:
+        console.print(_table(f"then {option['method']}, if the rule chooses it from the count", option["stages"]))
+    if options:
+        cost = sum(float(stage["epsilon"]) for stage in plan["stages"])
+        names = " or ".join(option["method"] for option in options)
+        console.print(
+            f"First edges are counted with noise, for epsilon {cost:.4g}. A rule chooses {names} from that count and "
+            f"the public sizes. The chosen one gets the rest, {options[0]['budget']:.4g}. Declare average_degree "
+            "(--set) if it is public: then nothing is counted.",
+            highlight=False,
+        )
     console.print(
         f"epsilon {plan['epsilon']:.4g} at delta {plan['delta']:g} for the unit '{plan['unit']}'", highlight=False
     )
@@ -66,3 +75,15 @@ def _show(plan: dict[str, Any]) -> None:
             highlight=False,
         )
     console.print(f"accountant: {plan['accountant']}. Nothing was read and nothing was charged.", highlight=False)
+
+
+def _table(title: str, stages: list[dict[str, Any]]) -> Any:
+    from rich.table import Table
+
+    table = Table(title=title)
+    for column in ("stage", "mechanism", "count", "noise multiplier", "sensitivity", "noise std"):
+        table.add_column(column, justify="left" if column in ("stage", "mechanism") else "right")
+    for stage in stages:
+        numbers = (f"{float(stage[key]):.5g}" for key in ("noise_multiplier", "sensitivity", "std"))
+        table.add_row(stage["name"], stage["mechanism"], str(stage["count"]), *numbers)
+    return table

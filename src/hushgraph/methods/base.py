@@ -26,7 +26,7 @@ from hushgraph.intake import CheckedGraph, check_graph, check_unit, default_unit
 from hushgraph.ledger import Ledger
 from hushgraph.mechanisms.noise import NoiseSource
 from hushgraph.run import Run, open_run
-from hushgraph.units import DirectedEdge, UndirectedEdge, Unit
+from hushgraph.units import EDGE_UNITS, DirectedEdge, UndirectedEdge, Unit
 from hushgraph.vault import Progress, Vault
 
 SCORES = "scores"
@@ -58,7 +58,7 @@ class Method(ABC):
         """What is taken as public, in words."""
         sizes = f"the set of {facts.num_nodes} nodes, the split ({facts.num_train} train) and the class names"
         shared = [sizes, "all hyperparameters (chosen without looking at the private data)"]
-        if unit.count(facts.num_nodes, facts.num_edges) != facts.num_nodes:
+        if unit.name in EDGE_UNITS:
             shared.append(f"the number of edges ({facts.num_edges} entries), used to check delta")
         shared += [f"all {part}" for part in sorted(unit.public)]
         if unit.max_out_degree is not None:
@@ -76,7 +76,7 @@ class Method(ABC):
             raise UnprovenError(f"{self.name} has no proof under the unit '{unit.name}'; proven: {sorted(self.units)}")
         if self.trains and facts.num_train < 1:
             raise InputError(f"train nodes: expected at least 1; got {facts.num_train}")
-        budget = budget.for_units(unit.count(facts.num_nodes, facts.num_edges))
+        budget = budget.for_units(facts.count_units(unit))
         accountant = self.paper_accountant(unit) if paper_mode else "tightest"
         if budget.is_private:
             stages = self.stages(facts, unit, budget, accountant)
@@ -116,7 +116,7 @@ class Method(ABC):
         checked = graph if isinstance(graph, CheckedGraph) else check_graph(graph)
         unit = unit if unit is not None else default_unit(checked)
         check_unit(checked, unit, paper_mode=paper_mode)
-        plan = self.plan(checked.facts, unit, budget, paper_mode=paper_mode)
+        plan = self.plan(checked.facts.for_unit(unit), unit, budget, paper_mode=paper_mode)
         started = time.perf_counter()
         vault, run = open_vault(checked, plan, ledger, seed, progress)
         model = self.learn(vault, plan)
@@ -152,6 +152,10 @@ class TrainedModel(ABC):
     metrics: dict[str, Any] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     _certificate: Certificate | None = None
+
+    def __post_init__(self) -> None:
+        # A model is saved and shown: it must not carry sizes that are private under its unit.
+        self.facts = self.facts.for_unit(self.unit)
 
     @property
     def certificate(self) -> Certificate:

@@ -14,6 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from hushgraph.accounting.adaptive import WorstOf
 from hushgraph.accounting.privacy_loss import PrivacyLoss
 from hushgraph.certificate import certify
 from hushgraph.errors import InputError
@@ -148,7 +149,7 @@ def _check_ledger(record: RunRecord, history: History | None) -> str:
     return "read again when this page was written: it is unbroken and gives the same epsilon"
 
 
-def _limits(loss: PrivacyLoss | None) -> list[tuple[float, float]]:
+def _limits(loss: PrivacyLoss | WorstOf | None) -> list[tuple[float, float]]:
     """The highest true-positive rate that the loss allows at each false-positive rate, for any test of one unit."""
     if loss is None:
         return []

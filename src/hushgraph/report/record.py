@@ -10,6 +10,7 @@ from typing import Any
 
 from hushgraph import units
 from hushgraph.accounting import events
+from hushgraph.accounting.adaptive import WorstOf
 from hushgraph.accounting.events import Event
 from hushgraph.accounting.privacy_loss import PrivacyLoss
 from hushgraph.budget import Budget
@@ -19,6 +20,7 @@ from hushgraph.ledger import FILE, History, Ledger
 from hushgraph.methods.base import Method
 from hushgraph.methods.registry import method_class
 from hushgraph.methods.saving import read_json
+from hushgraph.run import promised
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,7 @@ def read_run(source: Any) -> RunRecord:
         "parameters": source.method.as_dict(),
         "unit": source.unit.as_dict(),
         "facts": source.facts.as_dict(),
+        "settings": source.settings,
     }
     return RunRecord(config, source.certificate.as_dict(), {**source.metrics, "seconds": source.seconds})
 
@@ -105,6 +108,8 @@ def rebuild_plan(record: RunRecord) -> Any:
     """The run's plan, made again from its public choices and its certified budget; None where it cannot be."""
     claimed = record.certificate.get("claimed")
     epsilon = float(claimed["epsilon"]) if claimed else record.epsilon
+    # A method that a rule chose was planned within what the count left: the rest of the budget.
+    epsilon = record.config.get("settings", {}).get("planned_within", epsilon)
     unit = units.from_dict(claimed["unit"] if claimed else record.certificate["unit"])
     facts = PublicFacts(**record.config["facts"])
     return rebuild_method(record).plan(facts, unit, Budget(epsilon, record.delta), paper_mode=claimed is not None)
@@ -115,7 +120,7 @@ def rebuild_method(record: RunRecord) -> Method:
     return method_class(record.config["method"])(**record.config["parameters"])
 
 
-def priced_stages(record: RunRecord, history: History | None) -> tuple[list[StagePrice], PrivacyLoss | None]:
+def priced_stages(record: RunRecord, history: History | None) -> tuple[list[StagePrice], PrivacyLoss | WorstOf | None]:
     """The stages with their price alone, and the loss of all: from the ledger if there is one, else from the plan."""
     if not math.isfinite(record.epsilon) or record.epsilon == 0.0:
         return [], None
@@ -125,6 +130,8 @@ def priced_stages(record: RunRecord, history: History | None) -> tuple[list[Stag
         StagePrice(**values, epsilon_alone=PrivacyLoss(event, relation).epsilon(record.delta))
         for values, event in found
     ]
+    if history is not None and found:
+        return prices, promised(history, record.certificate["run"])
     total = events.composed([event for _, event in found])
     return prices, PrivacyLoss(total, relation) if found else None
 

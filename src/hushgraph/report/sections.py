@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from hushgraph.accounting.adaptive import WorstOf
 from hushgraph.accounting.privacy_loss import PrivacyLoss
 from hushgraph.report import html
 from hushgraph.report.checklists import Row
@@ -17,7 +18,7 @@ PROVES_NOTHING = (
 )
 
 
-def claim(record: RunRecord, loss: PrivacyLoss | None) -> str:
+def claim(record: RunRecord, loss: PrivacyLoss | WorstOf | None) -> str:
     """The claim in one sentence, with what it means for one person."""
     certificate = record.certificate
     big = (
@@ -156,7 +157,7 @@ def _paper_banner(certificate: dict[str, Any]) -> str:
     )
 
 
-def _tiles(record: RunRecord, loss: PrivacyLoss) -> str:
+def _tiles(record: RunRecord, loss: PrivacyLoss | WorstOf) -> str:
     best_guess = 0.5 * (1.0 + loss.delta(0.0))
     limit = record.certificate["dataset_limit"]
     total = float(record.certificate["dataset_epsilon"])
@@ -182,7 +183,7 @@ def _tiles(record: RunRecord, loss: PrivacyLoss) -> str:
     return f'<div class="facts">{"".join(tiles)}</div>'
 
 
-def _delta_slider(record: RunRecord, loss: PrivacyLoss) -> str:
+def _delta_slider(record: RunRecord, loss: PrivacyLoss | WorstOf) -> str:
     exponents = sorted({-e for e in range(3, 13)} | {math.log10(record.delta)}, reverse=True)
     curve = [(f"{10**e:.3g}", f"{max(loss.epsilon(10**e), 0.0):.4g}") for e in exponents]
     here = exponents.index(math.log10(record.delta))

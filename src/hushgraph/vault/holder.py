@@ -6,6 +6,7 @@ import contextlib
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any, cast
 
 import torch
@@ -33,7 +34,7 @@ class Holder:
     def __init__(self, graph: CheckedGraph, run: Run, noise: NoiseSource, progress: Progress | None = None) -> None:
         unit = run.plan.charged_unit
         check_unit(graph, unit)
-        self.facts: PublicFacts = graph.facts
+        self.facts: PublicFacts = graph.facts.for_unit(unit)
         self.unit = unit
         self.unprotected = False
         self._graph = graph
@@ -48,7 +49,6 @@ class Holder:
             if isinstance(stage, UnprotectedStage):
                 run.charge(stage)
                 self.unprotected = True
-        self._edges = graph.edges if self.unprotected else self._capped(graph.edges)
 
     # What is public, and handles to the rest
 
@@ -142,6 +142,11 @@ class Holder:
         if rows not in self._rows:
             raise InputError("these private rows belong to another vault")
         return self._rows[rows]
+
+    @cached_property
+    def _edges(self) -> InNeighbours:
+        """The edges that sums read: cut when they are first needed, because not all runs need them."""
+        return self._graph.edges if self.unprotected else self._capped(self._graph.edges)
 
     def _capped(self, edges: InNeighbours) -> InNeighbours:
         """The owned lists cut to the unit's cap, where it has one; a promised bound was checked instead."""

@@ -1,0 +1,44 @@
+"""A noisy count of edges, and the choice among planned options that may follow from it."""
+
+from __future__ import annotations
+
+from hushgraph.accounting.count import CountStage
+from hushgraph.accounting.plan import Plan
+from hushgraph.errors import InputError
+from hushgraph.mechanisms.count import capped_entries, noisy_count
+from hushgraph.vault.holder import Holder
+
+
+class Counts(Holder):
+    """The part of the vault that counts."""
+
+    def count_entries(self, stage: CountStage) -> int:
+        """How many entries all own lists have together, each cut at the stage's cap; noisy, charged before it leaves.
+
+        Whole lists are counted, not those cut to the unit's cap. In a run without protection the count is exact.
+        """
+        with self._timed(stage.name):
+            lengths = self._graph.edges.out_degree()
+            if self.unprotected:
+                return capped_entries(lengths, stage.cap)
+            self._require_promised_degrees()
+            self._run.charge(stage, 1)
+            self.report(stage.name, 1, stage.count)
+            # A stream goes on where it stopped, so a second count would get noise of its own.
+            return noisy_count(lengths, stage, self._noise.stream(f"count/{stage.name}"))
+
+    def choose(self, method: str, reason: str) -> Plan:
+        """Enter in the ledger which option of the plan follows, and return that option's plan."""
+        return self._run.choose(method, reason)
+
+    def _require_promised_degrees(self) -> None:
+        """Under a promised degree the bound of a count needs the promise for both directions."""
+        bound = self.unit.max_out_degree
+        if not self.unit.degree_promised or bound is None:
+            return
+        largest = int(self._graph.edges.in_degree().max())
+        if largest > bound:
+            raise InputError(
+                f"node-promise: expected no node that more than {bound} others name (max_degree), which a count of "
+                f"edges needs; got one with {largest}. Declare average_degree, raise max_degree, or use the unit node"
+            )
