@@ -40,7 +40,7 @@ class PGCLinks(PerFeatureMethod):
 
     `scorer` is "hops" (ours): a pair scores by the cosines of its rows after 0 to 16 propagations and by its degrees,
     with weights learned on `hidden_share` of the train links from a graph without them; `rank` columns are kept. Or it
-    is "vgae", as published: a variational graph auto-encoder, for which are the settings after `rank`.
+    is "vgae", as published: a variational graph auto-encoder, which reads the settings from `hidden` to `patience`.
 
     For "vgae", `hidden_share` of the train links are hidden in every step, others each time, and those are predicted.
     With 0, as published, the network sees every link that it is asked to predict. On noisy features it learns links by
