@@ -64,6 +64,11 @@ class RunRecord:
         """The name of the method."""
         return str(self.certificate["method"])
 
+    def public_facts(self) -> dict[str, Any]:
+        """The sizes that are public under the unit, also where an older version wrote others down."""
+        written = self.config.get("facts")
+        return PublicFacts(**written).for_unit(self.unit).as_dict() if written else {}
+
     def accuracy(self, split: str = "test") -> float | None:
         """Accuracy in percent on a split, if it was measured."""
         value = (self.metrics.get("accuracy") or {}).get(split)

@@ -112,7 +112,7 @@ def checklist(identity: str, title: str, rows: Sequence[Row], lead: str) -> str:
 def provenance(record: RunRecord, ledger_words: str, written: str) -> str:
     """Where the numbers come from."""
     certificate = record.certificate
-    facts = record.config.get("facts", {})
+    facts = record.public_facts()
     parameters = ", ".join(f"{key}={value}" for key, value in record.config.get("parameters", {}).items())
     rows = [
         ("ledger fingerprint", f'<span class="hash">{html.text(certificate["ledger_hash"])}</span>'),
