@@ -47,7 +47,9 @@ def test_units_without_proof_are_refused() -> None:
         QUICK.plan(FACTS, units.Record(), BUDGET)
 
 
-@pytest.mark.parametrize("bad", [{"depth": 0}, {"combine": "mean"}, {"epochs": 0}, {"aggregation_noise": 0.0}])
+@pytest.mark.parametrize(
+    "bad", [{"depth": 0}, {"combine": "mean"}, {"epochs": 0}, {"best_by": "luck"}, {"aggregation_noise": 0.0}]
+)
 def test_bad_parameters_are_named(bad: dict[str, object]) -> None:
     with pytest.raises(InputError, match=next(iter(bad))):
         ProGAP(**bad)  # type: ignore[arg-type]

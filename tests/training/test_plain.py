@@ -94,6 +94,42 @@ def test_the_best_epoch_is_restored(name: str) -> None:
     assert accuracies[0] < best
 
 
+def test_the_best_epoch_can_be_told_by_the_loss() -> None:
+    rows, _, labels = data(120)
+    labels = torch.where(torch.rand(120, generator=generator(6)) < 0.3, torch.zeros_like(labels), labels)
+    module, val, losses = MAKERS["encoder"](), torch.arange(80, 120), []
+
+    def loss_now() -> float:
+        module.eval()
+        with torch.no_grad():
+            return float(torch.nn.functional.cross_entropy(module(rows[val]), labels[val]))
+
+    def look(done: int, total: int) -> None:
+        losses.append(loss_now())
+        module.train()
+
+    options = {"epochs": 60, "lr": 0.05, "val": val, "select_best": True, "on_epoch": look}
+    accuracy = train_plainly(module, rows, labels, torch.arange(80), best_by="loss", **options)  # type: ignore[arg-type]
+    assert loss_now() == pytest.approx(min(losses), rel=1e-4)
+    assert min(losses) < 0.9 * min(losses[0], losses[-1])
+    assert accuracy == pytest.approx(float((module(rows[val]).argmax(1) == labels[val]).float().mean()))
+
+
+def test_an_unknown_rule_for_the_best_epoch_is_refused() -> None:
+    rows, _, labels = data(30)
+    with pytest.raises(InputError, match="best_by"):
+        train_plainly(
+            MAKERS["encoder"](),
+            rows,
+            labels,
+            epochs=1,
+            lr=0.1,
+            val=torch.arange(9),
+            select_best=True,
+            best_by="luck",  # type: ignore[arg-type]
+        )
+
+
 def test_sparse_rows_and_minibatches() -> None:
     dense = (torch.rand(90, 30, generator=generator(4)) < 0.2).float()
     labels = torch.randint(3, (90,), generator=generator(5))

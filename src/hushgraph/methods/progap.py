@@ -27,6 +27,7 @@ from hushgraph.methods.base import Method, TrainedModel, checked_training_graph,
 from hushgraph.nn.hops import COMBINATIONS
 from hushgraph.nn.progressive import ProgressiveNetwork, Submodel, stage_base
 from hushgraph.nn.sparse import Rows
+from hushgraph.training.plain import BEST_BY, BestBy
 from hushgraph.units import Unit
 from hushgraph.vault import PrivateRows, Recipe, Vault
 
@@ -39,8 +40,10 @@ class ProGAP(Method):
     """Choices of ProGAP; K = `depth` sums, K + 1 stages.
 
     `epochs` are per stage; None means 100 full-batch epochs where training is plain and 5 where it is private.
-    `layerwise` trains only the newest base of each stage. `aggregation_noise` is the noise multiplier of the
-    aggregation relative to that of the gradients (node level).
+    Where training is plain, the epoch with the best validation accuracy is kept, or with the lowest validation loss
+    (`best_by="loss"`): free there, because sums are cached and labels are public. `layerwise` trains only the newest
+    base of each stage. `aggregation_noise` is the noise multiplier of the aggregation relative to that of the gradients
+    (node level).
     """
 
     depth: int = 2
@@ -53,6 +56,7 @@ class ProGAP(Method):
     lr: float = 0.01
     weight_decay: float = 0.0
     epochs: int | None = None
+    best_by: BestBy = "accuracy"
     batch_size: int = 256
     max_grad_norm: float = 1.0
     aggregation_noise: float = 1.0
@@ -70,6 +74,7 @@ class ProGAP(Method):
                 *parameters.above(0, lr=self.lr, max_grad_norm=self.max_grad_norm),
                 *parameters.above(0, aggregation_noise=self.aggregation_noise),
                 *parameters.one_of(COMBINATIONS, combine=self.combine),
+                *parameters.one_of(BEST_BY, best_by=self.best_by),
             ]
         )
 
@@ -128,7 +133,7 @@ class ProGAP(Method):
 
     def _recipe(self, plain: bool) -> Recipe:
         epochs = self.epochs or (PLAIN_EPOCHS if plain else PRIVATE_EPOCHS)
-        return Recipe(epochs, self.lr, weight_decay=self.weight_decay, select_best=plain)
+        return Recipe(epochs, self.lr, weight_decay=self.weight_decay, select_best=plain, best_by=self.best_by)
 
     def _base(self, stage: int, facts: PublicFacts, norm: str | None, generator: torch.Generator) -> nn.Module:
         if facts.num_features is None or facts.num_classes is None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Literal, get_args
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hushgraph.errors import InputError
@@ -17,6 +20,9 @@ from hushgraph.training.layer_steps import LinearStep, Step
 from hushgraph.training.losses import RowLoss, check_labels, row_loss
 from hushgraph.training.optimizers import OptimizerName, make_optimizer
 from hushgraph.training.repeats import merge_repeats
+
+BestBy = Literal["accuracy", "loss"]
+BEST_BY: tuple[BestBy, ...] = get_args(BestBy)
 
 
 def train_plainly(
@@ -32,6 +38,7 @@ def train_plainly(
     loss: str | RowLoss = "cross_entropy",
     val: Tensor | None = None,
     select_best: bool = False,
+    best_by: BestBy = "accuracy",
     batch_size: int | None = None,
     generator: torch.Generator | None = None,
     on_epoch: Callable[[int, int], None] | None = None,
@@ -39,12 +46,12 @@ def train_plainly(
     """Train `module` in place on the rows named by `train` (mask or positions; None: all rows).
 
     `batch_size=None` is one step per epoch on all training rows; otherwise shuffled minibatches from `generator`. With
-    `select_best`, the weights of the epoch with the highest accuracy on `val` are restored and that accuracy is
-    returned: this looks at the validation labels after every epoch, so it is only legal where they are public. The
-    module is left in evaluation mode.
+    `select_best`, the weights of the epoch with the highest accuracy on `val` (or the lowest mean cross entropy there,
+    `best_by="loss"`) are restored and its accuracy is returned: this looks at the validation labels after every epoch,
+    so it is only legal where they are public. The module is left in evaluation mode.
     """
     data = _Split(rows, labels, train, batch_size, fresh_generator(generator))
-    validation = _Validation(module, rows, labels, val) if select_best else None
+    validation = _Validation(module, rows, labels, val, best_by) if select_best else None
     with FlatParameters(module) as flat:
         gradient = _gradient_of(module, flat, loss, data)
         update = make_optimizer(optimizer, flat.vector, lr, weight_decay)
@@ -60,7 +67,7 @@ def train_plainly(
         if validation is not None:
             validation.restore(flat)
     module.eval()
-    return validation.best if validation is not None else None
+    return validation.accuracy if validation is not None else None
 
 
 def _gradient_of(
@@ -130,15 +137,17 @@ def _select(rows: Rows, labels: Tensor, index: Tensor | None) -> tuple[Rows, Ten
 
 
 class _Validation:
-    """Accuracy on the validation rows, and the state of the best epoch so far (the first one, among equals)."""
+    """Accuracy or loss on the validation rows, and the state of the best epoch so far (the first one, among equals)."""
 
-    def __init__(self, module: nn.Module, rows: Rows, labels: Tensor, index: Tensor | None) -> None:
+    def __init__(self, module: nn.Module, rows: Rows, labels: Tensor, index: Tensor | None, best_by: BestBy) -> None:
         if index is None:
             raise InputError("expected validation rows for select_best; got none; pass val=")
-        self.module = module
+        if best_by not in BEST_BY:
+            raise InputError(f"expected best_by 'accuracy' or 'loss'; got '{best_by}'; choose one")
+        self.module, self.by_loss = module, best_by == "loss"
         self.rows, self.labels = _select(rows, labels, index)
         check_labels(self.labels, len(self.rows))
-        self.best = -1.0
+        self.best, self.accuracy = -math.inf, -1.0
         steps = build_chain(module, {}, batch_norm=True)
         self.chain = None if steps is None else ChainGradient(steps)
         self.buffers = list(module.buffers())
@@ -146,9 +155,11 @@ class _Validation:
     @torch.no_grad()
     def look(self, flat: FlatParameters) -> None:
         """Measure, and keep the state if it is the best so far."""
-        accuracy = share_correct(self._scores(), self.labels)
-        if accuracy > self.best:
-            self.best = accuracy
+        scores = self._scores()
+        accuracy = share_correct(scores, self.labels)
+        merit = -float(F.cross_entropy(scores, self.labels)) if self.by_loss else accuracy
+        if merit > self.best:
+            self.best, self.accuracy = merit, accuracy
             self.vector = flat.vector.clone()
             self.kept = [buffer.clone() for buffer in self.buffers]
 
@@ -163,7 +174,7 @@ class _Validation:
     @torch.no_grad()
     def restore(self, flat: FlatParameters) -> None:
         """Go back to the best epoch."""
-        if self.best >= 0:
+        if self.best > -math.inf:
             flat.vector.copy_(self.vector)
             for buffer, kept in zip(self.buffers, self.kept):
                 buffer.copy_(kept)

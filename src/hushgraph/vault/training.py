@@ -17,7 +17,7 @@ from hushgraph.nn.rooted import RootedNetwork
 from hushgraph.nn.sparse import Rows
 from hushgraph.training.ensemble import train_ensemble
 from hushgraph.training.optimizers import OptimizerName
-from hushgraph.training.plain import train_plainly
+from hushgraph.training.plain import BestBy, train_plainly
 from hushgraph.training.private import train_privately
 from hushgraph.training.rooted import train_rooted_privately
 from hushgraph.training.rooted_plain import train_whole_graph
@@ -35,8 +35,8 @@ RAW_PREDICTIONS = (
 class Recipe:
     """How to train: public choices. `epochs` counts passes over the train nodes.
 
-    `patience` concerns ensembles (see `train_ensemble`), `normalise` and `average_last` private training (see
-    `train_privately`).
+    `best_by` says how the best epoch is told (see `train_plainly`). `patience` concerns ensembles (see
+    `train_ensemble`), `normalise` and `average_last` private training (see `train_privately`).
     """
 
     epochs: int
@@ -45,6 +45,7 @@ class Recipe:
     weight_decay: float = 0.0
     batch_size: int | None = None
     select_best: bool = False
+    best_by: BestBy = "accuracy"
     patience: int | None = None
     normalise: bool = False
     average_last: float = 0.0
@@ -91,6 +92,7 @@ class Training(Holder):
             weight_decay=recipe.weight_decay,
             val=self._graph.val if self._graph.val.numel() else None,
             select_best=recipe.select_best and bool(self._graph.val.numel()),
+            best_by=recipe.best_by,
             batch_size=recipe.batch_size,
             generator=self.generator(f"batches/{name}"),
             on_epoch=lambda done, total: self.report(name, done, total),
