@@ -44,6 +44,9 @@ def test_the_choice_at_node_level_follows_sizes_and_degree() -> None:
         (common, 6.0, 8.0, "chorus"),
         (common, 6.0, 2.0, "dp-mlp"),
         (common, 60.0, 2.0, "chorus"),
+        (common, 12.0, 4.0, "dp-mlp"),
+        (common, 22.0, 4.0, "chorus"),
+        (common, 22.0, 3.9, "dp-mlp"),
         (small, 15.0, 8.0, "dp-mlp"),
         (small, 40.0, 8.0, "chorus"),
     ):

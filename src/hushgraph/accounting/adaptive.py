@@ -27,7 +27,7 @@ class WorstOf:
     def accountant(self) -> str:
         """Which routes give the numbers."""
         routes = " or ".join(dict.fromkeys(way.accountant for way in self.ways))
-        return f"{routes}, of the costliest of {len(self.ways)} options, whichever was chosen"
+        return f"{routes}; the costliest of {len(self.ways)} options"
 
     @property
     def mu(self) -> float | None:

@@ -35,9 +35,11 @@ from hushgraph.vault import Progress, Vault
 # Measured on seven graphs with average degrees of 5 to 90 and 1% to 75% train nodes: sums take a share of the budget
 # from the gradients, and readers of sums from the model of features. That is worth it where there are enough train
 # nodes and labelled neighbours; more neighbours are needed where there are fewer train nodes or less budget.
-_ENOUGH_EPSILON = 5.0
-_ENOUGH = ((7_000, 3.0), (1_000, 12.0))  # train nodes, labelled neighbours per node; either will do
-_ENOUGH_AT_SMALL_EPSILON = ((3_000, 30.0),)
+_ENOUGH = (  # from this epsilon on: train nodes and labelled neighbours per node; either pair will do
+    (5.0, ((7_000, 3.0), (1_000, 12.0))),
+    (4.0, ((10_000, 10.0), (3_000, 16.0))),
+    (0.0, ((3_000, 30.0),)),
+)
 # Very few train nodes are another matter: while they fit into one batch, DP-MLP takes ten steps and hardly leaves its
 # start. Chorus's linear model gets further, if it has fewer numbers to learn than the first layer of DP-MLP, that is,
 # clearly fewer classes than hidden units. Seven graphs with 44 to 235 train nodes, ten seeds, epsilon 2, 8 and 16: 0
@@ -60,7 +62,7 @@ def needed_degree(facts: PublicFacts, budget: Budget) -> float:
     """
     if _one_short_batch(facts):
         return 0.0
-    enough = _ENOUGH if budget.epsilon >= _ENOUGH_EPSILON else _ENOUGH_AT_SMALL_EPSILON
+    enough = next(pairs for epsilon, pairs in _ENOUGH if budget.epsilon >= epsilon)
     labelled = [neighbours for nodes, neighbours in enough if facts.num_train >= nodes]
     degree = min(labelled, default=math.inf) * facts.num_nodes / max(1, facts.num_train)
     return degree if degree <= COUNT_CAP else math.inf
