@@ -17,10 +17,12 @@ from hushgraph.errors import AuditContradiction
 from hushgraph.facts import PublicFacts
 from hushgraph.ledger import Ledger
 from hushgraph.mechanisms.noise import NoiseSource
+from hushgraph.methods import auto
 from hushgraph.methods.gap import GAP
 from hushgraph.methods.mlp import MLP
 from hushgraph.methods.saving import save_model
 from hushgraph.units import DirectedEdge, Node, UndirectedEdge, Unit
+from small_graphs import random_graph
 
 
 def trained(folder: Path, unit: object, paper_mode: bool = False) -> Path:
@@ -90,6 +92,16 @@ class NewStage(Stage):
 
     def sensitivity(self, unit: Unit) -> float:
         return 1.0
+
+
+def test_a_count_is_named_and_what_was_chosen_is_audited_within_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auto, "needed_degree", lambda facts, budget: 6.0)
+    model = auto.Auto().fit(random_graph(1), Node(max_degree=5), hg.Budget(4.0, 1e-3), seed=0)
+    result = audit_run(model, canaries=200, seed=1)
+    assert result.verdict == "consistent"
+    assert result.claimed == pytest.approx(model.settings["planned_within"])
+    assert result.claimed < 4.0
+    assert any("'count of edges' has no canaries" in line for line in result.skipped)
 
 
 def test_a_stage_without_canaries_is_named_and_not_passed_over() -> None:

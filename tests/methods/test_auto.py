@@ -228,6 +228,9 @@ def test_no_number_of_edges_leaves_a_run_at_node_level(
     write_report(tmp_path / "model", ledger=tmp_path / "ledger")
     texts = [path.read_text() for path in tmp_path.rglob("*") if path.suffix in (".json", ".jsonl", ".html")]
     assert len(texts) == 5
+    page = (tmp_path / "model" / "report.html").read_text()
+    assert "edge entries" not in page
+    assert ("count of edges" in page) == (average_degree is None)
     for text in (*texts, str(model.certificate)):
         for number in (exact, exact // 2):
             assert not re.search(rf"\b({number}|{number:,})\b", text)

@@ -35,6 +35,7 @@ FALSE_ALARM = 1e-4  # of one finding: how often a correct mechanism may be calle
 
 Bound = Callable[[np.ndarray, np.ndarray, float, float], float]
 _RELEASED = re.compile(r"^(?P<name>.+): \d+ x [^,]+, noise std (?P<std>\S+), sensitivity \S+$")
+_COUNTED = re.compile(r"^(?P<name>.+): \d+ x noisy count,")
 _REPORTED = re.compile(
     r"^(?P<name>.+): \d+ x local report \(.*?(?P<epsilon>[\d.e+-]+)(?: for the whole row| together)?\)$"
 )
@@ -68,7 +69,7 @@ def audit_run(
         delta=found.delta,
         confidence=confidence,
         findings=(*found.findings, *_recorded_noise(plan, released), *_recorded_reports(plan, released)),
-        skipped=(*found.skipped, *_unused(plan, released)),
+        skipped=(*found.skipped, *_unused(plan, released), *_counted(released)),
         run=record.certificate["run"],
     )
 
@@ -210,6 +211,12 @@ def _unused(plan: Plan, released: Sequence[str]) -> list[str]:
     named = [match["name"] for line in released if (match := _RELEASED.match(line))]
     planned = {stage.name for stage in plan.stages}
     return [f"the model that was kept does not read the stage '{name}'" for name in named if name not in planned]
+
+
+def _counted(released: Sequence[str]) -> list[str]:
+    """In words, the counts: their law is known exactly, and a choice made from them is no part of the model's plan."""
+    named = [match["name"] for line in released if (match := _COUNTED.match(line))]
+    return [f"the stage '{name}' has no canaries: its law is enumerated in the tests" for name in named]
 
 
 def _recorded_noise(plan: Plan, released: Sequence[str]) -> list[Finding]:

@@ -114,7 +114,7 @@ def rebuild_plan(record: RunRecord) -> Any:
     claimed = record.certificate.get("claimed")
     epsilon = float(claimed["epsilon"]) if claimed else record.epsilon
     # A method that a rule chose was planned within what the count left: the rest of the budget.
-    epsilon = record.config.get("settings", {}).get("planned_within", epsilon)
+    epsilon = min(epsilon, record.config.get("settings", {}).get("planned_within", epsilon))
     unit = units.from_dict(claimed["unit"] if claimed else record.certificate["unit"])
     facts = PublicFacts(**record.config["facts"])
     return rebuild_method(record).plan(facts, unit, Budget(epsilon, record.delta), paper_mode=claimed is not None)
