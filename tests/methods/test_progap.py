@@ -42,6 +42,15 @@ def test_every_stage_is_planned() -> None:
     assert plan.stages[0].count == 3
 
 
+def test_deep_networks_train_longer_where_epochs_are_free() -> None:
+    epochs = [ProGAP(depth=depth)._recipe(plain=True).epochs for depth in (2, 4, 5, 6)]
+    assert epochs == [100, 100, 200, 200]
+    assert ProGAP(depth=5)._recipe(plain=False).epochs == 5
+    assert ProGAP(depth=5, epochs=100)._recipe(plain=True).epochs == 100
+    plan = ProGAP(depth=5).plan(FACTS, units.Node(), Budget(8.0, 1e-5))
+    assert plan.stages[1].count == 5 * math.ceil(FACTS.num_train / 256)
+
+
 def test_units_without_proof_are_refused() -> None:
     with pytest.raises(UnprovenError, match="record"):
         QUICK.plan(FACTS, units.Record(), BUDGET)

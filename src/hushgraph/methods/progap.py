@@ -33,13 +33,15 @@ from hushgraph.vault import PrivateRows, Recipe, Vault
 
 Hop = Rows | PrivateRows
 PLAIN_EPOCHS, PRIVATE_EPOCHS = 100, 5
+DEEP, DEEP_EPOCHS = 5, 200
 
 
 @dataclass(frozen=True)
 class ProGAP(Method):
     """Choices of ProGAP; K = `depth` sums, K + 1 stages.
 
-    `epochs` are per stage; None means 100 full-batch epochs where training is plain and 5 where it is private.
+    `epochs` are per stage; None means 5 where training is private; where it is plain, 100 full-batch epochs as in the
+    paper, and 200 from depth 5 on, where 100 are too few for six networks at once (docs/results.md).
     Where training is plain, the epoch with the best validation accuracy is kept, or with the lowest validation loss
     (`best_by="loss"`): free there, because sums are cached and labels are public. `layerwise` trains only the newest
     base of each stage. `aggregation_noise` is the noise multiplier of the aggregation relative to that of the gradients
@@ -132,7 +134,8 @@ class ProGAP(Method):
         )
 
     def _recipe(self, plain: bool) -> Recipe:
-        epochs = self.epochs or (PLAIN_EPOCHS if plain else PRIVATE_EPOCHS)
+        usual = DEEP_EPOCHS if self.depth >= DEEP else PLAIN_EPOCHS
+        epochs = self.epochs or (usual if plain else PRIVATE_EPOCHS)
         return Recipe(epochs, self.lr, weight_decay=self.weight_decay, select_best=plain, best_by=self.best_by)
 
     def _base(self, stage: int, facts: PublicFacts, norm: str | None, generator: torch.Generator) -> nn.Module:
