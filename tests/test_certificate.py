@@ -10,7 +10,7 @@ from hushgraph.budget import Budget
 from hushgraph.certificate import Certificate, _number, certify
 from hushgraph.errors import LedgerError
 from hushgraph.ledger import Ledger
-from hushgraph.methods import auto
+from hushgraph.methods import auto, auto_rule
 from hushgraph.methods.gap import GAP
 from small_graphs import random_graph
 
@@ -71,7 +71,7 @@ def test_an_unknown_run_is_an_error() -> None:
 
 
 def test_a_count_and_the_choice_made_from_it_are_on_the_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(auto, "needed_degree", lambda facts, budget: 6.0)
+    monkeypatch.setattr(auto_rule, "needed_degree", lambda facts, budget: 6.0)
     ledger = Ledger()
     model = auto.Auto().fit(random_graph(1), units.Node(max_degree=5), Budget(4.0, 1e-3), ledger=ledger)
     certificate = model.certificate
@@ -84,7 +84,7 @@ def test_a_count_and_the_choice_made_from_it_are_on_the_certificate(monkeypatch:
     for words in (
         "count of edges: 1 x noisy count, whole-number noise",
         "sensitivity 100, pure epsilon",
-        f"the choice that follows from the count, at no further cost: {model.method.name}: 20 train nodes of 40",
+        f"the choice that follows, at no further cost: {model.method.name}: 20 train nodes of 40",
         "the rule that chooses chorus or dp-mlp",
         "the set of 40 nodes",
     ):

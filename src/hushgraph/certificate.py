@@ -154,7 +154,7 @@ def _noise_words(entry: dict[str, Any], epsilon: float) -> str:
     if all(_is_local(stage["mechanism"]) for stage in entry["stages"]):
         return "operating-system entropy, drawn once by each person's own randomiser"
     words = "operating-system entropy, AES-256 in counter mode, double precision, rounded to a grid"
-    if any(stage["mechanism"] == _COUNT for stage in entry["stages"]):
+    if any(stage["mechanism"].startswith(_COUNT) for stage in entry["stages"]):
         words += "; counts: whole numbers, sampled exactly"
     return words
 
@@ -170,7 +170,7 @@ def _released(history: History, run: str) -> list[str]:
         for (stage, mechanism), (count, std, sensitivity) in lines.items()
     ]
     if reason := chosen(history, run).get("reason"):
-        shown.append(f"the choice that follows from the count, at no further cost: {reason}")
+        shown.append(f"the choice that follows, at no further cost: {reason}")
     return shown
 
 
@@ -178,7 +178,7 @@ def _noise_of(mechanism: str, std: float, sensitivity: float) -> str:
     if _is_local(mechanism):
         return ""
     bound = _number(sensitivity)
-    if mechanism == _COUNT:
+    if mechanism.startswith(_COUNT):
         return f", whole-number noise of std {std:.4g}, sensitivity {bound}, pure epsilon"
     return f", noise std {std:.4g}, sensitivity {bound}"
 

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hushgraph import units
-from hushgraph.accounting.count import CountStage, discrete_laplace_std
+from hushgraph.accounting.count import CountStage
 from hushgraph.accounting.privacy_loss import PrivacyLoss
+from hushgraph.accounting.whole_numbers import discrete_laplace_std
 from hushgraph.errors import InputError, UnprovenError
 
 

@@ -17,7 +17,7 @@ from hushgraph.errors import AuditContradiction
 from hushgraph.facts import PublicFacts
 from hushgraph.ledger import Ledger
 from hushgraph.mechanisms.noise import NoiseSource
-from hushgraph.methods import auto
+from hushgraph.methods import auto, auto_rule
 from hushgraph.methods.gap import GAP
 from hushgraph.methods.mlp import MLP
 from hushgraph.methods.saving import save_model
@@ -95,7 +95,7 @@ class NewStage(Stage):
 
 
 def test_a_count_is_named_and_what_was_chosen_is_audited_within_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(auto, "needed_degree", lambda facts, budget: 6.0)
+    monkeypatch.setattr(auto_rule, "needed_degree", lambda facts, budget: 6.0)
     model = auto.Auto().fit(random_graph(1), Node(max_degree=5), hg.Budget(4.0, 1e-3), seed=0)
     result = audit_run(model, canaries=200, seed=1)
     assert result.verdict == "consistent"

@@ -77,19 +77,23 @@ def test_plan_in_words_and_in_paper_mode() -> None:
 def test_the_plan_of_auto_tells_the_count_and_both_ways_without_asking_for_edges() -> None:
     words = ["plan", "auto", "--unit", "node", "--nodes", 20000, "--epsilon", 8]
     plan = run_json(*words)
-    (count,) = plan["stages"]
-    assert count["mechanism"] == "noisy count"
+    count, pairs = plan["stages"]
+    assert [count["mechanism"], pairs["mechanism"]] == ["noisy count", "noisy count of pairs"]
     assert 0 < count["epsilon"] <= 0.02 * 8
+    assert 0 < pairs["epsilon"] <= 0.03 * 8
     assert [option["method"] for option in plan["then_one_of"]] == ["chorus", "dp-mlp"]
     for option in plan["then_one_of"]:
-        assert option["budget"] == pytest.approx(8 - count["epsilon"])
+        assert option["budget"] == pytest.approx(8 - count["epsilon"] - pairs["epsilon"])
         assert option["epsilon"] <= option["budget"]
     assert 7.98 < plan["epsilon"] <= 8.0
     shown = " ".join(run(*words).stdout.split())
-    assert "First edges are counted with noise, for epsilon" in shown
+    assert "First this is asked with noise, for epsilon" in shown
+    assert "count of edges and pairs of neighbours" in shown
     assert "A rule chooses chorus or dp-mlp" in shown
     declared = run_json(*words, "--set", "average_degree=40")
-    assert "then_one_of" not in declared
+    assert [stage["mechanism"] for stage in declared["stages"]] == ["noisy count of pairs"]
+    low = run_json(*words, "--set", "average_degree=1")
+    assert "then_one_of" not in low
     few = run_json(
         "plan", "auto", "--unit", "node", "--nodes", 20000, "--train-nodes", 200, "--classes", 6, "--epsilon", 8
     )

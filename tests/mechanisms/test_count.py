@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from hushgraph import units
-from hushgraph.accounting.count import CountStage, discrete_laplace_std
+from hushgraph.accounting.count import CountStage
+from hushgraph.accounting.whole_numbers import discrete_laplace_std
 from hushgraph.errors import InputError
 from hushgraph.graph.csr import InNeighbours
 from hushgraph.mechanisms import count as mechanism

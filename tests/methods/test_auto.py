@@ -11,13 +11,16 @@ import torch
 import hushgraph
 from hushgraph import units
 from hushgraph.accounting.count import CountStage
+from hushgraph.accounting.whole_numbers import WholeNumberStage
 from hushgraph.budget import Budget
 from hushgraph.errors import BudgetError, InputError
 from hushgraph.facts import PublicFacts
 from hushgraph.intake import check_graph
 from hushgraph.ledger import Ledger
 from hushgraph.methods import auto as module
-from hushgraph.methods.auto import COUNT_CAP, COUNT_SHARE, Auto, needed_degree
+from hushgraph.methods import auto_rule as rule
+from hushgraph.methods.auto import Auto
+from hushgraph.methods.auto_rule import COUNT_CAP, COUNT_SHARE, PAIR_SHARE, Answers, needed_degree
 from hushgraph.methods.chorus import Chorus
 from hushgraph.methods.registry import method_class
 from hushgraph.methods.saving import load_model, save_model
@@ -32,8 +35,9 @@ NODE_UNITS = [units.Node(max_degree=5), units.NodeReplace(max_degree=5), units.N
 
 @pytest.fixture
 def a_degree_decides(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small graphs are below every threshold: let the average degree 6 decide whatever the sizes."""
-    monkeypatch.setattr(module, "needed_degree", lambda facts, budget: 6.0)
+    """Small graphs are below every threshold: let the average degree 6 decide whatever sizes and labels."""
+    monkeypatch.setattr(rule, "needed_degree", lambda facts, budget: 6.0)
+    monkeypatch.setattr(rule, "NEEDED_EXCESS", -2.0)
 
 
 def test_the_choice_at_node_level_follows_sizes_and_degree() -> None:
@@ -52,7 +56,7 @@ def test_the_choice_at_node_level_follows_sizes_and_degree() -> None:
     ):
         for method, reason in (
             Auto(average_degree=degree).choose(facts, units.Node(), Budget(epsilon)),
-            Auto().choose(facts, units.Node(), Budget(epsilon), degree),
+            Auto().choose(facts, units.Node(), Budget(epsilon), Answers(degree, "as counted", 0.5)),
         ):
             assert method.name == expected
             assert reason.startswith(f"{expected}: {facts.num_train} train nodes")
@@ -82,19 +86,23 @@ def test_the_number_of_edges_is_never_asked_at_node_level() -> None:
     assert plans[0].as_dict() == plans[1].as_dict()
 
 
-def test_a_count_is_planned_only_where_the_degree_decides() -> None:
+def test_what_is_asked_depends_on_what_decides() -> None:
     common, rare = PublicFacts(10_000, None, 7_500), PublicFacts(10_000, None, 400)
     assert needed_degree(rare, Budget(8.0)) == math.inf
-    for facts, unit, budget, auto, counts in (
-        (common, units.Node(), Budget(8.0), Auto(), True),
-        (common, units.Node(), Budget(8.0), Auto(average_degree=9.0), False),
-        (common, units.Node(), Budget(math.inf), Auto(), False),
-        (rare, units.Node(), Budget(8.0), Auto(), False),
-        (PublicFacts(10_000, 90_000, 7_500), units.UndirectedEdge(), Budget(1.0), Auto(), False),
+    both, pairs = ["count of edges", "pairs of neighbours"], ["pairs of neighbours"]
+    for facts, unit, budget, auto, asked in (
+        (common, units.Node(), Budget(8.0), Auto(), both),
+        (common, units.NodeReplace(), Budget(8.0), Auto(), both),
+        (common, units.NodePromise(max_degree=60), Budget(8.0), Auto(), both[:1]),
+        (common, units.Node(), Budget(8.0), Auto(average_degree=9.0), pairs),
+        (common, units.Node(), Budget(8.0), Auto(average_degree=2.0), []),
+        (common, units.Node(), Budget(math.inf), Auto(), []),
+        (rare, units.Node(), Budget(8.0), Auto(), []),
+        (PublicFacts(10_000, 90_000, 7_500), units.UndirectedEdge(), Budget(1.0), Auto(), []),
     ):
         plan = auto.plan(facts, unit, budget)
-        assert bool(plan.options) == counts
-        assert any(isinstance(stage, CountStage) for stage in plan.stages) == counts
+        assert [stage.name for stage in plan.stages if isinstance(stage, WholeNumberStage)] == asked
+        assert bool(plan.options) == bool(asked)
 
 
 @pytest.mark.parametrize("unit", NODE_UNITS)
@@ -103,11 +111,12 @@ def test_a_count_is_planned_only_where_the_degree_decides() -> None:
 def test_the_count_takes_a_small_part_and_the_whole_meets_the_budget(
     unit: units.Unit, nodes: int, epsilon: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "needed_degree", lambda facts, budget: 10.0)
+    monkeypatch.setattr(rule, "needed_degree", lambda facts, budget: 10.0)
     budget = Budget(epsilon, 1e-7)
-    count = Auto().count(PublicFacts(nodes, None, nodes // 2), unit, budget)
-    assert count is not None
+    count, *pairs = Auto().questions(PublicFacts(nodes, None, nodes // 2), unit, budget)
+    assert isinstance(count, CountStage)
     assert count.cap == COUNT_CAP
+    assert all(stage.epsilon(unit) <= PAIR_SHARE * epsilon for stage in pairs)
     share = count.epsilon(unit) / epsilon
     assert share <= COUNT_SHARE
     # Never more noise than the choice can bear, unless the most that may be spent does not buy less.
@@ -118,13 +127,13 @@ def test_a_plan_with_a_count_adds_up_for_either_option() -> None:
     facts, unit, budget = PublicFacts(10_000, None, 7_500, num_features=5, num_classes=3), units.Node(), Budget(8.0)
     plan = Auto().plan(facts, unit, budget)
     assert [option.method for option in plan.options] == ["chorus", "dp-mlp"]
-    (count,) = plan.stages
-    assert isinstance(count, CountStage)
-    costs = [count.epsilon(unit) + option.epsilon for option in plan.options]
+    asked = [stage for stage in plan.stages if isinstance(stage, WholeNumberStage)]
+    assert len(asked) == len(plan.stages) == 2
+    costs = [sum(stage.epsilon(unit) for stage in asked) + option.epsilon for option in plan.options]
     assert plan.epsilon == pytest.approx(max(costs))
     assert 0.99 * 8.0 < min(costs) <= max(costs) <= 8.0
     shown = json.loads(json.dumps(plan.as_dict()))
-    assert shown["stages"][0]["epsilon"] == count.epsilon(unit)
+    assert [stage["epsilon"] for stage in shown["stages"]] == [stage.epsilon(unit) for stage in asked]
     assert [option["method"] for option in shown["then_one_of"]] == ["chorus", "dp-mlp"]
 
 
@@ -157,15 +166,33 @@ def test_fit_counts_chooses_and_certifies_both(unit: units.Unit, num_edges: int,
     assert next(e.values["mechanism"] for e in history.entries if e.kind == "charge") == "noisy count"
     assert certificate.released[0].startswith("count of edges: 1 x noisy count, whole-number noise of std")
     assert certificate.released[-1].endswith(model.reason)
-    count = Auto().count(PublicFacts(400, None, 200), unit, budget)
-    assert count is not None
+    asked = Auto().questions(PublicFacts(400, None, len(check_graph(graph).train)), unit, budget)
     assert certificate.epsilon <= budget.epsilon
     assert certificate.epsilon > budget.epsilon * 0.99
     assert certificate.dataset_epsilon == pytest.approx(certificate.epsilon)
     rest = model.settings["planned_within"]
-    assert rest + count.epsilon(unit) == pytest.approx(budget.epsilon)
+    assert rest + sum(stage.epsilon(unit) for stage in asked) == pytest.approx(budget.epsilon)
     loaded = load_model(save_model(model, tmp_path / "model"))
     assert loaded.certificate == certificate
+
+
+@pytest.mark.parametrize(("together", "expected"), [(True, "chorus"), (False, "dp-mlp")])
+def test_neighbours_with_nothing_in_common_leave_the_features(
+    together: bool, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Same sizes, same degrees, same labels; only who is whose neighbour differs."""
+    monkeypatch.setattr(rule, "needed_degree", lambda facts, budget: 6.0)
+    graph = random_graph(1, num_nodes=400, num_edges=0)
+    order = torch.argsort(graph.y, stable=True) if together else torch.randperm(400)
+    steps = torch.arange(1, 9)
+    ends = (torch.arange(400).unsqueeze(1) + steps) % 400
+    one = torch.stack([order.repeat_interleave(len(steps)), order[ends.flatten()]])
+    graph.edge_index = torch.cat([one, one.flip(0)], 1)
+    model = Auto().fit(graph, NODE, Budget(60.0, 1e-4), seed=0)
+    assert model.method.name == expected
+    assert "points more often than two nodes at random" in model.reason
+    assert any(line.startswith("pairs of neighbours: 1 x noisy count of pairs") for line in model.certificate.released)
+    assert model.certificate.epsilon <= 60.0
 
 
 @pytest.mark.usefixtures("a_degree_decides")
@@ -216,7 +243,7 @@ def test_without_protection_the_degree_is_counted_exactly_and_nothing_is_promise
 def test_no_number_of_edges_leaves_a_run_at_node_level(
     average_degree: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "needed_degree", lambda facts, budget: 6.0)
+    monkeypatch.setattr(rule, "needed_degree", lambda facts, budget: 6.0)
     graph = random_graph(5, num_nodes=101, num_edges=3_000)
     exact = check_graph(graph).facts.num_edges
     assert exact is not None
@@ -262,7 +289,7 @@ def test_the_certificate_says_where_the_average_degree_comes_from() -> None:
     facts = PublicFacts.from_sizes(20_000, 800_000, 15_000)
     counted = Auto().plan(facts, units.Node(), Budget(8.0, 1e-5)).assumptions[-1]
     declared = Auto(average_degree=40.0).plan(facts, units.Node(), Budget(8.0, 1e-5)).assumptions[-1]
-    assert "noisy count" in counted
+    assert "noisy count of edges and the pairs of neighbours" in counted
     assert declared.startswith("the average degree, as declared")
     at_edge_level = Auto().plan(facts, units.UndirectedEdge(), Budget(1.0, 1e-7)).assumptions
     assert not any("average degree" in line for line in at_edge_level)

@@ -10,12 +10,14 @@ import torch
 
 from hushgraph import units
 from hushgraph.accounting.count import CountStage
+from hushgraph.accounting.pairs import PairStage
 from hushgraph.accounting.plan import Plan, UnprotectedStage
 from hushgraph.budget import Budget
 from hushgraph.errors import BudgetError, InputError
 from hushgraph.intake import check_graph
 from hushgraph.ledger import Ledger
 from hushgraph.mechanisms.noise import NoiseSource
+from hushgraph.mechanisms.pairs import count_pairs
 from hushgraph.run import Run, open_run
 from hushgraph.vault import Vault
 from hushgraph.vault import counts as module
@@ -100,3 +102,40 @@ def test_a_promised_degree_must_hold_in_both_directions() -> None:
 
 def test_the_vault_knows_no_number_of_edges_at_node_level() -> None:
     assert make_vault(NODE, STAGE)[0].facts.num_edges is None
+
+
+PAIRS = PairStage.within("pairs", 0.5, NODE)
+
+
+def pair_vault(ledger: Ledger | None = None) -> tuple[Vault, Run]:
+    run = open_run(ledger or Ledger(), Plan("toy", NODE, Budget(5.0, 1e-3), (PAIRS,), NODE), "toy", seeded=True)
+    return Vault(check_graph(random_graph(0)), run, NoiseSource.seeded(1)), run
+
+
+def test_pairs_are_charged_before_they_are_counted_and_only_as_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    vault, run = pair_vault()
+    found = vault.compare_pairs(PAIRS)
+    assert found.blind == len(vault.nodes("train")) // 2
+    assert found == pair_vault()[0].compare_pairs(PAIRS)  # seeded
+    with pytest.raises(BudgetError, match="1 more are refused"):
+        vault.compare_pairs(PAIRS)
+    with pytest.raises(BudgetError, match="not the stage"):
+        pair_vault()[0].compare_pairs(PairStage.within("pairs", 1.0, NODE))
+    vault, run = pair_vault()
+
+    def crash(*_: object) -> None:
+        (charge,) = run.ledger.history().of_run(run.identity, "charge")
+        assert charge.values["event"] == {"type": "Pure", "epsilon": PAIRS.epsilon(NODE)}
+        raise RuntimeError("the power went")
+
+    monkeypatch.setattr(module, "noisy_pairs", crash)
+    with pytest.raises(RuntimeError, match="power"):
+        vault.compare_pairs(PAIRS)
+
+
+def test_without_protection_pairs_are_exact() -> None:
+    plan = Plan("toy", NODE, Budget(math.inf, 1e-3), (UnprotectedStage("unprotected", 1, 0.0),), NODE)
+    graph = check_graph(random_graph(0))
+    vault = Vault(graph, open_run(Ledger(), plan, "toy", seeded=True), NoiseSource.seeded(0))
+    exact = count_pairs(graph.edges, graph.labels, graph.train, NoiseSource.seeded(0).stream("pairs/pairs"))
+    assert vault.compare_pairs(PAIRS) == exact

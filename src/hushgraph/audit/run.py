@@ -35,7 +35,7 @@ FALSE_ALARM = 1e-4  # of one finding: how often a correct mechanism may be calle
 
 Bound = Callable[[np.ndarray, np.ndarray, float, float], float]
 _RELEASED = re.compile(r"^(?P<name>.+): \d+ x [^,]+, noise std (?P<std>\S+), sensitivity \S+$")
-_COUNTED = re.compile(r"^(?P<name>.+): \d+ x noisy count,")
+_COUNTED = re.compile(r"^(?P<name>.+): \d+ x noisy count(?: of pairs)?,")
 _REPORTED = re.compile(
     r"^(?P<name>.+): \d+ x local report \(.*?(?P<epsilon>[\d.e+-]+)(?: for the whole row| together)?\)$"
 )

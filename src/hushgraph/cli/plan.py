@@ -55,14 +55,15 @@ def _show(plan: dict[str, Any]) -> None:
     console = Console()
     console.print(_table(title + (" first" if options else ""), plan["stages"]))
     for option in options:
-        console.print(_table(f"then {option['method']}, if the rule chooses it from the count", option["stages"]))
+        console.print(_table(f"then {option['method']}, if the rule chooses it", option["stages"]))
     if options:
         cost = sum(float(stage["epsilon"]) for stage in plan["stages"])
         names = " or ".join(option["method"] for option in options)
+        asked = " and ".join(stage["name"] for stage in plan["stages"])
         console.print(
-            f"First edges are counted with noise, for epsilon {cost:.4g}. A rule chooses {names} from that count and "
-            f"the public sizes. The chosen one gets the rest, {options[0]['budget']:.4g}. Declare average_degree "
-            "(--set) if it is public: then nothing is counted.",
+            f"First this is asked with noise, for epsilon {cost:.4g}: {asked}. A rule chooses {names} from the answer "
+            f"and the public sizes. The chosen one gets the rest, {options[0]['budget']:.4g}. Declare average_degree "
+            "(--set) if it is public: then edges are not counted.",
             highlight=False,
         )
     console.print(

@@ -1,11 +1,13 @@
-"""A noisy count of edges, and the choice among planned options that may follow from it."""
+"""Noisy counts (of edges, of pairs that agree), and the choice among planned options that may follow from them."""
 
 from __future__ import annotations
 
 from hushgraph.accounting.count import CountStage
+from hushgraph.accounting.pairs import PairStage
 from hushgraph.accounting.plan import Plan
 from hushgraph.errors import InputError
 from hushgraph.mechanisms.count import capped_entries, noisy_count
+from hushgraph.mechanisms.pairs import PairCounts, count_pairs, noisy_pairs
 from hushgraph.vault.holder import Holder
 
 
@@ -26,6 +28,20 @@ class Counts(Holder):
             self.report(stage.name, 1, stage.count)
             # A stream goes on where it stopped, so a second count would get noise of its own.
             return noisy_count(lengths, stage, self._noise.stream(f"count/{stage.name}"))
+
+    def compare_pairs(self, stage: PairStage) -> PairCounts:
+        """How many pairs of neighbours agree, and how many blind pairs; noisy, charged before it leaves.
+
+        Each train node is in at most one pair. In a run without protection the counts are exact.
+        """
+        with self._timed(stage.name):
+            noise = self._noise.stream(f"pairs/{stage.name}")
+            asked = (self._graph.edges, self._graph.labels, self._graph.train)
+            if self.unprotected:
+                return count_pairs(*asked, noise)
+            self._run.charge(stage, 1)
+            self.report(stage.name, 1, stage.count)
+            return noisy_pairs(*asked, stage, noise)
 
     def choose(self, method: str, reason: str) -> Plan:
         """Enter in the ledger which option of the plan follows, and return that option's plan."""
