@@ -190,7 +190,8 @@ def test_neighbours_with_nothing_in_common_leave_the_features(
     graph.edge_index = torch.cat([one, one.flip(0)], 1)
     model = Auto().fit(graph, NODE, Budget(60.0, 1e-4), seed=0)
     assert model.method.name == expected
-    assert "points more often than two nodes at random" in model.reason
+    assert "points (noisy) more often than two nodes at random" in model.reason
+    assert ("are worth their noise from 6 on" in model.reason) == together
     assert any(line.startswith("pairs of neighbours: 1 x noisy count of pairs") for line in model.certificate.released)
     assert model.certificate.epsilon <= 60.0
 

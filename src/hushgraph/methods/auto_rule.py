@@ -114,14 +114,14 @@ def decide(facts: PublicFacts, unit: Unit, budget: Budget, answers: Answers) -> 
         return DPMLP(), f"dp-mlp: {sizes}: too few for sums of labels to be worth their noise at any degree"
     if answers.degree is None:
         raise InputError("auto: expected an average degree, declared or counted with noise; got none")
-    words = (
-        f"{sizes}, average degree {answers.degree:.3g} ({answers.source}); sums of labels are worth their noise from"
-    )
+    known = f"average degree {answers.degree:.3g} ({answers.source})"
+    words = f"{sizes}, {known}; sums of labels are worth their noise from {needed:.3g} on"
     if answers.degree < needed:
-        return DPMLP(), f"dp-mlp: {words} {needed:.3g} on"
+        return DPMLP(), f"dp-mlp: {words}"
     if answers.excess is None:
-        return Chorus(), f"chorus: {words} {needed:.3g} on"
-    agree = f"neighbours have the same label {100 * answers.excess:.0f} points more often than two nodes at random"
+        return Chorus(), f"chorus: {words}"
+    points = f"{100 * answers.excess:.0f} points (noisy)"
+    agree = f"neighbours have the same label {points} more often than two nodes at random"
     if answers.excess < NEEDED_EXCESS:
-        return DPMLP(), f"dp-mlp: {sizes}; {agree} (noisy), and sums of labels need {100 * NEEDED_EXCESS:.0f}"
-    return Chorus(), f"chorus: {words}; {agree} (noisy)"
+        return DPMLP(), f"dp-mlp: {sizes}; {agree}, and sums of labels need {100 * NEEDED_EXCESS:.0f}"
+    return Chorus(), f"chorus: {words}; {agree}"
