@@ -35,11 +35,10 @@ from hushgraph.accounting.plan import GradientStage, Plan, Stage, calibrated
 from hushgraph.budget import Budget
 from hushgraph.errors import InputError
 from hushgraph.facts import PublicFacts
-from hushgraph.intake import check_graph, check_unit
-from hushgraph.ledger import Ledger
 from hushgraph.mechanisms.label_sum import relative_noise
 from hushgraph.methods import parameters
-from hushgraph.methods.base import Method, TrainedModel, checked_training_graph, open_vault
+from hushgraph.methods.base import Method, TrainedModel, checked_training_graph
+from hushgraph.methods.inductive import InductiveModel
 from hushgraph.nn.chorus import (
     Ensemble,
     FloorScale,
@@ -294,7 +293,7 @@ def _sizes(facts: PublicFacts) -> tuple[int, int]:
 
 
 @dataclass
-class ChorusModel(TrainedModel):
+class ChorusModel(InductiveModel):
     """Chorus after training. Predictions about the training graph read its features and the cached sums."""
 
     @torch.no_grad()
@@ -320,30 +319,22 @@ class ChorusModel(TrainedModel):
         offsets = torch.zeros(self.facts.num_nodes + 1, dtype=torch.int64)
         return SparseRows(offsets, nothing, None, (self.facts.num_nodes, self.facts.num_features or 0))
 
-    def predict_on(
-        self,
-        graph: Any,
-        budget: Budget,
-        *,
-        ledger: Ledger | None = None,
-        seed: int | None = None,
-        paper_mode: bool = False,
-    ) -> TrainedModel:
-        """Inductive inference: the labels of another graph's own train nodes are summed privately, nothing is trained.
+    def inference(self) -> Method:
+        """The sums alone, of the labels of the other graph's own train nodes."""
+        return _Inference(**self.method.as_dict())
 
-        Same unit, charged to that graph's ledger. Returns a model of that graph with its own certificate.
-        """
-        assert isinstance(self.method, Chorus)
-        checked = check_graph(graph, known_classes=self.class_names)
-        check_unit(checked, self.unit, paper_mode=paper_mode)
-        sizes = (checked.facts.num_features, checked.facts.num_classes)
+    def check_sizes(self, facts: PublicFacts) -> None:
+        """Features and classes must be those of training."""
+        sizes = (facts.num_features, facts.num_classes)
         if sizes != (self.facts.num_features, self.facts.num_classes):
             raise InputError(
                 f"predict_on: expected {self.facts.num_features} features and {self.facts.num_classes} classes; "
                 f"got {sizes[0]} and {sizes[1]}"
             )
-        plan = _Inference(**self.method.as_dict()).plan(checked.facts, self.unit, budget, paper_mode=paper_mode)
-        vault, run = open_vault(checked, plan, ledger, seed, None)
+
+    def release(self, vault: Vault, plan: Plan) -> tuple[dict[str, Tensor], Tensor | None]:
+        """Sum labels, and later what the trained stages guess where there is none."""
+        assert isinstance(self.method, Chorus)
         plain, sums, networks = self.settings["plain"], self.method._planned_sums(plan), list(self.network["stages"])  # type: ignore[index]
         parts: list[Part] = [vault.features if plain else vault.apply(UnitRows(), vault.features)]
         if self.settings["opinion"]:
@@ -353,17 +344,8 @@ class ChorusModel(TrainedModel):
             guesses = vault.apply(networks[at].guess, vault.join(parts)) if at >= 0 else None
             released = vault.aggregate_labels(vault.label_rows(guesses), sums)
             parts.append(self.method._prepared(vault, released, sums, plain))
-        model = ChorusModel(
-            method=self.method,
-            facts=checked.facts,
-            unit=self.unit,
-            network=self.network,
-            settings=self.settings,
-            released={f"sum_{k}": part for k, part in enumerate(parts) if k > 0 and isinstance(part, Tensor)},
-            scores=vault.predictions(networks[-1], vault.join(parts)),
-        )
-        model.finish(checked, vault, run, sum(vault.seconds.values()))
-        return model
+        kept = {f"sum_{k}": part for k, part in enumerate(parts) if k > 0 and isinstance(part, Tensor)}
+        return kept, vault.predictions(networks[-1], vault.join(parts))
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,9 @@ from hushgraph.accounting.plan import AggregationStage, GradientStage, Plan, Sta
 from hushgraph.budget import Budget
 from hushgraph.errors import InputError
 from hushgraph.facts import PublicFacts
-from hushgraph.intake import check_graph, check_unit
-from hushgraph.ledger import Ledger
 from hushgraph.methods import parameters
-from hushgraph.methods.base import Method, TrainedModel, checked_training_graph, open_vault
+from hushgraph.methods.base import Method, TrainedModel, checked_training_graph
+from hushgraph.methods.inductive import InductiveModel
 from hushgraph.nn import Encoder, HopClassifier, L2Normalise
 from hushgraph.nn.hops import COMBINATIONS
 from hushgraph.nn.sparse import Rows
@@ -118,7 +117,7 @@ class GAP(Method):
             unit=plan.unit,
             network=network.eval(),
             settings={"norm": network.norm},
-            released={f"hop_{k}": hop for k, hop in enumerate(rows) if isinstance(hop, Tensor)},
+            released=_protected(rows),
             scores=vault.predictions(network.classifier, table),
         )
 
@@ -170,7 +169,7 @@ class GapNetwork(nn.Module):
 
 
 @dataclass
-class GapModel(TrainedModel):
+class GapModel(InductiveModel):
     """GAP after training. Predictions about the training graph read the cached hops."""
 
     @torch.no_grad()
@@ -194,47 +193,22 @@ class GapModel(TrainedModel):
             first = torch.zeros_like(hops[1])
         return self.network.classifier(torch.stack([first, *hops[1:]], dim=1))  # type: ignore[list-item]
 
-    def predict_on(
-        self,
-        graph: Any,
-        budget: Budget,
-        *,
-        ledger: Ledger | None = None,
-        seed: int | None = None,
-        paper_mode: bool = False,
-    ) -> TrainedModel:
-        """Inductive inference: aggregate another graph privately, under the same unit, charged to its own ledger.
+    def inference(self) -> Method:
+        """The aggregations alone."""
+        return _Inference(**self.method.as_dict())
 
-        Returns a model of that graph: its `predict`, its `released` hops and its own certificate.
-        """
+    def release(self, vault: Vault, plan: Plan) -> tuple[dict[str, Tensor], Tensor | None]:
+        """Encode, aggregate, classify."""
         assert isinstance(self.method, GAP)
         assert isinstance(self.network, GapNetwork)
-        checked = check_graph(graph, known_classes=self.class_names)
-        check_unit(checked, self.unit, paper_mode=paper_mode)
-        if checked.facts.num_features != self.facts.num_features:
-            raise InputError(
-                f"predict_on: expected {self.facts.num_features} features; got {checked.facts.num_features}"
-            )
-        plan = inference_plan(self.method, checked.facts, self.unit, budget, paper_mode)
-        vault, run = open_vault(checked, plan, ledger, seed, None)
         rows = [vault.apply(self.network.encoder.encode, vault.features)]
         rows += noisy_hops(vault, rows[0], plan.aggregation("aggregation"), self.method.hops)
-        model = GapModel(
-            method=self.method,
-            facts=checked.facts,
-            unit=self.unit,
-            network=self.network,
-            settings=self.settings,
-            released={f"hop_{k}": hop for k, hop in enumerate(rows) if isinstance(hop, Tensor)},
-            scores=vault.predictions(self.network.classifier, vault.stack(rows)),
-        )
-        model.finish(checked, vault, run, sum(vault.seconds.values()))
-        return model
+        return _protected(rows), vault.predictions(self.network.classifier, vault.stack(rows))
 
 
-def inference_plan(method: GAP, facts: PublicFacts, unit: Unit, budget: Budget, paper_mode: bool) -> Plan:
-    """The aggregations alone: what inductive inference on a new graph releases."""
-    return _Inference(**method.as_dict()).plan(facts, unit, budget, paper_mode=paper_mode)
+def _protected(rows: list[Hop]) -> dict[str, Tensor]:
+    """The hops that the unit lets leave the vault."""
+    return {f"hop_{k}": hop for k, hop in enumerate(rows) if isinstance(hop, Tensor)}
 
 
 @dataclass(frozen=True)

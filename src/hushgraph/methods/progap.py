@@ -20,10 +20,9 @@ from hushgraph.accounting.plan import AggregationStage, GradientStage, Plan, Sta
 from hushgraph.budget import Budget
 from hushgraph.errors import InputError
 from hushgraph.facts import PublicFacts
-from hushgraph.intake import check_graph, check_unit
-from hushgraph.ledger import Ledger
 from hushgraph.methods import parameters
-from hushgraph.methods.base import Method, TrainedModel, checked_training_graph, open_vault
+from hushgraph.methods.base import Method, TrainedModel, checked_training_graph
+from hushgraph.methods.inductive import InductiveModel
 from hushgraph.nn.hops import COMBINATIONS
 from hushgraph.nn.progressive import ProgressiveNetwork, Submodel, stage_base
 from hushgraph.nn.sparse import Rows
@@ -164,7 +163,7 @@ def _released(vault: Vault, network: ProgressiveNetwork, parts: list[Hop]) -> di
 
 
 @dataclass
-class ProgapModel(TrainedModel):
+class ProgapModel(InductiveModel):
     """ProGAP after training. Predictions about the training graph read the cached sums."""
 
     @torch.no_grad()
@@ -187,43 +186,17 @@ class ProgapModel(TrainedModel):
             first = torch.zeros_like(known[0])
         return last.scores([first, *[base(part) for base, part in zip(list(last.bases)[1:], known)]])
 
-    def predict_on(
-        self,
-        graph: Any,
-        budget: Budget,
-        *,
-        ledger: Ledger | None = None,
-        seed: int | None = None,
-        paper_mode: bool = False,
-    ) -> TrainedModel:
-        """Inductive inference: aggregate another graph privately, under the same unit, charged to its own ledger.
+    def inference(self) -> Method:
+        """The aggregations alone."""
+        return _Inference(**self.method.as_dict())
 
-        Returns a model of that graph: its `predict`, its `released` sums and its own certificate.
-        """
-        assert isinstance(self.method, ProGAP)
+    def release(self, vault: Vault, plan: Plan) -> tuple[dict[str, Tensor], Tensor | None]:
+        """Sum stage by stage what the trained senders send."""
         assert isinstance(self.network, ProgressiveNetwork)
-        checked = check_graph(graph, known_classes=self.class_names)
-        check_unit(checked, self.unit, paper_mode=paper_mode)
-        if checked.facts.num_features != self.facts.num_features:
-            raise InputError(
-                f"predict_on: expected {self.facts.num_features} features; got {checked.facts.num_features}"
-            )
-        plan = _Inference(**self.method.as_dict()).plan(checked.facts, self.unit, budget, paper_mode=paper_mode)
-        vault, run = open_vault(checked, plan, ledger, seed, None)
         parts: list[Hop] = [vault.features]
         for sender in self.network.senders:
             parts.append(vault.aggregate(vault.apply(sender, parts[-1]), plan.aggregation("aggregation")))
-        model = ProgapModel(
-            method=self.method,
-            facts=checked.facts,
-            unit=self.unit,
-            network=self.network,
-            settings=self.settings,
-            released=_released(vault, self.network, parts),
-            scores=vault.predictions(self.network, vault.join(parts)),
-        )
-        model.finish(checked, vault, run, sum(vault.seconds.values()))
-        return model
+        return _released(vault, self.network, parts), vault.predictions(self.network, vault.join(parts))
 
 
 @dataclass(frozen=True)
