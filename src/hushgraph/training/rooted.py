@@ -33,9 +33,8 @@ from hushgraph.nn.layers import Linear
 from hushgraph.nn.rooted import AttentionLayer, GCNLayer, GINLayer, RootedNetwork
 from hushgraph.nn.sparse import Rows, SparseRows, take_rows
 from hushgraph.training.flat import FlatParameters, trainable, views_of
-from hushgraph.training.losses import check_labels
 from hushgraph.training.optimizers import OptimizerName, make_optimizer
-from hushgraph.training.rooted_functional import FormedRootedGradient, state_objection
+from hushgraph.training.rooted_functional import FormedRootedGradient, check_rooted, state_objection
 from hushgraph.training.rooted_inputs import InputRows, SharedInputs
 from hushgraph.training.rooted_norms import InputProducts, RowLayout, layer_square_norms
 from hushgraph.training.rowwise import is_registered
@@ -94,11 +93,7 @@ class RootedClippedGradient:
         chunk_rows: int = CHUNK_ROWS,
     ) -> None:
         require_rooted(network)
-        if not (math.isfinite(max_grad_norm) and max_grad_norm > 0):
-            raise InputError(f"expected a finite max_grad_norm > 0; got {max_grad_norm}; 1.0 is usual")
-        if network.num_layers != subgraphs.num_layers:
-            raise InputError(f"expected subgraphs of {network.num_layers} layers; got {subgraphs.num_layers}")
-        check_labels(labels, subgraphs.num_roots)
+        check_rooted(network, subgraphs, labels, max_grad_norm)
         self.network, self.subgraphs, self.features, self.labels = network, subgraphs, features, labels
         self.max_grad_norm = float(max_grad_norm)
         self.chunk_roots, self.chunk_rows = chunk_roots, chunk_rows

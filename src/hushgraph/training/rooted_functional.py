@@ -34,6 +34,15 @@ _NUMBERS = 2**26
 Edges = tuple[tuple[Tensor, Tensor, Tensor], ...]
 
 
+def check_rooted(network: RootedNetwork, subgraphs: RootedSubgraphs, labels: Tensor, max_grad_norm: float) -> None:
+    """Refuse a bound that is none, and subgraphs or labels that do not fit the network."""
+    if not (math.isfinite(max_grad_norm) and max_grad_norm > 0):
+        raise InputError(f"expected a finite max_grad_norm > 0; got {max_grad_norm}; 1.0 is usual")
+    if network.num_layers != subgraphs.num_layers:
+        raise InputError(f"expected subgraphs of {network.num_layers} layers; got {subgraphs.num_layers}")
+    check_labels(labels, subgraphs.num_roots)
+
+
 class FormedRootedGradient:
     """As `RootedClippedGradient`, for a `RootedNetwork` with any layers inside; slower."""
 
@@ -47,11 +56,7 @@ class FormedRootedGradient:
         max_grad_norm: float,
     ) -> None:
         require_stateless(network)
-        if not (math.isfinite(max_grad_norm) and max_grad_norm > 0):
-            raise InputError(f"expected a finite max_grad_norm > 0; got {max_grad_norm}; 1.0 is usual")
-        if network.num_layers != subgraphs.num_layers:
-            raise InputError(f"expected subgraphs of {network.num_layers} layers; got {subgraphs.num_layers}")
-        check_labels(labels, subgraphs.num_roots)
+        check_rooted(network, subgraphs, labels, max_grad_norm)
         self.network, self.subgraphs, self.features, self.labels = network, subgraphs, features, labels
         self.max_grad_norm = float(max_grad_norm)
         self.parameters = {name: p for name, p in network.named_parameters() if p.requires_grad}
