@@ -62,10 +62,10 @@ SWITCHES: dict[str, list[tuple[str, dict[str, Any]]]] = {
         ("messages not centred", {"centred": False}),
         ("guesses as loud as labels, one noise for all (default: half as loud)", {"quiet": 1.0}),
         ("guesses a quarter as loud", {"quiet": 0.25}),
-        ("one stage (default two)", {"num_stages": 1}),
-        ("three stages", {"num_stages": 3}),
-        ("one classifier (default: mean of three)", {"members": 1}),
-        ("five classifiers", {"members": 5}),
+        ("one stage (default three)", {"num_stages": 1}),
+        ("two stages", {"num_stages": 2}),
+        ("mean of three classifiers (default one)", {"members": 3}),
+        ("mean of five", {"members": 5}),
     ],
 }
 OTHER_LEVEL = {

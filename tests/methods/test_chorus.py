@@ -24,7 +24,7 @@ BUDGET = Budget(4.0, 1e-3)
 def test_edge_level_plans_the_sums_alone_and_friendships_cost_little_more_than_one_direction() -> None:
     both = Chorus().plan(FACTS, EDGE, Budget(1.0, 1e-7))
     (sums,) = both.stages
-    assert sums.count == 2
+    assert sums.count == 3
     assert 0.999 < both.epsilon <= 1.0
     (one,) = Chorus().plan(FACTS, units.DirectedEdge(), Budget(1.0, 1e-7)).stages
     assert sums.std / one.std == pytest.approx(math.sqrt(8 / 7), rel=1e-3)
@@ -70,7 +70,7 @@ def test_every_unit_trains_and_certifies(stages: int, unit: units.Unit) -> None:
 def test_each_sum_is_charged_once_and_a_limit_refuses_more() -> None:
     ledger = Ledger()
     QUICK.fit(random_graph(2), EDGE, BUDGET, ledger=ledger)
-    assert [e.values["mechanism"] for e in ledger.history().entries if e.kind == "charge"] == ["label sum"] * 2
+    assert [e.values["mechanism"] for e in ledger.history().entries if e.kind == "charge"] == ["label sum"] * 3
     ledger.set_limit(4.5, 1e-3)
     entries = len(ledger.history().entries)
     with pytest.raises(BudgetError):

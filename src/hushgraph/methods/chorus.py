@@ -61,7 +61,7 @@ _LEARNERS, _LEAST_LEARNERS = 0.25, 500
 
 @dataclass(frozen=True)
 class Chorus(Method):
-    """Choices of Chorus. None means: 2 stages, 150 epochs, lr 0.03 where training is plain; 1, 10, 0.06 where private.
+    """Choices of Chorus. None means: 3 stages, 150 epochs, lr 0.03 where training is plain; 1, 10, 0.06 where private.
 
     Sums: `centred` messages; `quiet` is the norm of a guess relative to a label (friendships only); `shared` divides a
     message by the root of its sender's list's length instead of cutting lists at the unit's cap (node level).
@@ -80,7 +80,7 @@ class Chorus(Method):
     quiet: float = 0.5
     hidden: int = 32
     dropout: float = 0.3
-    members: int = 3
+    members: int = 1
     lr: float | None = None
     epochs: int | None = None
     batch_size: int | None = None
@@ -154,7 +154,7 @@ class Chorus(Method):
 
     def _label_sums(self, unit: Unit, multiplier: float) -> LabelSumStage:
         """The sums with this noise multiplier, in the form that costs least under the unit."""
-        count = self.num_stages or (2 if "labels" in unit.public else 1)
+        count = self.num_stages or (3 if "labels" in unit.public else 1)
         # Where a record is replaced, two centred messages can be opposite: as much is lost as was gained.
         shape: dict[str, Any] = {
             "shared": self._shares(unit),
