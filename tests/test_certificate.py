@@ -7,7 +7,7 @@ import pytest
 
 from hushgraph import units
 from hushgraph.budget import Budget
-from hushgraph.certificate import Certificate, _number, certify
+from hushgraph.certificate import Certificate, certify
 from hushgraph.errors import LedgerError
 from hushgraph.ledger import Ledger
 from hushgraph.methods import auto, auto_rule
@@ -52,15 +52,6 @@ def test_smaller_deltas_cost_more() -> None:
     values = [certificate.epsilon, *certificate.epsilon_at.values()]
     assert len(values) == 5
     assert values == sorted(values)
-
-
-def test_printed_numbers_are_rounded_up() -> None:
-    assert _number(7.99647) == "7.997"
-    assert _number(4.0) == "4"
-    assert _number(0.123401) == "0.1235"
-    assert _number(12345.6) == "1.235e+04"
-    assert _number(math.inf) == "inf"
-    assert _number(0.0) == "0"
 
 
 def test_an_unknown_run_is_an_error() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from hushgraph.errors import LedgerError
 from hushgraph.ledger import History
+from hushgraph.rounding import rounded_up
 from hushgraph.run import chosen, promised, spent
 from hushgraph.units import Unit, from_dict
 
@@ -62,18 +63,18 @@ class Certificate:
         return "\n".join([self.sentence, "", *self._lines()])
 
     def _lines(self) -> list[str]:
-        deltas = ", ".join(f"{_number(eps)} at delta {delta}" for delta, eps in self.epsilon_at.items())
+        deltas = ", ".join(f"{rounded_up(eps)} at delta {delta}" for delta, eps in self.epsilon_at.items())
         lines = [
             f"unit            {self.unit['name']}: {self.change}",
             f"relation        {self.relation}",
-            f"epsilon         {_number(self.epsilon)} at delta {self.delta:g}"
+            f"epsilon         {rounded_up(self.epsilon)} at delta {self.delta:g}"
             + (f" (also {deltas})" if deltas else ""),
         ]
         if self.mu is not None:
             lines.append(f"Gaussian DP     mu = {self.mu:.4g}")
         if self.claimed is not None:
             lines.append(
-                f"paper mode      the paper would claim epsilon {_number(float(self.claimed['epsilon']))} for "
+                f"paper mode      the paper would claim epsilon {rounded_up(float(self.claimed['epsilon']))} for "
                 f"'{self.claimed['unit']['name']}'; what can be proved is the epsilon above"
             )
         lines += [f"accountant      {self.accountant}", *_block("released", self.released)]
@@ -81,7 +82,7 @@ class Certificate:
         limit = "no limit declared" if self.dataset_limit is None else f"limit {self.dataset_limit['epsilon']:g}"
         lines += [
             f"noise           {self.noise_source}",
-            f"dataset total   epsilon {_number(self.dataset_epsilon)} over {self.dataset_runs} run(s); {limit}",
+            f"dataset total   epsilon {rounded_up(self.dataset_epsilon)} over {self.dataset_runs} run(s); {limit}",
             f"ledger          {self.ledger_hash}",
             f"versions        {', '.join(f'{name} {number}' for name, number in self.versions.items())}",
         ]
@@ -134,7 +135,7 @@ def _sentence(entry: dict[str, Any], dataset: str, unit: Unit, epsilon: float, d
     if epsilon == 0.0:
         return f"{subject} does not depend on {unit.protects} at all: epsilon is 0 for the unit '{unit.name}'."
     return (
-        f"{subject} is ({_number(epsilon)}, {delta:g})-differentially private for the unit '{unit.name}': its "
+        f"{subject} is ({rounded_up(epsilon)}, {delta:g})-differentially private for the unit '{unit.name}': its "
         f"distribution changes by at most that much when {unit.change}."
     )
 
@@ -177,7 +178,7 @@ def _released(history: History, run: str) -> list[str]:
 def _noise_of(mechanism: str, std: float, sensitivity: float) -> str:
     if _is_local(mechanism):
         return ""
-    bound = _number(sensitivity)
+    bound = rounded_up(sensitivity)
     if mechanism.startswith(_COUNT):
         return f", whole-number noise of std {std:.4g}, sensitivity {bound}, pure epsilon"
     return f", noise std {std:.4g}, sensitivity {bound}"
@@ -185,14 +186,6 @@ def _noise_of(mechanism: str, std: float, sensitivity: float) -> str:
 
 def _is_local(mechanism: str) -> bool:
     return mechanism.startswith("local report")
-
-
-def _number(value: float) -> str:
-    """Four digits, rounded up: a printed promise is never better than the proved one."""
-    if not math.isfinite(value) or value == 0.0:
-        return f"{value:g}"
-    unit = 10.0 ** (math.floor(math.log10(abs(value))) - 3)
-    return f"{math.ceil(round(value / unit, 9)) * unit:.4g}"
 
 
 def _block(title: str, items: tuple[str, ...]) -> list[str]:

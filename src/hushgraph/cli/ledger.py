@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from hushgraph.console import Json, command, show_json
+from hushgraph.rounding import rounded_up
 
 app = typer.Typer(help="What has been spent on a dataset.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -85,7 +86,7 @@ def _show(found: dict[str, Any]) -> None:
     for column in ("run", "method", "state", "charges", "epsilon", "at delta"):
         table.add_column(column)
     for run in found["runs"]:
-        epsilon, charges = f"{float(run['epsilon']):.4g}", str(run["charges"])
+        epsilon, charges = rounded_up(float(run["epsilon"])), str(run["charges"])
         method = run["method"] if run["chosen"] is None else f"{run['method']}: {run['chosen']}"
         table.add_row(run["run"], method, run["state"], charges, epsilon, f"{run['delta']:g}")
     console = Console()
@@ -94,7 +95,7 @@ def _show(found: dict[str, Any]) -> None:
     limit = found["limit"]
     declared = "no limit declared" if limit is None else f"limit {limit['epsilon']:g} at delta {limit['delta']:g}"
     console.print(
-        f"total: epsilon {float(total['epsilon']):.4g} at delta {total['delta']:g}; {declared}", highlight=False
+        f"total: epsilon {rounded_up(float(total['epsilon']))} at delta {total['delta']:g}; {declared}", highlight=False
     )
     if found["torn_bytes"]:
         console.print(

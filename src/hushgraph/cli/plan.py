@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from hushgraph.console import Json, Settings, command, show_json, words
+from hushgraph.rounding import rounded_up
 
 Method = Annotated[str, typer.Argument(help="auto, gap, progap, chorus, dp-gnn, mlp, dp-mlp, sage, gcn, ...")]
 UnitName = Annotated[
@@ -61,18 +62,19 @@ def _show(plan: dict[str, Any]) -> None:
         names = " or ".join(option["method"] for option in options)
         asked = " and ".join(stage["name"] for stage in plan["stages"])
         console.print(
-            f"First this is asked with noise, for epsilon {cost:.4g}: {asked}. A rule chooses {names} from the answer "
-            f"and the public sizes. The chosen one gets the rest, {options[0]['budget']:.4g}. Declare average_degree "
-            "(--set) if it is public: then edges are not counted.",
+            f"First this is asked with noise, for epsilon {rounded_up(cost)}: {asked}. A rule chooses {names} from the "
+            f"answer and the public sizes. The chosen one gets the rest, {options[0]['budget']:.4g}. Declare "
+            "average_degree (--set) if it is public: then edges are not counted.",
             highlight=False,
         )
     console.print(
-        f"epsilon {plan['epsilon']:.4g} at delta {plan['delta']:g} for the unit '{plan['unit']}'", highlight=False
+        f"epsilon {rounded_up(plan['epsilon'])} at delta {plan['delta']:g} for the unit '{plan['unit']}'",
+        highlight=False,
     )
     if plan.get("paper_mode"):
         console.print(
-            f"paper mode: claimed epsilon {plan['claimed_epsilon']:.4g} for '{plan['unit']}'; "
-            f"provable {plan['provable_epsilon']:.4g} for '{plan['provable_unit']}'",
+            f"paper mode: claimed epsilon {rounded_up(plan['claimed_epsilon'])} for '{plan['unit']}'; "
+            f"provable {rounded_up(plan['provable_epsilon'])} for '{plan['provable_unit']}'",
             highlight=False,
         )
     console.print(f"accountant: {plan['accountant']}. Nothing was read and nothing was charged.", highlight=False)

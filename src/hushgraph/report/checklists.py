@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hushgraph.report.record import RunRecord
+from hushgraph.rounding import rounded_up
 
 
 @dataclass(frozen=True)
@@ -118,11 +119,13 @@ def _sampling_words(record: RunRecord) -> str:
 def _other_views(record: RunRecord) -> str:
     if record.epsilon == float("inf"):
         return "None: there is no finite bound."
-    views = [f"epsilon {float(eps):.4g} at delta {delta}" for delta, eps in record.certificate["epsilon_at"].items()]
+    views = [
+        f"epsilon {rounded_up(float(eps))} at delta {delta}" for delta, eps in record.certificate["epsilon_at"].items()
+    ]
     if record.certificate.get("mu") is not None:
         views.insert(0, f"mu = {float(record.certificate['mu']):.4g} in Gaussian DP")
     return "; ".join(views) or "the curve of epsilon against delta above"
 
 
 def _number(value: float) -> str:
-    return f"{value:.4g}" if value < float("inf") else "infinite"
+    return rounded_up(value) if value < float("inf") else "infinite"

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
+from hushgraph.rounding import rounded_up
+
 _PILLS = {
     "handled": ("good", "handled"),
     "partly": ("warn", "in part"),
@@ -82,8 +84,8 @@ def data_island(identity: str, values: Any) -> str:
 
 
 def number(value: float, digits: int = 4) -> str:
-    """A number for people: `inf` is spelled out."""
-    return "infinite" if math.isinf(value) else f"{value:.{digits}g}"
+    """A price for people: rounded up, and `inf` is spelled out."""
+    return "infinite" if math.isinf(value) else rounded_up(value, digits)
 
 
 def _class(kind: str) -> str:

@@ -12,6 +12,7 @@ from hushgraph.report import html
 from hushgraph.report.checklists import Row
 from hushgraph.report.record import RunRecord, StagePrice
 from hushgraph.report.svg import Axis, Bar, Series, bar_chart, line_chart
+from hushgraph.rounding import rounded_up
 
 PROVES_NOTHING = (
     "An attack that fails proves nothing: a better one may exist. The guarantee is the certificate, not this section."
@@ -58,7 +59,7 @@ def budget(record: RunRecord, prices: Sequence[StagePrice]) -> str:
             bars, title="Epsilon of each stage, if it were the only one", label=f"epsilon at delta {record.delta:g}"
         ),
         html.table(head, rows, numeric=(2, 3, 4, 5)),
-        lead=f"Together the stages cost epsilon {record.epsilon:.4g}."
+        lead=f"Together the stages cost epsilon {rounded_up(record.epsilon)}."
         + (
             " Stages compose better than they add, so the bars sum to more than the total."
             if _adds_to_more(record, prices)
@@ -132,7 +133,7 @@ def provenance(record: RunRecord, ledger_words: str, written: str) -> str:
 
 
 def _short(value: float) -> str:
-    return "∞" if math.isinf(value) else f"{value:.3g}"
+    return "∞" if math.isinf(value) else rounded_up(value, 4)
 
 
 def _state(record: RunRecord) -> str:
@@ -169,7 +170,7 @@ def _tiles(record: RunRecord, loss: PrivacyLoss | WorstOf) -> str:
         ),
         html.tile(
             "spent on this dataset",
-            html.number(total, 3),
+            html.number(total),
             f"epsilon over {record.certificate['dataset_runs']} run(s); "
             + ("no limit declared" if limit is None else f"limit {limit['epsilon']:g}"),
         ),
@@ -185,7 +186,7 @@ def _tiles(record: RunRecord, loss: PrivacyLoss | WorstOf) -> str:
 
 def _delta_slider(record: RunRecord, loss: PrivacyLoss | WorstOf) -> str:
     exponents = sorted({-e for e in range(3, 13)} | {math.log10(record.delta)}, reverse=True)
-    curve = [(f"{10**e:.3g}", f"{max(loss.epsilon(10**e), 0.0):.4g}") for e in exponents]
+    curve = [(f"{10**e:.3g}", rounded_up(max(loss.epsilon(10**e), 0.0))) for e in exponents]
     here = exponents.index(math.log10(record.delta))
     return (
         '<div class="slider"><label for="delta">Read epsilon at another delta</label>'
