@@ -106,8 +106,8 @@ class Judged:
     def improves_on(self, kept: Judged, best_accuracy: float) -> bool:
         """A lower loss; with noisy labels also more agreement on both parts, but not more than the truth would have.
 
-        The published experiments ask for all of it; the paper's text names the loss and the bound. Loss alone is
-        least for a network that says little, which under heavy noise is one that has hardly begun to learn.
+        The paper's text names the loss and the bound; public copies of its authors' code ask for all of it. Under heavy
+        noise the loss alone is least for a network that says little, which is one that has hardly begun to learn.
         """
         if best_accuracy >= 1.0:
             return self.loss < kept.loss
