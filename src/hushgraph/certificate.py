@@ -10,7 +10,7 @@ from typing import Any
 from hushgraph.errors import LedgerError
 from hushgraph.ledger import History
 from hushgraph.rounding import rounded_up
-from hushgraph.run import chosen, promised, spent
+from hushgraph.run import chosen, spent
 from hushgraph.units import Unit, from_dict
 
 _COUNT = "noisy count"
@@ -96,7 +96,7 @@ def certify(history: History, run: str) -> Certificate:
         raise LedgerError(f"the ledger has no run '{run}'")
     entry = opened[0].values
     unit = from_dict(history.header["unit"])
-    claim, loss, delta = entry["claim"], promised(history, run), entry["claim"]["delta"]
+    claim, loss, delta = entry["claim"], spent(history, run), entry["claim"]["delta"]
     option = chosen(history, run)
     epsilon = loss.epsilon(delta)
     deltas = sorted({d for d in OTHER_DELTAS if d < delta}, reverse=True)

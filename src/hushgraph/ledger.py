@@ -73,18 +73,17 @@ class History:
         limits = [e.values for e in self.entries if e.kind == "limit"]
         return {"epsilon": limits[-1]["epsilon"], "delta": limits[-1]["delta"]} if limits else None
 
-    def events_of_run(self, run: str) -> list[dict[str, Any]]:
+    def ways_of_run(self, run: str) -> list[list[dict[str, Any]]]:
         """What counts as spent by a run: its charges when it was closed, its whole plan otherwise.
 
-        A run that chose its way counts as its costliest one: what it did not choose is part of what it promised.
+        A run that chose its way counts as any of its ways: what it did not choose is part of what it promised.
         """
-        if self.is_closed(run) and "ways" not in self.of_run(run, "open")[0].values:
-            return [entry.values["event"] for entry in self.of_run(run, "charge")]
-        return [self.of_run(run, "open")[0].values["event"]]
-
-    def events(self) -> list[dict[str, Any]]:
-        """What counts as spent on the dataset, over all runs."""
-        return [event for run in self.runs() for event in self.events_of_run(run)]
+        opened = self.of_run(run, "open")[0].values
+        if "ways" in opened:
+            return [[way] for way in opened["ways"]]
+        if self.is_closed(run):
+            return [[entry.values["event"] for entry in self.of_run(run, "charge")]]
+        return [[opened["event"]]]
 
 
 class Ledger:

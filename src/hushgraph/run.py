@@ -6,6 +6,7 @@ only what the plan foresaw; `Run.close` gives back what was planned and not used
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from dataclasses import dataclass, field
@@ -18,6 +19,10 @@ from hushgraph.accounting.privacy_loss import PrivacyLoss
 from hushgraph.errors import BudgetError, LedgerError
 from hushgraph.ledger import History, Ledger, new_run_id, over_limit
 from hushgraph.units import from_dict
+
+Ways = list[list[dict[str, Any]]]
+"""What a run may release: one list of events, or one for each way that it can choose."""
+_MOST_WAYS = 64
 
 
 @dataclass
@@ -99,11 +104,9 @@ def open_run(ledger: Ledger, plan: Plan, dataset: str, *, seeded: bool) -> Run:
     unit = plan.charged_unit
     ledger.create(dataset, unit.as_dict())
     identity = new_run_id()
-    planned = events.to_json(plan.event(unit))
     ways = [events.to_json(way) for way in plan.ways(unit)]
     with ledger.transaction():
-        for way in ways:
-            _check_limit(ledger.history(), way)
+        _check_limit(ledger.history(), [[way] for way in ways])
         ledger.append(
             "open",
             {
@@ -115,8 +118,7 @@ def open_run(ledger: Ledger, plan: Plan, dataset: str, *, seeded: bool) -> Run:
                 "stages": [_finite_values(stage.as_dict(unit)) for stage in plan.stages],
                 "assumed_public": list(plan.assumptions),
                 "not_protected": list(plan.not_protected),
-                "event": planned,
-                **({"ways": ways, "options": [_option(option) for option in plan.options]} if plan.options else {}),
+                **({"ways": ways, "options": [*map(_option, plan.options)]} if plan.options else {"event": ways[0]}),
             },
         )
     return Run(ledger, plan, identity, seeded)
@@ -141,30 +143,32 @@ def chosen(history: History, run: str) -> dict[str, Any]:
     return {}
 
 
-def promised(history: History, run: str) -> PrivacyLoss | WorstOf:
-    """The privacy loss that holds for a run whichever way it took: what its certificate states."""
-    ways = history.of_run(run, "open")[0].values.get("ways")
-    if ways is None:
-        return spent(history, run)
+def spent(history: History, run: str | None = None) -> PrivacyLoss | WorstOf:
+    """The privacy loss a ledger proves, whichever way a run with a choice took: of one run, or of the whole dataset."""
+    return _loss(history, [history.ways_of_run(one) for one in (history.runs() if run is None else [run])])
+
+
+def _loss(history: History, runs: list[Ways]) -> PrivacyLoss | WorstOf:
+    """The loss of `runs` together: the most that any combination of their ways costs."""
+    totals: dict[tuple[str, ...], list[dict[str, Any]]] = {(): []}
+    for ways in runs:
+        if len(totals) * len(ways) > _MOST_WAYS:  # all ways of a run together cost at least as much as any of them
+            ways = [[event for way in ways for event in way]]
+        together = [[*total, *way] for total in totals.values() for way in ways]
+        totals = {tuple(sorted(json.dumps(event, sort_keys=True) for event in total)): total for total in together}
     relation = from_dict(history.header["unit"]).relation
-    return WorstOf(tuple(PrivacyLoss(events.from_json(way), relation) for way in ways))
+    losses = [PrivacyLoss(events.composed([*map(events.from_json, total)]), relation) for total in totals.values()]
+    return losses[0] if len(losses) == 1 else WorstOf(tuple(losses))
 
 
-def spent(history: History, run: str | None = None) -> PrivacyLoss:
-    """The privacy loss a ledger proves: of one run, or of the whole dataset."""
-    found = history.events() if run is None else history.events_of_run(run)
-    total = events.composed([events.from_json(event) for event in found])
-    return PrivacyLoss(total, from_dict(history.header["unit"]).relation)
-
-
-def _check_limit(history: History, planned: dict[str, Any]) -> None:
+def _check_limit(history: History, planned: Ways) -> None:
     limit = history.limit()
     if limit is None:
         return
-    before = spent(history)
-    after = PrivacyLoss(events.composed([before.event, events.from_json(planned)]), before.relation)
-    if not after.epsilon(limit["delta"]) <= limit["epsilon"]:
-        raise over_limit(after.epsilon(limit["delta"]), before.epsilon(limit["delta"]), limit)
+    before = [history.ways_of_run(run) for run in history.runs()]
+    after = _loss(history, [*before, planned]).epsilon(limit["delta"])
+    if not after <= limit["epsilon"]:
+        raise over_limit(after, spent(history).epsilon(limit["delta"]), limit)
 
 
 def _claim(plan: Plan) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from hushgraph.ledger import FILE, History, Ledger
 from hushgraph.methods.base import Method
 from hushgraph.methods.registry import method_class
 from hushgraph.methods.saving import read_json
-from hushgraph.run import promised
+from hushgraph.run import spent
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def priced_stages(record: RunRecord, history: History | None) -> tuple[list[Stag
         for values, event in found
     ]
     if history is not None and found:
-        return prices, promised(history, record.certificate["run"])
+        return prices, spent(history, record.certificate["run"])
     total = events.composed([event for _, event in found])
     return prices, PrivacyLoss(total, relation) if found else None
 
