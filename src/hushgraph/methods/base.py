@@ -72,6 +72,7 @@ class Method(ABC):
 
     def plan(self, facts: PublicFacts, unit: Unit, budget: Budget, *, paper_mode: bool = False) -> Plan:
         """The releases and their price, from public facts only."""
+        facts = facts.for_unit(unit)
         if unit.name not in self.units:
             raise UnprovenError(f"{self.name} has no proof under the unit '{unit.name}'; proven: {sorted(self.units)}")
         if self.trains and facts.num_train < 1:
@@ -116,7 +117,7 @@ class Method(ABC):
         checked = graph if isinstance(graph, CheckedGraph) else check_graph(graph)
         unit = unit if unit is not None else default_unit(checked)
         check_unit(checked, unit, paper_mode=paper_mode)
-        plan = self.plan(checked.facts.for_unit(unit), unit, budget, paper_mode=paper_mode)
+        plan = self.plan(checked.facts, unit, budget, paper_mode=paper_mode)
         started = time.perf_counter()
         vault, run = open_vault(checked, plan, ledger, seed, progress)
         model = self.learn(vault, plan)

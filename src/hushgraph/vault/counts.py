@@ -20,14 +20,13 @@ class Counts(Holder):
         Whole lists are counted, not those cut to the unit's cap. In a run without protection the count is exact.
         """
         with self._timed(stage.name):
-            lengths = self._graph.edges.out_degree()
             if self.unprotected:
-                return capped_entries(lengths, stage.cap)
+                return capped_entries(self._graph.edges.out_degree(), stage.cap)
             self._require_promised_degrees()
             self._run.charge(stage, 1)
             self.report(stage.name, 1, stage.count)
             # A stream goes on where it stopped, so a second count would get noise of its own.
-            return noisy_count(lengths, stage, self._noise.stream(f"count/{stage.name}"))
+            return noisy_count(self._graph.edges.out_degree(), stage, self._noise.stream(f"count/{stage.name}"))
 
     def compare_pairs(self, stage: PairStage) -> PairCounts:
         """How many pairs of neighbours agree, and how many blind pairs; noisy, charged before it leaves.
