@@ -1,9 +1,10 @@
 """Do neighbours have the same label more often than two people at random?
 
-It is asked of few pairs, so that one node matters little. Every train node draws a role. A node with the role *asker* picks one train node among the *answerers* in its own list;
-an answerer that several picked keeps one of them. So a node is in at most one pair, whatever its degree: taking a
-record away changes the counts of equal and unequal pairs by at most 2 together. Beside them, train nodes are put in
-pairs blindly: what equality by chance looks like. Proof: docs/proofs/pairs.md.
+It is asked of few pairs, so that one node matters little. Every train node draws a role. A node with the role *asker*
+picks one train node among the *answerers* in its own list; an answerer that several picked keeps one of them. So a node
+is in at most one pair, whatever its degree: taking a record away changes the counts of equal and unequal pairs by at
+most 2 together. Beside them, train nodes are put in pairs blindly: what equality by chance looks like. Proof:
+docs/proofs/pairs.md.
 """
 
 from __future__ import annotations
