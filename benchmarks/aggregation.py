@@ -1,4 +1,4 @@
-"""Sums over in-neighbours and noise, beside other libraries: `python benchmarks/aggregation.py [--quick] [--json]`.
+"""Sums over in-neighbors and noise, beside other libraries: `python benchmarks/aggregation.py [--quick] [--json]`.
 
 Contenders take turns in one process and medians are compared, so ratios mean something on a busy machine. Graphs are
 synthetic (uniform random edges) with the sizes of two common large benchmarks: 117 thousand nodes with 46 million
@@ -9,7 +9,7 @@ Growth, one thread, over a factor of 64 in edges. The main line is a graph whose
 node, uniform random: no locality at all). Its work is linear, its time is not: on the way the row table leaves
 the caches, and from then on an edge costs a read of memory. Beside it stand the exponent of torch's CSR on the same
 graphs, and the exponent if those rows came as fast as memory can be read front to back. The other lines take the
-effects apart: the largest sizes, where no table fits any more; near neighbours, where the rows in use always fit; and
+effects apart: the largest sizes, where no table fits any more; near neighbors, where the rows in use always fit; and
 fixed numbers of nodes, where each call writes the same result for few edges or many, so that the exponent falls below
 one; `time = a nodes + b edges` is the fair fit there. Reading the sources in blocks that fit a cache was tried and
 left out. It trades misses for partial sums of a few rows each: a call on 64 million uniform edges gained a sixth to a
@@ -40,9 +40,9 @@ from scipy.sparse import csr_array
 from torch import Tensor
 from torch_geometric import EdgeIndex
 
-from hushgraph.graph.aggregate import sum_in_neighbours
+from hushgraph.graph.aggregate import sum_in_neighbors
 from hushgraph.graph.blocks import aggregate_blocks
-from hushgraph.graph.csr import InNeighbours
+from hushgraph.graph.csr import InNeighbors
 from hushgraph.graph.degree import cap_owned_lists
 from hushgraph.graph.store import ingest
 from hushgraph.mechanisms.noise import NoiseSource
@@ -93,7 +93,7 @@ def peak_extra_bytes(run: Callable[[], object]) -> int | None:
     return max(read("VmHWM") - before, 0)
 
 
-def kernels(graph: InNeighbours, rows: Tensor) -> dict[str, Any]:
+def kernels(graph: InNeighbors, rows: Tensor) -> dict[str, Any]:
     """Rates of the libraries' products on one graph, and what each needs to hold."""
     n, e = graph.num_nodes, graph.num_edges
     ones = torch.ones(e)
@@ -107,7 +107,7 @@ def kernels(graph: InNeighbours, rows: Tensor) -> dict[str, Any]:
     source, target = graph.sources[:few].long(), graph.targets()[:few].long()
     seconds = side_by_side(
         {
-            "ours": lambda: sum_in_neighbours(graph, rows),
+            "ours": lambda: sum_in_neighbors(graph, rows),
             "torch CSR int64": lambda: wide @ rows,
             "torch CSR int32": lambda: narrow @ rows,
             "scipy CSR": lambda: scipy_matrix @ rows.numpy(),
@@ -125,13 +125,13 @@ def kernels(graph: InNeighbours, rows: Tensor) -> dict[str, Any]:
         "gigabytes_per_second": {"ours": rates["ours"] * BYTES_PER_EDGE / 1e3, "copy (read + write)": copy_rate},
         "structure_bytes_per_edge": {"ours": 4.0, "torch CSR int32": 8.0, "torch CSR int64": 12.0},
         "peak_extra_bytes": {
-            "ours": peak_extra_bytes(lambda: sum_in_neighbours(graph, rows)),
+            "ours": peak_extra_bytes(lambda: sum_in_neighbors(graph, rows)),
             "torch CSR int64": peak_extra_bytes(lambda: wide @ rows),
         },
     }
 
 
-def out_of_core(edges: Tensor, graph: InNeighbours, rows: Tensor) -> dict[str, Any]:
+def out_of_core(edges: Tensor, graph: InNeighbors, rows: Tensor) -> dict[str, Any]:
     """Block-wise sums with a quarter of the graph's size as memory limit, files in the system's cache."""
     with tempfile.TemporaryDirectory() as name:
         limit = (4 * graph.num_edges + 8 * graph.num_nodes) // 4
@@ -150,12 +150,12 @@ def out_of_core(edges: Tensor, graph: InNeighbours, rows: Tensor) -> dict[str, A
         mapped = np.memmap(Path(name) / "rows", dtype=np.float32, mode="r", shape=tuple(rows.shape))
         seconds = side_by_side(
             {
-                "in memory": lambda: sum_in_neighbours(kept, rows),
+                "in memory": lambda: sum_in_neighbors(kept, rows),
                 "blocks": lambda: aggregate_blocks(stored, rows, memory_limit=limit),
                 "blocks, rows on disk": lambda: aggregate_blocks(stored, mapped, memory_limit=limit),
             }
         )
-        same = torch.equal(aggregate_blocks(stored, mapped, memory_limit=limit), sum_in_neighbours(kept, rows))
+        same = torch.equal(aggregate_blocks(stored, mapped, memory_limit=limit), sum_in_neighbors(kept, rows))
     return {
         "over_in_memory": {name: s / seconds["in memory"] for name, s in seconds.items()},
         "same_bits": same,
@@ -170,7 +170,7 @@ def building(edges: Tensor, num_nodes: int) -> dict[str, float]:
     noise = NoiseSource.from_os()
     return side_by_side(
         {
-            "sort by target": lambda: InNeighbours.from_edge_index(edges, num_nodes),
+            "sort by target": lambda: InNeighbors.from_edge_index(edges, num_nodes),
             "torch sort of targets": lambda: torch.sort(edges[1], stable=True),
             "cap lists at 50": lambda: cap_owned_lists(edges, num_nodes, 50, noise),
         },
@@ -206,7 +206,7 @@ def stream_rate() -> float:
     return 4 * stream.numel() / seconds / 1e9
 
 
-def csr_growth(graphs: list[InNeighbours], tables: list[Tensor]) -> dict[str, Any]:
+def csr_growth(graphs: list[InNeighbors], tables: list[Tensor]) -> dict[str, Any]:
     """The same graphs with torch's CSR: what the machine's caches alone do to another kernel."""
     contenders: dict[str, Callable[[], object]] = {}
     for graph, rows in zip(graphs, tables):
@@ -230,10 +230,10 @@ def scaling(
 ) -> dict[str, Any]:
     """Best time against edges, the sizes in turn, and what was fitted to it."""
     nodes = [nodes_for(size) for size in sizes]
-    graphs = [InNeighbours.from_edge_index(edges_for(n, size), n) for n, size in zip(nodes, sizes)]
+    graphs = [InNeighbors.from_edge_index(edges_for(n, size), n) for n, size in zip(nodes, sizes)]
     tables = [torch.randn(n, COLUMNS) for n in nodes]
     runs: dict[str, Callable[[], object]] = {
-        str(graph.num_edges): partial(sum_in_neighbours, graph, rows) for graph, rows in zip(graphs, tables)
+        str(graph.num_edges): partial(sum_in_neighbors, graph, rows) for graph, rows in zip(graphs, tables)
     }
     extra = [(peak_extra_bytes(run) or 0) / 2**20 for run in runs.values()]
     seconds = list(side_by_side(runs, rounds=12, summary=np.min).values())
@@ -277,7 +277,7 @@ def growth(smallest: int) -> dict[str, Any]:
     result = {f"scaling, {DEGREE} edges a node": scaling(sizes, _nodes_at_degree, beside_csr=True)}
     beyond = tuple(m * smallest for m in (32, 64, 128))
     result[f"scaling, {DEGREE} edges a node, largest sizes"] = scaling(beyond, _nodes_at_degree)
-    result[f"scaling, {DEGREE} edges a node, near neighbours"] = scaling(sizes, _nodes_at_degree, near_edges)
+    result[f"scaling, {DEGREE} edges a node, near neighbors"] = scaling(sizes, _nodes_at_degree, near_edges)
     for num_nodes in (smallest // 10, smallest // 2):
         result[f"scaling, {num_nodes} nodes"] = scaling(sizes, partial(_fixed_nodes, num_nodes))
     return result
@@ -309,7 +309,7 @@ def measure(quick: bool = False) -> dict[str, Any]:
     result: dict[str, Any] = {"noise, million samples a second": noise_rates()}
     for num_nodes, num_edges in QUICK if quick else LARGE:
         edges = random_edges(num_nodes, num_edges)
-        graph, rows = InNeighbours.from_edge_index(edges, num_nodes), torch.randn(num_nodes, COLUMNS)
+        graph, rows = InNeighbors.from_edge_index(edges, num_nodes), torch.randn(num_nodes, COLUMNS)
         for threads in (1, 2):
             torch.set_num_threads(threads)
             result[f"{num_nodes} nodes, {num_edges} edges, {threads} threads"] = kernels(graph, rows)

@@ -28,7 +28,7 @@ from torch_geometric.data import Data
 
 import hushgraph as hg
 from hushgraph import datasets
-from hushgraph.attacks.analysis import analyse
+from hushgraph.attacks.analysis import analyze
 from hushgraph.attacks.base import Attack, Target
 from hushgraph.attacks.links import LinkTeller, PosteriorSimilarity, ReleasedRows
 from hushgraph.attacks.lira import Lira
@@ -101,7 +101,7 @@ def attack_all(
         if f"{prefix}|{name}" not in missing:
             continue
         wall, busy = time.perf_counter(), time.process_time()
-        found = analyse(attack.run(targets[part], data))
+        found = analyze(attack.run(targets[part], data))
         row = {key: value for key, value in found.as_dict().items() if key != "roc"}
         row |= {"accuracy": targets["accuracy"], "seconds": time.perf_counter() - wall}
         rows.keep(f"{prefix}|{name}", {**row, "cpu_seconds": time.process_time() - busy})
@@ -111,7 +111,7 @@ def links(name: str, rows: Rows) -> None:
     """Links, degrees, features and an attribute, from a GCN without privacy and from GAP at edge epsilon 1."""
     data = school(name)
     gender = AttributeInference(column=gender_column(name))
-    # 5,000 pairs and more: 118 sources with up to 25 neighbours and 25 others each.
+    # 5,000 pairs and more: 118 sources with up to 25 neighbors and 25 others each.
     common: dict[str, tuple[Attack, str]] = {
         "LinkTeller": (LinkTeller(sources=118), "target"),
         "posterior similarity": (PosteriorSimilarity(sources=118), "target"),

@@ -26,7 +26,7 @@ AGGREGATION_STD = {"edge": 7.0, "node": 10.0}  # any positive number costs the s
 GRADIENT_STD = 1.0
 
 
-class Normalise(nn.Module):
+class Normalize(nn.Module):
     """Rows of unit length."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -35,7 +35,7 @@ class Normalise(nn.Module):
 
 
 class Classifier(nn.Module):
-    """One linear layer per hop, concatenated, normalised, and a head."""
+    """One linear layer per hop, concatenated, normalized, and a head."""
 
     def __init__(self, classes: int, norm: bool) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class Classifier(nn.Module):
 
 def encoder(features: int, classes: int, norm: bool) -> nn.Sequential:
     """Two linear layers to unit rows (the first part), and a head for pre-training."""
-    body = nn.Sequential(nn.Linear(features, HIDDEN), *_between(HIDDEN, norm), nn.Linear(HIDDEN, HIDDEN), Normalise())
+    body = nn.Sequential(nn.Linear(features, HIDDEN), *_between(HIDDEN, norm), nn.Linear(HIDDEN, HIDDEN), Normalize())
     return nn.Sequential(body, *_between(HIDDEN, norm), nn.Linear(HIDDEN, classes))
 
 

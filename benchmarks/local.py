@@ -76,7 +76,7 @@ def prepare(folder: str, nodes: int) -> tuple[SqliteStore, Task, dict[int, bytes
     admin.create_task(store, task)
     rng = random.Random(1)
     bodies = {}
-    for node, token in admin.enrol(store, task.id):
+    for node, token in admin.enroll(store, task.id):
         body = {"report_id": secrets.token_hex(16), "node_token": token, "task_hash": task.sha256}
         body |= {"x": [[rng.randrange(1433), rng.randrange(2)]], "y": rng.randrange(7)}
         bodies[node] = json.dumps(body).encode()

@@ -183,7 +183,7 @@ def _paper(rule: str, lr: float, decay: float, dropout: float, kx: int, ky: int,
     return LPGNN(
         **RANGE,
         rule=rule,
-        normalise=False,
+        normalize=False,
         epochs=500,
         lr=lr,
         weight_decay=decay,

@@ -1,6 +1,6 @@
 """One switch of Chorus at a time against its default: paired runs over seeds and graphs, with intervals.
 
-python benchmarks/switches.py [--levels node edge] [--seeds 5] [--datasets BU10 pubmed] [--only centred] [--show]
+python benchmarks/switches.py [--levels node edge] [--seeds 5] [--datasets BU10 pubmed] [--only centered] [--show]
 
 Every finished run is a row of benchmarks/results/switches.json, stored under the settings it was made with, so the
 command can be stopped and continued, and a changed default makes new runs. Two runs are a pair if they share graph,
@@ -35,7 +35,7 @@ LEVELS: dict[str, tuple[units.Unit, tuple[float, ...], float]] = {
 }
 SWITCHES: dict[str, list[tuple[str, dict[str, Any]]]] = {
     "node": [
-        ("messages not centred", {"centred": False}),
+        ("messages not centered", {"centered": False}),
         ("lists cut at 100 instead of messages divided by the root of their length", {"shared": False}),
         ("noise of sums relative to gradients 0.25 (default 0.4)", {"aggregation_noise": 0.25}),
         ("the same, 0.6", {"aggregation_noise": 0.6}),
@@ -50,7 +50,7 @@ SWITCHES: dict[str, list[tuple[str, dict[str, Any]]]] = {
         ("weights of the last half of the steps averaged", {"average_last": 0.5}),
         ("Adam with the noise variance subtracted", {"optimizer": "adam-corrected"}),
         ("the same, half the learning rate", {"optimizer": "adam-corrected", "lr": 0.03}),
-        ("normalised instead of clipped gradients", {"normalise": True}),
+        ("normalized instead of clipped gradients", {"normalize": True}),
         ("batches of 512 (default 256)", {"batch_size": 512}),
         ("batches of 1024", {"batch_size": 1024}),
         ("learning rate 0.03 (default 0.06)", {"lr": 0.03}),
@@ -59,7 +59,7 @@ SWITCHES: dict[str, list[tuple[str, dict[str, Any]]]] = {
         ("20 epochs", {"epochs": 20}),
     ],
     "edge": [
-        ("messages not centred", {"centred": False}),
+        ("messages not centered", {"centered": False}),
         ("guesses as loud as labels, one noise for all (default: half as loud)", {"quiet": 1.0}),
         ("guesses a quarter as loud", {"quiet": 0.25}),
         ("one stage (default three)", {"num_stages": 1}),
@@ -71,7 +71,7 @@ SWITCHES: dict[str, list[tuple[str, dict[str, Any]]]] = {
 OTHER_LEVEL = {
     "node": {"hidden", "dropout", "members", "quiet"},
     "edge": {"batch_size", "learners", "max_grad_norm", "aggregation_noise", "shared", "floor"}
-    | {"zero_start", "optimizer", "normalise", "average_last"},
+    | {"zero_start", "optimizer", "normalize", "average_last"},
 }
 
 

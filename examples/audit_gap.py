@@ -12,7 +12,7 @@ from pathlib import Path
 
 import hushgraph as hg
 from hushgraph import datasets
-from hushgraph.attacks.catalogue import attack_model
+from hushgraph.attacks.catalog import attack_model
 from hushgraph.audit import audit_run
 from hushgraph.methods.gap import GAP
 from hushgraph.report import write_report

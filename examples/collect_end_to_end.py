@@ -98,7 +98,7 @@ def _fetch_patiently(client: Client, address: str, task_id: str) -> Task:
 
 
 def collect(graph, folder: Path, devices: int) -> tuple[Task, Path]:
-    """Steps 1 to 4: create, enrol, collect with a crash in the middle, close, export."""
+    """Steps 1 to 4: create, enroll, collect with a crash in the middle, close, export."""
     task = Task(
         id="campus",
         title="Life on campus",
@@ -112,7 +112,7 @@ def collect(graph, folder: Path, devices: int) -> tuple[Task, Path]:
     admin.create_task(store, task)
     operator = admin.make_operator_token(store)
     assert operator is not None
-    tokens = dict(admin.enrol(store, task.id))
+    tokens = dict(admin.enroll(store, task.id))
     service = Service(folder / "collect.db")
     service.start()
     print(f"operator's page: {service.address}/tasks/{task.id}")

@@ -69,7 +69,7 @@ def test_any_change_to_the_file_shows(ledger: Ledger, damage: str) -> None:
         ledger.history()
 
 
-def test_a_torn_last_line_is_recognised_kept_and_sealed(ledger: Ledger) -> None:
+def test_a_torn_last_line_is_recognized_kept_and_sealed(ledger: Ledger) -> None:
     ledger.append("note", {"text": "one"})
     assert ledger.path is not None
     torn = b'{"kind":"charge","number":2,"ru'

@@ -1,6 +1,6 @@
 """Wrapping a message-passing layer in Opacus is not private: one node moves far more than the clipped sum may.
 
-Opacus clips the gradient of each *row*. With neighbours mixed inside a layer one node reaches many rows, so the bound
+Opacus clips the gradient of each *row*. With neighbors mixed inside a layer one node reaches many rows, so the bound
 of 2C per changed record is broken. Ours refuses the same layer, and keeps its own bound on the same graph.
 """
 

@@ -23,7 +23,7 @@ def test_the_table_of_sensitivities(unit: units.Unit, sensitivity: float) -> Non
     assert unit.aggregation_sensitivity(2.5) == pytest.approx(2.5 * sensitivity)
 
 
-def test_a_record_has_no_bound_for_a_sum_over_neighbours() -> None:
+def test_a_record_has_no_bound_for_a_sum_over_neighbors() -> None:
     with pytest.raises(UnprovenError, match="record"):
         units.Record().aggregation_sensitivity(1.0)
 

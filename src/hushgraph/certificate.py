@@ -153,7 +153,7 @@ def _noise_words(entry: dict[str, Any], epsilon: float) -> str:
     if entry["seeded"]:
         return "seeded: not private"
     if all(_is_local(stage["mechanism"]) for stage in entry["stages"]):
-        return "operating-system entropy, drawn once by each person's own randomiser"
+        return "operating-system entropy, drawn once by each person's own randomizer"
     words = "operating-system entropy, AES-256 in counter mode, double precision, rounded to a grid"
     if any(stage["mechanism"].startswith(_COUNT) for stage in entry["stages"]):
         words += "; counts: whole numbers, sampled exactly"

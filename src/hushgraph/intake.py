@@ -14,7 +14,7 @@ from torch import Tensor
 
 from hushgraph.errors import InputError
 from hushgraph.facts import PublicFacts
-from hushgraph.graph.csr import InNeighbours
+from hushgraph.graph.csr import InNeighbors
 from hushgraph.nn.sparse import Rows, SparseRows
 from hushgraph.units import DirectedEdge, UndirectedEdge, Unit
 
@@ -26,7 +26,7 @@ class CheckedGraph:
     facts: PublicFacts
     features: Rows
     labels: Tensor
-    edges: InNeighbours
+    edges: InNeighbors
     train: Tensor
     val: Tensor
     test: Tensor
@@ -59,7 +59,7 @@ def check_graph(data: Any, *, known_classes: tuple[str, ...] | None = None) -> C
     ]
     InputError.collect(problems)
     index = {name: _indices(mask) for name, mask in masks.items()}
-    InputError.collect(_unlabelled_problems(labels, index))
+    InputError.collect(_unlabeled_problems(labels, index))
     edges = _edges(data.edge_index, num_nodes, notes)
     facts = PublicFacts(
         num_nodes=num_nodes,
@@ -77,7 +77,7 @@ def check_graph(data: Any, *, known_classes: tuple[str, ...] | None = None) -> C
 
 
 def check_unit(graph: CheckedGraph, unit: Unit, *, paper_mode: bool = False) -> None:
-    """Refuse a unit whose neighbours are not neighbours of this kind of graph, or whose promise is broken."""
+    """Refuse a unit whose neighbors are not neighbors of this kind of graph, or whose promise is broken."""
     if isinstance(unit, UndirectedEdge) and not graph.edges.is_symmetric():
         raise InputError(
             "undirected-edge: expected a symmetric graph (both directions of every edge); got a directed one. "
@@ -92,7 +92,7 @@ def check_unit(graph: CheckedGraph, unit: Unit, *, paper_mode: bool = False) -> 
         largest = int(graph.edges.out_degree().max()) if graph.facts.num_nodes else 0
         if unit.max_out_degree is not None and largest > unit.max_out_degree:
             raise InputError(
-                f"node-promise: expected no node with more than {unit.max_out_degree} neighbours (max_degree); got one "
+                f"node-promise: expected no node with more than {unit.max_out_degree} neighbors (max_degree); got one "
                 f"with {largest}. Raise max_degree if the bound is known without the data, or use the unit node"
             )
 
@@ -102,7 +102,7 @@ def default_unit(graph: CheckedGraph) -> Unit:
     return UndirectedEdge() if graph.edges.is_symmetric() else DirectedEdge()
 
 
-def relabelled(graph: CheckedGraph, edges: InNeighbours) -> CheckedGraph:
+def relabeled(graph: CheckedGraph, edges: InNeighbors) -> CheckedGraph:
     """The same graph with other edges (degree cap, canaries); sizes that are public stay as declared."""
     return replace(graph, edges=edges)
 
@@ -194,7 +194,7 @@ def _mask_problems(masks: dict[str, Any], num_nodes: int, *, train_needed: bool)
     return []
 
 
-def _unlabelled_problems(labels: Tensor, index: dict[str, Tensor]) -> list[str]:
+def _unlabeled_problems(labels: Tensor, index: dict[str, Tensor]) -> list[str]:
     counts = {name: int((labels[nodes] < 0).sum()) for name, nodes in index.items()}
     return [
         f"split: expected labels for all {name} nodes; {count} have none (-1). Take them out of {name}_mask"
@@ -207,12 +207,12 @@ def _indices(mask: Tensor | None) -> Tensor:
     return torch.empty(0, dtype=torch.int64) if mask is None else mask.nonzero().squeeze(1)
 
 
-def _edges(edge_index: Tensor, num_nodes: int, notes: list[str]) -> InNeighbours:
+def _edges(edge_index: Tensor, num_nodes: int, notes: list[str]) -> InNeighbors:
     loops = edge_index[0] == edge_index[1]
     if bool(loops.any()):
         notes.append(f"{int(loops.sum())} self loops were left out")
         edge_index = edge_index[:, ~loops]
-    edges = InNeighbours.from_edge_index(edge_index, num_nodes)
+    edges = InNeighbors.from_edge_index(edge_index, num_nodes)
     repeated = edges.count_duplicates()
     if repeated:
         notes.append(f"{repeated} repeated edges were kept once")

@@ -5,7 +5,7 @@ changed, removed or reordered entry shows. An append is flushed to the disk (fsy
 append before they hand anything out: a crash can lose a release, never a charge.
 
 A run is opened with its whole plan and closed when it is done. Until it is closed, all of its plan counts as spent; so
-does the plan of a run that crashed. A last line torn by a crash is recognised, kept, and sealed by the next append.
+does the plan of a run that crashed. A last line torn by a crash is recognized, kept, and sealed by the next append.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What is protected: the unit of privacy, a typed and required value.
 
 A guarantee means nothing without the change it hides. A `Unit` says which change that is, what it leaves public, and
-how far it can move the two things that leave a vault: a sum over in-neighbours, and a sum of clipped gradients.
+how far it can move the two things that leave a vault: a sum over in-neighbors, and a sum of clipped gradients.
 A mechanism asks the unit for its bound; a unit that has none refuses by name (deny by default).
 """
 
@@ -17,7 +17,7 @@ from hushgraph.errors import InputError, UnprovenError, did_you_mean
 
 
 class Relation(Enum):
-    """How two neighbouring datasets differ in one unit."""
+    """How two neighboring datasets differ in one unit."""
 
     ADD_OR_REMOVE = "added or removed"
     NULL = "replaced by a null record"
@@ -26,9 +26,9 @@ class Relation(Enum):
 
 @dataclass(frozen=True)
 class Unit:
-    """Base of all units. Subclasses state their neighbours in `change` and their bounds in the two methods.
+    """Base of all units. Subclasses state their neighbors in `change` and their bounds in the two methods.
 
-    `public` names the parts of a graph that every neighbour shares, out of `edges`, `features`, `labels`.
+    `public` names the parts of a graph that every neighbor shares, out of `edges`, `features`, `labels`.
     """
 
     name: ClassVar[str]
@@ -40,7 +40,7 @@ class Unit:
 
     def aggregation_sensitivity(self, row_norm: float) -> float:
         """L2 change of `A^T X` over one unit, when every row of X has norm at most `row_norm`."""
-        raise UnprovenError(f"no bound is known for a sum over neighbours under the unit '{self.name}'")
+        raise UnprovenError(f"no bound is known for a sum over neighbors under the unit '{self.name}'")
 
     def examples_touched(self) -> int:
         """How many examples of a row-wise training set one unit can change (0: none, training is free)."""
@@ -131,7 +131,7 @@ class Node(Unit):
     name = "node"
     relation = Relation.NULL
     change = "one node's own record (features, label and its own outgoing list) becomes null"
-    protects = "one node's features, label and own list of neighbours"
+    protects = "one node's features, label and own list of neighbors"
     not_protected = (
         "the set of nodes and the train/validation/test membership",
         "entries of other nodes' lists that name the node",
@@ -182,7 +182,7 @@ class NodePromise(Node):
     protects = "one node's features, label and all its edges"
     not_protected = (
         "the set of nodes and the train/validation/test membership",
-        "the promise itself: no node has more neighbours than the stated maximum",
+        "the promise itself: no node has more neighbors than the stated maximum",
         "the node's own aggregated row and a prediction about the node itself",
     )
 
@@ -208,7 +208,7 @@ class Record(Unit):
 
 @dataclass(frozen=True)
 class Local(Unit):
-    """One person's own features (and label) become any other. Only a randomised report leaves the person's device.
+    """One person's own features (and label) become any other. Only a randomized report leaves the person's device.
 
     The edges are public: the server has them. `private_labels=False` says that labels are public too.
     `range_from_data` marks what can be proved when the range of the features was taken from raw values: nothing.

@@ -37,11 +37,11 @@ def test_it_is_the_worst_way_at_every_delta_and_epsilon() -> None:
 
 
 def bit(secret: int, epsilon: float, answer: int) -> float:
-    """Randomised response."""
+    """Randomized response."""
     return (math.exp(epsilon) if answer == secret else 1.0) / (1.0 + math.exp(epsilon))
 
 
-def realised(chosen: dict[int, float]) -> float:
+def realized(chosen: dict[int, float]) -> float:
     """The largest log ratio of a first answer and of a second one, whose epsilon is chosen by the first."""
     outputs = itertools.product((0, 1), (0, 1))
     laws = [(bit(0, FIRST, a) * bit(0, chosen[a], b), bit(1, FIRST, a) * bit(1, chosen[a], b)) for a, b in outputs]
@@ -51,7 +51,7 @@ def realised(chosen: dict[int, float]) -> float:
 def test_a_choice_made_from_the_first_release_stays_within_and_reaches_the_claim() -> None:
     claim = WorstOf((way(FIRST, CHEAP), way(FIRST, DEAR))).epsilon(1e-12)
     for first, second in itertools.product((CHEAP, DEAR), repeat=2):
-        assert realised({0: first, 1: second}) <= claim + 1e-12
-    assert realised({0: CHEAP, 1: DEAR}) == pytest.approx(claim)
+        assert realized({0: first, 1: second}) <= claim + 1e-12
+    assert realized({0: CHEAP, 1: DEAR}) == pytest.approx(claim)
     # Claiming what the chosen option costs is wrong: an answer of 0 would claim this much, with more at stake.
-    assert way(FIRST, CHEAP).epsilon(1e-12) < realised({0: CHEAP, 1: DEAR})
+    assert way(FIRST, CHEAP).epsilon(1e-12) < realized({0: CHEAP, 1: DEAR})

@@ -58,18 +58,18 @@ def test_the_tight_accountant_needs_less_noise_and_stays_within_budget() -> None
     at, budget = _node_level(14_204, 256, 10, 2), Budget(8.0, 1e-5)
     tight = noise_scale(at, Relation.NULL, budget)
     assert 0.90 < tight / noise_scale(at, Relation.NULL, budget, accountant="renyi") < 0.97
-    realised = PrivacyLoss(at(tight), Relation.NULL).epsilon(1e-5)
-    assert 0.995 * 8.0 < realised <= 8.0
+    realized = PrivacyLoss(at(tight), Relation.NULL).epsilon(1e-5)
+    assert 0.995 * 8.0 < realized <= 8.0
 
 
 @settings(max_examples=40, deadline=None)
 @given(epsilon=st.floats(0.05, 20.0), exponent=st.integers(3, 12), hops=st.integers(1, 8))
-def test_a_realised_epsilon_never_exceeds_its_target(epsilon: float, exponent: int, hops: int) -> None:
+def test_a_realized_epsilon_never_exceeds_its_target(epsilon: float, exponent: int, hops: int) -> None:
     budget = Budget(epsilon, 10.0**-exponent)
     scale = noise_scale(lambda s: events.gaussian(s, hops), Relation.NULL, budget)
-    realised = PrivacyLoss(events.gaussian(scale, hops), Relation.NULL).epsilon(budget.definite_delta)
-    assert realised <= epsilon
-    assert realised > 0.999 * epsilon
+    realized = PrivacyLoss(events.gaussian(scale, hops), Relation.NULL).epsilon(budget.definite_delta)
+    assert realized <= epsilon
+    assert realized > 0.999 * epsilon
 
 
 def test_an_infinite_budget_needs_no_noise() -> None:

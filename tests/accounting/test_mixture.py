@@ -118,9 +118,9 @@ def test_no_vectors_are_told_apart_better_than_the_claimed_pair(
         return total / (2 * math.pi * std**2)
 
     cell = (axis[1] - axis[0]) ** 2
-    realised = np.maximum(density(old) - order * density(new), 0.0).sum() * cell
+    realized = np.maximum(density(old) - order * density(new), 0.0).sum() * cell
     claimed = TwoSidedMixture(std, rate, 3, 3).delta(np.array([math.log(order)]))[0]
-    assert realised <= claimed + 2e-4
+    assert realized <= claimed + 2e-4
 
 
 def test_the_one_sided_mixture_is_not_a_pair_that_composes() -> None:

@@ -61,7 +61,7 @@ def test_replacing_costs_more_than_nulling() -> None:
         replace.renyi_epsilon(1e-5)
 
 
-def test_a_hundred_randomised_responses_cost_a_hundred_times() -> None:
+def test_a_hundred_randomized_responses_cost_a_hundred_times() -> None:
     """The library's own accountant ignores the count of this event; ours must not."""
     one = dpa.RandomizedResponseDpEvent(0.5, 2)
     broken = PLDAccountant(NeighboringRelation.REPLACE_ONE)

@@ -33,7 +33,7 @@ def test_a_huge_total_does_not_overflow() -> None:
 
 
 @pytest.mark.parametrize("below", [0.0, 0.4, 0.99])
-def test_delta_below_the_sum_is_that_of_randomised_response(below: float) -> None:
+def test_delta_below_the_sum_is_that_of_randomized_response(below: float) -> None:
     # P = (p, 1 - p), Q = (1 - p, p) with p = e/(1 + e): delta = p - e^below (1 - p).
     p = math.e / (1.0 + math.e)
     assert loss(events.pure(1.0)).delta(below) == pytest.approx(p - math.exp(below) * (1.0 - p))
@@ -47,7 +47,7 @@ def test_pure_and_gaussian_parts_are_added() -> None:
 
 
 def test_below_the_pure_epsilon_delta_covers_the_exact_composition() -> None:
-    """Randomised response at 0.7 and a Gaussian: the exact delta of both, from the two likelihoods of the answer."""
+    """Randomized response at 0.7 and a Gaussian: the exact delta of both, from the two likelihoods of the answer."""
     gaussian = loss(events.gaussian(2.0))
     both = loss(events.gaussian(2.0), events.pure(0.7))
 
@@ -78,7 +78,7 @@ def test_pure_events_survive_json() -> None:
 
 
 def test_a_local_stage_is_priced_for_the_local_unit_only() -> None:
-    stage = LocalStage("features", 1, 0.0, 1.5, "randomiser")
+    stage = LocalStage("features", 1, 0.0, 1.5, "randomizer")
     assert PrivacyLoss(stage.event(Local()), Relation.REPLACE).epsilon(1e-5) == 1.5
     assert PrivacyLoss(stage.event(Local(range_from_data=True)), Relation.REPLACE).epsilon(1e-5) == math.inf
     with pytest.raises(UnprovenError, match="local"):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score, roc_curve
 
-from hushgraph.attacks.analysis import analyse, auc_interval, balanced_accuracy, roc, tpr_at
+from hushgraph.attacks.analysis import analyze, auc_interval, balanced_accuracy, roc, tpr_at
 from hushgraph.attacks.base import AttackScores
 from hushgraph.errors import InputError
 
@@ -59,7 +59,7 @@ def test_chance_is_half_and_certainty_is_one() -> None:
 def test_an_analysis_is_plain_json_of_a_bounded_size() -> None:
     rng = np.random.default_rng(2)
     truth = rng.random(20_000) < 0.5
-    found = analyse(scored(rng.standard_normal(20_000) + truth, truth))
+    found = analyze(scored(rng.standard_normal(20_000) + truth, truth))
     values = json.loads(json.dumps(found.as_dict(), allow_nan=False))
     assert len(values["roc"]["fpr"]) < 200
     assert (values["roc"]["fpr"][0], values["roc"]["tpr"][-1]) == (0.0, 1.0)
@@ -68,7 +68,7 @@ def test_an_analysis_is_plain_json_of_a_bounded_size() -> None:
 
 def test_one_sided_or_broken_scores_are_refused() -> None:
     with pytest.raises(InputError, match="at least 2"):
-        analyse(scored(np.zeros(5), np.ones(5, dtype=bool)))
+        analyze(scored(np.zeros(5), np.ones(5, dtype=bool)))
     with pytest.raises(InputError, match="finite"):
         scored(np.array([np.nan, 1.0]), np.array([True, False]))
     with pytest.raises(InputError, match="one per guess"):

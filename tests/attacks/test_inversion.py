@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from hushgraph.attacks import Target, analyse
+from hushgraph.attacks import Target, analyze
 from hushgraph.attacks.distances import class_distances, class_table, mia_distance, structural_similarity
 from hushgraph.attacks.image_models import KINDS, image_accuracy, image_model, train_images
 from hushgraph.attacks.inversion import EnhancedInversion, Inversion, OriginalInversion, bilateral_total_variation
@@ -46,7 +46,7 @@ def test_a_trained_model_shows_its_classes_and_an_untrained_one_does_not(attack:
     model = train_images(image_model("softmax", (16, 16), 3), x, y, epochs=25, lr=1e-2)
     after = attack.run(Target("bars", torch.empty(0, 3), network=model), data)
     assert max(after.details["distances"]) < min(before.details["distances"])
-    assert analyse(after).auc.value > analyse(before).auc.value
+    assert analyze(after).auc.value > analyze(before).auc.value
     assert after.truth.sum() == 3
     assert np.array(after.details["images"]).shape == (3, 16, 16)
     again = class_distances(np.array(after.details["images"]), x.numpy(), y.numpy(), "euclidean")

@@ -8,7 +8,7 @@ from torch_geometric.data import Data
 
 import hushgraph as hg
 from hushgraph import datasets
-from hushgraph.attacks import LinkTeller, PosteriorSimilarity, ReleasedRows, Target, analyse, target_of
+from hushgraph.attacks import LinkTeller, PosteriorSimilarity, ReleasedRows, Target, analyze, target_of
 from hushgraph.attacks.base import dense_features
 from hushgraph.attacks.links import sample_pairs
 from hushgraph.errors import InputError
@@ -35,13 +35,13 @@ def test_linkteller_breaks_a_gcn_and_not_gap(campus: Data) -> None:
     gcn = GCN(epochs=15).fit(campus, UndirectedEdge(), hg.Budget(math.inf, 1e-5), seed=0)
     gap = GAP(epochs=10).fit(campus, UndirectedEdge(), hg.Budget(1.0, 1e-5), seed=0)
     attack = LinkTeller(sources=20, per_source=20)
-    broken = analyse(attack.run(target_of(gcn, campus), campus))
+    broken = analyze(attack.run(target_of(gcn, campus), campus))
     assert broken.auc.value > 0.85
     assert broken.details["queries"] == 21
-    protected = analyse(attack.run(target_of(gap, campus), campus))
+    protected = analyze(attack.run(target_of(gap, campus), campus))
     assert 0.35 < protected.auc.value < 0.65
     assert protected.details["epsilon of all queries together"] > 2.0  # what the owner would have had to refuse
-    cached = analyse(attack.run(target_of(gap, campus, fresh_noise=False), campus))
+    cached = analyze(attack.run(target_of(gap, campus, fresh_noise=False), campus))
     assert cached.auc.value == 0.5  # cached rows do not move at all
 
 
@@ -66,14 +66,14 @@ def test_stored_rows_of_sums_without_noise_give_links_away(campus: Data) -> None
     summed = torch.zeros_like(first).index_add_(0, campus.edge_index[1], first[campus.edge_index[0]])
     rows = torch.cat([first, torch.nn.functional.normalize(summed, dim=1)], dim=1)
     target = Target("raw sums", torch.ones(campus.num_nodes, 2) / 2, rows)
-    assert analyse(ReleasedRows(width=64).run(target, campus)).auc.value > 0.8
+    assert analyze(ReleasedRows(width=64).run(target, campus)).auc.value > 0.8
     with pytest.raises(InputError, match="hops of width"):
         ReleasedRows(width=60).run(target, campus)
 
 
 def test_similar_posteriors_are_scored_higher(campus: Data) -> None:
     truth = torch.nn.functional.one_hot(campus.y, 6) * 0.9 + 0.01
-    assert analyse(PosteriorSimilarity().run(Target("labels", truth), campus)).auc.value > 0.6
+    assert analyze(PosteriorSimilarity().run(Target("labels", truth), campus)).auc.value > 0.6
 
 
 def test_a_target_without_the_needed_part_is_refused(campus: Data) -> None:

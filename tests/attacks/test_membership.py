@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 
 import hushgraph as hg
 from hushgraph import datasets
-from hushgraph.attacks import Lira, ShadowMembership, Target, analyse
+from hushgraph.attacks import Lira, ShadowMembership, Target, analyze
 from hushgraph.attacks.base import Predictor
 from hushgraph.attacks.lira import likelihood_ratio
 from hushgraph.attacks.membership import induced, member_graph, membership_signals, sample_per_class, trained_target
@@ -24,7 +24,7 @@ def campus() -> Data:
     return datasets.load("campus", num_nodes=800, split=(0.4, 0.0, 0.6))
 
 
-def memorising(data: Data, seed: int) -> Predictor:
+def memorizing(data: Data, seed: int) -> Predictor:
     """A model that is sure of the rows it was trained on and of nothing else."""
     known = {tuple(row) for row in data.x.tolist()}
     generator = torch.Generator().manual_seed(seed)
@@ -43,12 +43,12 @@ def silent(data: Data, seed: int) -> Predictor:
 
 
 @pytest.mark.parametrize("attack", [ShadowMembership(per_class=60, epochs=80), Lira(shadows=6)])
-def test_a_model_that_memorises_is_broken_and_one_that_says_nothing_is_not(campus: Data, attack: object) -> None:
+def test_a_model_that_memorizes_is_broken_and_one_that_says_nothing_is_not(campus: Data, attack: object) -> None:
     unique = campus.clone()
     unique.x = torch.randn(campus.num_nodes, 8, generator=torch.Generator().manual_seed(0))
-    broken = analyse(attack.run(trained_target("memory", unique, memorising, 1), unique))  # type: ignore[attr-defined]
+    broken = analyze(attack.run(trained_target("memory", unique, memorizing, 1), unique))  # type: ignore[attr-defined]
     assert broken.auc.value > 0.85
-    chance = analyse(attack.run(trained_target("silence", unique, silent, 1), unique))  # type: ignore[attr-defined]
+    chance = analyze(attack.run(trained_target("silence", unique, silent, 1), unique))  # type: ignore[attr-defined]
     assert 0.4 < chance.auc.value < 0.6
 
 
@@ -56,7 +56,7 @@ def test_a_model_that_memorises_is_broken_and_one_that_says_nothing_is_not(campu
 def test_gap_at_node_level_gives_membership_away_no_more_than_chance(campus: Data) -> None:
     trainer = method_trainer(GAP(epochs=2), Node(max_degree=20), hg.Budget(8.0, 1e-4))
     target = trained_target("gap", campus, trainer, 1)
-    found = analyse(ShadowMembership(per_class=80, epochs=80).run(target, campus))
+    found = analyze(ShadowMembership(per_class=80, epochs=80).run(target, campus))
     # 320 members, 480 others: the standard error is 0.021.
     assert found.auc.value == pytest.approx(0.5, abs=0.1)
 

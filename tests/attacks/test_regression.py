@@ -6,7 +6,7 @@ import torch
 from torch_geometric.data import Data
 
 from hushgraph import datasets
-from hushgraph.attacks import Target, analyse
+from hushgraph.attacks import Target, analyze
 from hushgraph.attacks.base import dense_features
 from hushgraph.attacks.regression import AttributeInference, DegreeInference, FeatureReconstruction, ridge
 from hushgraph.errors import InputError
@@ -28,8 +28,8 @@ def test_rows_that_hold_degrees_give_them_away_and_noise_does_not(campus: Data) 
     hidden = DegreeInference().run(with_rows(campus, noise), campus)
     assert told.details["rmse"] < 0.3 * told.details["rmse of guessing the mean"]
     assert hidden.details["rmse"] > 0.9 * hidden.details["rmse of guessing the mean"]
-    assert analyse(told).auc.value > 0.99
-    assert 0.4 < analyse(hidden).auc.value < 0.6
+    assert analyze(told).auc.value > 0.99
+    assert 0.4 < analyze(hidden).auc.value < 0.6
 
 
 def test_features_are_found_in_a_linear_image_of_them_and_not_in_noise(campus: Data) -> None:
@@ -45,7 +45,7 @@ def test_features_are_found_in_a_linear_image_of_them_and_not_in_noise(campus: D
 def test_an_attribute_that_the_predictions_show_is_inferred(campus: Data) -> None:
     value = dense_features(campus)[:, 0]
     posteriors = torch.stack([0.1 + 0.8 * value, 0.9 - 0.8 * value], dim=1)
-    assert analyse(AttributeInference(column=0).run(Target("t", posteriors), campus)).auc.value > 0.99
+    assert analyze(AttributeInference(column=0).run(Target("t", posteriors), campus)).auc.value > 0.99
     with pytest.raises(InputError, match="column"):
         AttributeInference(column=10_000).run(Target("t", posteriors), campus)
 

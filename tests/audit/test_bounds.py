@@ -51,7 +51,7 @@ def test_the_bound_of_a_gaussian_release_is_close_and_below() -> None:
     assert 7.0 < gaussian_bound(scores, planted, 1e-7) < 8.0
 
 
-def test_thresholds_bound_randomised_response_and_never_much_more_than_the_truth() -> None:
+def test_thresholds_bound_randomized_response_and_never_much_more_than_the_truth() -> None:
     rng = np.random.default_rng(5)
     bounds = []
     for _ in range(20):

@@ -17,8 +17,8 @@ from hushgraph.audit.enumeration import deletion_change
 from hushgraph.audit.run import audit_plan
 from hushgraph.errors import UnprovenError
 from hushgraph.facts import PublicFacts
-from hushgraph.graph.aggregate import sum_in_neighbours
-from hushgraph.graph.csr import InNeighbours
+from hushgraph.graph.aggregate import sum_in_neighbors
+from hushgraph.graph.csr import InNeighbors
 from hushgraph.graph.degree import cap_owned_lists
 from hushgraph.mechanisms.noise import NoiseSource
 from hushgraph.methods.gap import GAP
@@ -131,7 +131,7 @@ def test_refilled_lists_move_further_than_declared_and_owned_lists_do_not() -> N
     rows = torch.ones(nodes, 1)
 
     def total(kept: Tensor) -> Tensor:
-        return sum_in_neighbours(InNeighbours.from_edge_index(kept, nodes), rows)[1:]
+        return sum_in_neighbors(InNeighbors.from_edge_index(kept, nodes), rows)[1:]
 
     assert deletion_change(lambda e: total(refill(e, degree)), edges, without_hub) > math.sqrt(degree) + 1.0
     noise = NoiseSource.seeded(0)
@@ -139,7 +139,7 @@ def test_refilled_lists_move_further_than_declared_and_owned_lists_do_not() -> N
 
     def capped(e: Tensor) -> Tensor:
         kept = cap_owned_lists(e, nodes, degree, noise.stream("degree cap"))
-        return sum_in_neighbours(InNeighbours.from_edge_index(kept, nodes), rows)
+        return sum_in_neighbors(InNeighbors.from_edge_index(kept, nodes), rows)
 
     assert deletion_change(capped, edges, own) <= math.sqrt(degree) + 1e-6
 

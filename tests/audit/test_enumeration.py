@@ -33,7 +33,7 @@ def test_owned_lists_with_a_cap_never_move_a_sum_further_than_declared() -> None
 
 
 def test_a_cap_that_looks_at_the_receivers_is_caught() -> None:
-    """Broken on purpose: receivers keep their first in-neighbour, so a freed place is refilled by another sender."""
+    """Broken on purpose: receivers keep their first in-neighbor, so a freed place is refilled by another sender."""
 
     def first_senders(edges: Tensor) -> Tensor:
         order = torch.argsort(edges[1] * 100 + edges[0])
@@ -62,5 +62,5 @@ def test_a_local_mechanism_is_enumerated_and_a_liar_is_caught() -> None:
 def test_large_graphs_and_other_units_are_refused() -> None:
     with pytest.raises(InputError, match="2 to 5"):
         largest_sum_change(UndirectedEdge(), 9)
-    with pytest.raises(InputError, match="no neighbouring graphs"):
+    with pytest.raises(InputError, match="no neighboring graphs"):
         largest_sum_change(Record(), 3)

@@ -20,7 +20,7 @@ from hushgraph.audit.bounds import gaussian_bound
 from hushgraph.audit.label_canaries import costliest_kinds, observe_labels, plant_labels
 from hushgraph.errors import InputError
 from hushgraph.facts import PublicFacts
-from hushgraph.graph.csr import InNeighbours
+from hushgraph.graph.csr import InNeighbors
 from hushgraph.mechanisms import label_sum
 from hushgraph.mechanisms.noise import NoiseSource
 from hushgraph.methods.auto import Auto
@@ -29,7 +29,7 @@ from hushgraph.methods.saving import save_model
 from hushgraph.units import DirectedEdge, Node, NodePromise, NodeReplace, UndirectedEdge, Unit
 
 FACTS = PublicFacts(20_000, 1_000_000, 15_000)
-LOUD_LABELS = {"quiet": 0.5, "labelled_noise": math.sqrt(1.75)}
+LOUD_LABELS = {"quiet": 0.5, "labeled_noise": math.sqrt(1.75)}
 
 
 def plan_of(unit: Unit, count: int, multiplier: float, **shape: object) -> Plan:
@@ -43,10 +43,10 @@ def plan_of(unit: Unit, count: int, multiplier: float, **shape: object) -> Plan:
     [
         (UndirectedEdge(), 1, LOUD_LABELS),
         (UndirectedEdge(), 3, LOUD_LABELS),
-        (UndirectedEdge(), 2, {"quiet": 0.9, "labelled_noise": 2.0}),
-        (UndirectedEdge(), 2, {"quiet": 1.0, "labelled_noise": 3.0}),
+        (UndirectedEdge(), 2, {"quiet": 0.9, "labeled_noise": 2.0}),
+        (UndirectedEdge(), 2, {"quiet": 1.0, "labeled_noise": 3.0}),
         (DirectedEdge(), 2, {}),
-        (DirectedEdge(), 1, {"quiet": 0.5, "labelled_noise": 1.5}),
+        (DirectedEdge(), 1, {"quiet": 0.5, "labeled_noise": 1.5}),
         (Node(max_degree=5), 2, {"shared": True}),
         (Node(max_degree=5), 1, {}),
         (NodeReplace(max_degree=5), 2, {"shared": True}),
@@ -69,11 +69,11 @@ def test_edges_are_planted_between_the_kinds_of_node_that_cost_most() -> None:
     def kinds(unit: Unit, **shape: float) -> set[tuple[bool, bool]]:
         return set(costliest_kinds(unit, [LabelSumStage("sums", 1, 1.0, **shape)]))  # type: ignore[arg-type]
 
-    one_labelled = {(True, False), (False, True)}
-    assert kinds(UndirectedEdge(), **LOUD_LABELS) == {(True, True), *one_labelled}
-    assert kinds(UndirectedEdge(), quiet=0.5, labelled_noise=2.0) == one_labelled
+    one_labeled = {(True, False), (False, True)}
+    assert kinds(UndirectedEdge(), **LOUD_LABELS) == {(True, True), *one_labeled}
+    assert kinds(UndirectedEdge(), quiet=0.5, labeled_noise=2.0) == one_labeled
     assert kinds(UndirectedEdge(), quiet=0.5) == {(True, True)}
-    assert kinds(UndirectedEdge(), quiet=1.0, labelled_noise=3.0) == {(False, False)}
+    assert kinds(UndirectedEdge(), quiet=1.0, labeled_noise=3.0) == {(False, False)}
     assert len(kinds(UndirectedEdge())) == len(kinds(DirectedEdge())) == 4
     assert kinds(DirectedEdge(), **LOUD_LABELS) == {(True, False)}
 
@@ -109,10 +109,10 @@ def test_directed_accounting_on_a_symmetric_graph_is_caught() -> None:
     assert 1.0 < found.lower_bound <= plan.provable_epsilon * 1.1
 
 
-def test_equal_noise_for_labelled_nodes_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_noise_for_labeled_nodes_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = Chorus().plan(FACTS, UndirectedEdge(), hg.Budget(4.0, 1e-7))
     assert audit_plan(plan, seed=0).verdict == "consistent"
-    monkeypatch.setattr(label_sum, "relative_noise", lambda labelled, stage: torch.ones(len(labelled), 1))
+    monkeypatch.setattr(label_sum, "relative_noise", lambda labeled, stage: torch.ones(len(labeled), 1))
     assert audit_plan(plan, seed=0).verdict == "contradicted"
 
 
@@ -126,8 +126,8 @@ def test_messages_louder_than_planned_are_caught(
 ) -> None:
     right: Callable[..., Tensor] = label_sum.label_messages
 
-    def louder(edges: InNeighbours, rows: Tensor, labelled: Tensor, stage: LabelSumStage) -> Tensor:
-        return right(edges, rows, labelled, replace(stage, **forgotten))  # type: ignore[arg-type]
+    def louder(edges: InNeighbors, rows: Tensor, labeled: Tensor, stage: LabelSumStage) -> Tensor:
+        return right(edges, rows, labeled, replace(stage, **forgotten))  # type: ignore[arg-type]
 
     shape = {"shared": True} if isinstance(unit, Node) else LOUD_LABELS
     plan = plan_of(unit, 2, 1.0, **shape)

@@ -79,7 +79,7 @@ def test_a_device_that_spends_more_than_it_says_is_caught(
     assert not any(finding.contradicts for finding in found.findings if finding.method == "exact enumeration")
 
 
-def test_a_law_that_claims_less_than_it_realises_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_law_that_claims_less_than_it_realizes_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     right = RandomizedResponse.law
 
     def law(self: RandomizedResponse, value: int) -> tuple[np.ndarray, np.ndarray]:
@@ -91,13 +91,13 @@ def test_a_law_that_claims_less_than_it_realises_is_caught(monkeypatch: pytest.M
     assert found.lower_bound == pytest.approx(1.1)
 
 
-def test_the_audited_randomiser_is_the_one_that_the_method_uses() -> None:
+def test_the_audited_randomizer_is_the_one_that_the_method_uses() -> None:
     method, unit, epsilon = KINDS[0]
     plan = method.plan(FACTS, unit, hg.Budget(epsilon, 1e-6))
     coins = np.random.default_rng(0).random(300) < 0.5
     kept = collect(method, FACTS, plan, coins, NoiseSource.seeded(0))
-    assert kept["features"].randomiser == MultiBit(epsilon / 2, 12)
-    assert kept["labels"].randomiser == RandomizedResponse(epsilon / 2, 5)
+    assert kept["features"].randomizer == MultiBit(epsilon / 2, 12)
+    assert kept["labels"].randomizer == RandomizedResponse(epsilon / 2, 5)
     assert kept["features"].scores.shape == (300, MultiBit(epsilon / 2, 12).bits)
 
 

@@ -43,7 +43,7 @@ def test_guesses_are_counted_on_both_ends() -> None:
     assert right_guesses(-scores, planted, 0.4) == (0, 4)
 
 
-def test_randomised_response_is_bounded_tightly_and_validly() -> None:
+def test_randomized_response_is_bounded_tightly_and_validly() -> None:
     rng = np.random.default_rng(0)
     bounds = [one_run_bound(*respond(2.0, 4000, rng), 0.0) for _ in range(40)]
     assert np.mean(bounds) > 1.7

@@ -88,7 +88,7 @@ def test_the_plan_of_auto_tells_the_count_and_both_ways_without_asking_for_edges
     assert 7.98 < plan["epsilon"] <= 8.0
     shown = " ".join(run(*words).stdout.split())
     assert "First this is asked with noise, for epsilon" in shown
-    assert "count of edges and pairs of neighbours" in shown
+    assert "count of edges and pairs of neighbors" in shown
     assert "A rule chooses chorus or dp-mlp" in shown
     declared = run_json(*words, "--set", "average_degree=40")
     assert [stage["mechanism"] for stage in declared["stages"]] == ["noisy count of pairs"]
@@ -306,7 +306,7 @@ def test_methods_lists_what_can_be_set(data: Path) -> None:
     assert (wrong.exit_code, "did you mean 'gap'" in wrong.output) == (2, True)
 
 
-def test_predictions_from_raw_neighbourhoods_say_so(data: Path, tmp_path: Path) -> None:
+def test_predictions_from_raw_neighborhoods_say_so(data: Path, tmp_path: Path) -> None:
     trained = run("train", "dp-gnn", "--data", data, "--unit", "node", "--out", tmp_path / "m", *TRAIN)
     assert "lowest classes" in trained.stdout
     assert "NOT PROTECTED: predictions" in run("predict", tmp_path / "m", "--data", data).stdout

@@ -71,7 +71,7 @@ def world(tmp_path):
     store = SqliteStore(tmp_path / "collect.db")
     task = make_task()
     admin.create_task(store, task)
-    tokens = dict(admin.enrol(store, task.id))
+    tokens = dict(admin.enroll(store, task.id))
     operator = admin.make_operator_token(store)
     days = [date(2026, 3, 1)]
     with TestClient(create_app(store, today=lambda: days[0]), raise_server_exceptions=True) as web:

@@ -36,18 +36,18 @@ def test_a_store_without_operator_lets_nobody_in(store):
 
 
 def test_enrol_some_then_others(store):
-    first = dict(admin.enrol(store, "survey", [3, 1]))
+    first = dict(admin.enroll(store, "survey", [3, 1]))
     assert sorted(first) == [1, 3]
     for wrong in ([1], [40], [-1], [5, 5]):
         with pytest.raises(InputError):
-            admin.enrol(store, "survey", wrong)
+            admin.enroll(store, "survey", wrong)
     assert store.counts("survey") == (2, 0)
     with pytest.raises(InputError, match="known: survey"):
-        admin.enrol(store, "other")
+        admin.enroll(store, "other")
 
 
 def test_token_files_round_trip_and_are_never_overwritten(tmp_path, store):
-    tokens = admin.enrol(store, "survey", [0, 7])
+    tokens = admin.enroll(store, "survey", [0, 7])
     path = admin.write_secret(tmp_path / "tokens.csv", admin.tokens_csv(tokens))
     assert admin.read_tokens(path) == dict(tokens)
     assert path.stat().st_mode & 0o077 == 0

@@ -64,7 +64,7 @@ def run(tmp_path, monkeypatch):
 def prepared(run, tmp_path):
     (tmp_path / "task.toml").write_text(TASK)
     created = json.loads(run("create", "task.toml", "--json").stdout)
-    run("enrol", "survey", "--tokens", "tokens.csv")
+    run("enroll", "survey", "--tokens", "tokens.csv")
     return created
 
 
@@ -94,8 +94,8 @@ def test_create_writes_secrets_once(run, prepared, tmp_path):
     for name in ("operator.token", "tokens.csv", "collect.db"):
         assert (tmp_path / name).stat().st_mode & 0o077 == 0
     assert "operator_token_file" not in json.loads(run("create", "task.toml", "--json").stdout)
-    run("enrol", "survey", "--tokens", "tokens.csv", code=2)
-    run("enrol", "survey", "--tokens", "more.csv", code=2)
+    run("enroll", "survey", "--tokens", "tokens.csv", code=2)
+    run("enroll", "survey", "--tokens", "more.csv", code=2)
     assert not (tmp_path / "more.csv").exists()
 
 
@@ -130,7 +130,7 @@ def test_wrong_usage_is_exit_code_two(run, served, tmp_path):
     run("create", "missing.toml", code=2)
     (tmp_path / "bad.toml").write_text(TASK.replace("dimensions", "dimension"))
     assert "did you mean 'dimensions'" in run("create", "bad.toml", code=2).stderr
-    run("enrol", "survey", "--tokens", "t.csv", "--nodes", "1-x", code=2)
+    run("enroll", "survey", "--tokens", "t.csv", "--nodes", "1-x", code=2)
     run("nonsense", code=2)
 
 

@@ -10,7 +10,7 @@ from hushgraph.collect.report import check_report, draw_payload, encode_payload
 from hushgraph.errors import InputError
 
 FEATURES = ["multi_bit", "one_bit"]
-LABELS = ["randomized_response", "unary_symmetric", "unary_optimised"]
+LABELS = ["randomized_response", "unary_symmetric", "unary_optimized"]
 
 
 def collected(task, values, labels, rng, skip=()):

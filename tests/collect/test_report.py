@@ -22,7 +22,7 @@ def tasks():
         LabelQuestion,
         classes=st.integers(2, 6).map(lambda k: tuple("abcdef"[:k])),
         epsilon=st.floats(0.1, 5.0),
-        mechanism=st.sampled_from(["randomized_response", "unary_symmetric", "unary_optimised"]),
+        mechanism=st.sampled_from(["randomized_response", "unary_symmetric", "unary_optimized"]),
     )
     both = st.tuples(st.none() | features, st.none() | labels).filter(any)
     return both.map(lambda pair: Task("t", "T", 5, *pair))
@@ -50,7 +50,7 @@ def test_padding_bits_must_be_zero():
 
 
 def test_unary_labels_are_bits():
-    task = Task("t", "T", 5, labels=LabelQuestion(("a", "b", "c"), 1.0, "unary_optimised"))
+    task = Task("t", "T", 5, labels=LabelQuestion(("a", "b", "c"), 1.0, "unary_optimized"))
     body = {"report_id": "ab" * 16, "node_token": "t" * 43, "task_hash": task.sha256, "x": None}
     check_report(task, {**body, "y": [0, 1, 1]})
     for wrong in ([0, 1], [0, 1, 2], [0, 1, True], 1, None, "011", [0, 1, 1.0]):

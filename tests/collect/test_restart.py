@@ -72,7 +72,7 @@ def test_kill_and_restart_loses_and_doubles_nothing(tmp_path, task_maker):
     store_path = tmp_path / "collect.db"
     store, task = SqliteStore(store_path), task_maker(nodes=NODES)
     admin.create_task(store, task)
-    tokens = dict(admin.enrol(store, task.id))
+    tokens = dict(admin.enroll(store, task.id))
     rng = random.Random(5)
     bodies = {}
     for node, token in tokens.items():

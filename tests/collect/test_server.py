@@ -129,7 +129,7 @@ def test_days_of_the_task_are_kept(world, task_maker):
 
     task = task_maker(id="dated", opens="2026-03-02", closes="2026-03-03")
     admin.create_task(world.store, task)
-    world.task, world.tokens = task, dict(admin.enrol(world.store, "dated"))
+    world.task, world.tokens = task, dict(admin.enroll(world.store, "dated"))
     assert world.post(world.body()).status_code == 410
     world.days[0] = date(2026, 3, 3)
     assert world.post(world.body()).status_code == 201

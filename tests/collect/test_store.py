@@ -75,7 +75,7 @@ def store(request, tmp_path):
 def enrolled(store, task_maker):
     task = task_maker()
     admin.create_task(store, task)
-    return store, task, dict(admin.enrol(store, task.id))
+    return store, task, dict(admin.enroll(store, task.id))
 
 
 def arrival(task, token, report_id=b"r" * 16, payload=b"p", accepting=True):
@@ -128,7 +128,7 @@ def test_tasks_never_change(store, task_maker):
 def test_tokens_are_stored_hashed_and_never_replaced(enrolled):
     store, task, tokens = enrolled
     with pytest.raises(InputError, match="has one"):
-        admin.enrol(store, task.id, [5])
+        admin.enroll(store, task.id, [5])
     with store._transaction() as run:
         rows = run("SELECT node_token_hash FROM node").fetchall()
     hashes = {bytes(row[0]) for row in rows}

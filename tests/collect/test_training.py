@@ -35,7 +35,7 @@ def communities(people=300):
 
 
 @pytest.mark.parametrize("features", ["multi_bit", "one_bit"])
-@pytest.mark.parametrize("labels", ["randomized_response", "unary_optimised"])
+@pytest.mark.parametrize("labels", ["randomized_response", "unary_optimized"])
 def test_from_devices_to_a_model_with_a_certificate(task_maker, tmp_path, features, labels):
     edges, truth = communities()
     task = task_maker(
@@ -70,7 +70,7 @@ def test_one_bit_reports_are_signs_times_a_step(task_maker):
     task = task_maker(nodes=5, features=FeatureQuestion(3, 3.0, -2.0, 2.0, "one_bit"), labels=None)
     export = exported(task, [np.ones(3)] * 5, None, skip=(2,))
     found = feature_reports(export)
-    estimates = found.centre + found.step * found.reports
+    estimates = found.center + found.step * found.reports
     bits = export.arrays["x_bits"][list(export.node).index(4)]
     assert estimates[4].numpy() == pytest.approx(task.features.build().estimate(bits), rel=1e-6)
     assert bool((found.reports[2] == 0).all())

@@ -102,11 +102,11 @@ def test_pick_follows_the_weights_within_the_group() -> None:
 
 
 def _accuracy(model: nn.Module, inputs: tuple[Tensor, ...], data: Data, epochs: int) -> float:
-    optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     for _ in range(epochs):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         F.cross_entropy(model(*inputs)[data.train_mask], data.y[data.train_mask]).backward()
-        optimiser.step()
+        optimizer.step()
     model.eval()
     with torch.no_grad():
         right = model(*inputs).argmax(1) == data.y

@@ -1,4 +1,4 @@
-"""The digits graph against a plain computation of the nearest neighbours."""
+"""The digits graph against a plain computation of the nearest neighbors."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def test_form() -> None:
     assert data.name == "digits"
 
 
-def test_edges_are_the_nearest_neighbours_either_way() -> None:
-    data = digits(neighbours=4)
+def test_edges_are_the_nearest_neighbors_either_way() -> None:
+    data = digits(neighbors=4)
     distance = cdist(data.x.numpy(), data.x.numpy())
     np.fill_diagonal(distance, np.inf)
     reach = np.sort(distance, axis=1)[:, 3]
@@ -45,7 +45,7 @@ def test_split_depends_on_the_seed_and_edges_do_not() -> None:
     assert not torch.equal(first.train_mask, second.train_mask)
 
 
-@pytest.mark.parametrize("neighbours", [0, 1797, 2.5, True])
-def test_refuses_other_numbers(neighbours: object) -> None:
-    with pytest.raises(InputError, match="neighbours"):
-        digits(neighbours)  # type: ignore[arg-type]
+@pytest.mark.parametrize("neighbors", [0, 1797, 2.5, True])
+def test_refuses_other_numbers(neighbors: object) -> None:
+    with pytest.raises(InputError, match="neighbors"):
+        digits(neighbors)  # type: ignore[arg-type]

@@ -46,7 +46,7 @@ def test_built_in_with_options() -> None:
     data = load("campus", num_nodes=300, seed=4)
     _check_contract(data)
     assert torch.equal(data.edge_index, campus(300, seed=4).edge_index)
-    few, many = load("digits", neighbours=2), load("digits", neighbours=5)
+    few, many = load("digits", neighbors=2), load("digits", neighbors=5)
     _check_contract(few)
     assert few.edge_index.shape[1] < many.edge_index.shape[1]
 

@@ -77,7 +77,7 @@ def test_a_file_without_features_needs_a_word(tmp_path: Path) -> None:
         read_npz(path, features="none")
 
 
-def test_unlabelled_nodes_are_in_no_mask(tmp_path: Path) -> None:
+def test_unlabeled_nodes_are_in_no_mask(tmp_path: Path) -> None:
     masks = {name: np.arange(5) % 3 == number for number, name in enumerate(MASKS)}
     data = read_npz(_save(tmp_path, **masks))
     assert [torch.nonzero(data[name]).flatten().tolist() for name in MASKS] == [[0, 3], [1, 4], []]

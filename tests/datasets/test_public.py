@@ -16,7 +16,7 @@ import torch_geometric.datasets
 from scipy import sparse
 from torch_geometric.data import Data
 
-from hushgraph.datasets.catalogue import PUBLIC, public_dataset
+from hushgraph.datasets.catalog import PUBLIC, public_dataset
 from hushgraph.datasets.public import load_public
 from hushgraph.datasets.splits import MASKS, has_split
 from hushgraph.errors import InputError
@@ -178,7 +178,7 @@ def test_every_dataset_is_asked_for_by_its_own_name(
 
 
 @pytest.mark.parametrize("entry", [each for each in PUBLIC if each.maker != "ogb"], ids=lambda entry: entry.record.name)
-def test_catalogue_agrees_with_pyg_on_where_files_lie(tmp_path: Path, entry: Any) -> None:
+def test_catalog_agrees_with_pyg_on_where_files_lie(tmp_path: Path, entry: Any) -> None:
     maker = getattr(torch_geometric.datasets, entry.maker)
     dataset = maker.__new__(maker)
     dataset.root = str(tmp_path / entry.maker)

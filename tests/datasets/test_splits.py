@@ -15,9 +15,9 @@ from hushgraph.datasets.splits import MASKS, has_split, random_split, split_from
 from hushgraph.errors import InputError
 
 
-def _graph(count: int, unlabelled: int = 0) -> Data:
+def _graph(count: int, unlabeled: int = 0) -> Data:
     y = torch.arange(count) % 3
-    y[:unlabelled] = -1
+    y[:unlabeled] = -1
     return Data(x=torch.zeros(count, 1), edge_index=torch.zeros(2, 0, dtype=torch.int64), y=y, name="toy")
 
 
@@ -25,9 +25,9 @@ def _sizes(data: Data) -> list[int]:
     return [int(data[name].sum()) for name in MASKS]
 
 
-@given(count=st.integers(1, 400), unlabelled=st.integers(0, 20), seed=st.integers(0, 1000))
-def test_every_labelled_node_is_in_one_part(count: int, unlabelled: int, seed: int) -> None:
-    data = _graph(count + unlabelled, unlabelled)
+@given(count=st.integers(1, 400), unlabeled=st.integers(0, 20), seed=st.integers(0, 1000))
+def test_every_labeled_node_is_in_one_part(count: int, unlabeled: int, seed: int) -> None:
+    data = _graph(count + unlabeled, unlabeled)
     split = random_split(data, seed=seed)
     parts = torch.stack([split[name] for name in MASKS]).int().sum(0)
     assert torch.equal(parts == 1, data.y >= 0)
@@ -62,9 +62,9 @@ def test_an_existing_split_is_replaced_in_the_copy_only() -> None:
     assert again.name == "toy"
 
 
-def test_labelled_restricts_the_nodes() -> None:
+def test_labeled_restricts_the_nodes() -> None:
     allowed = torch.arange(40) < 20
-    split = random_split(_graph(40, unlabelled=4), labelled=allowed)
+    split = random_split(_graph(40, unlabeled=4), labeled=allowed)
     used = split.train_mask | split.val_mask | split.test_mask
     assert torch.nonzero(used).flatten().tolist() == list(range(4, 20))
 
@@ -90,12 +90,12 @@ def test_reports_all_wrong_fractions_together() -> None:
 
 
 def test_refuses_what_cannot_be_split() -> None:
-    with pytest.raises(InputError, match="at least one labelled"):
-        random_split(_graph(5, unlabelled=5))
+    with pytest.raises(InputError, match="at least one labeled"):
+        random_split(_graph(5, unlabeled=5))
     with pytest.raises(InputError, match=r"data\.y"):
         random_split(Data(x=torch.zeros(3, 1)))
     with pytest.raises(InputError, match="boolean mask of shape"):
-        random_split(_graph(5), labelled=torch.ones(4, dtype=torch.bool))
+        random_split(_graph(5), labeled=torch.ones(4, dtype=torch.bool))
 
 
 def _write_split(path: Path, count: int, **changes: object) -> Path:
@@ -107,7 +107,7 @@ def _write_split(path: Path, count: int, **changes: object) -> Path:
 
 
 def test_split_from_file(tmp_path: Path) -> None:
-    data = _graph(9, unlabelled=1)
+    data = _graph(9, unlabeled=1)
     split = split_from(data, _write_split(tmp_path / "s.npz", 9, node_ids=np.arange(9)))
     assert torch.nonzero(split.train_mask).flatten().tolist() == [3, 6]
     assert torch.nonzero(split.test_mask).flatten().tolist() == [2, 5, 8]

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from hushgraph.errors import InputError
-from hushgraph.graph.aggregate import sum_in_neighbours
+from hushgraph.graph.aggregate import sum_in_neighbors
 from hushgraph.graph.blocks import RowNoise, aggregate_blocks, blocks, sum_block
-from hushgraph.graph.csr import InNeighbours
+from hushgraph.graph.csr import InNeighbors
 from hushgraph.graph.store import BlockedGraph, ingest
 from hushgraph.mechanisms.noise import NoiseSource, round_to_grid
 
@@ -41,7 +41,7 @@ def mapped(path: Path, values: torch.Tensor) -> np.memmap:
 @pytest.mark.parametrize("memory_limit", LIMITS)
 def test_same_bits_as_in_memory(graph: BlockedGraph, tmp_path: Path, dtype: torch.dtype, memory_limit: int) -> None:
     rows = rows_of(dtype)
-    expected = sum_in_neighbours(graph.load(), rows)
+    expected = sum_in_neighbors(graph.load(), rows)
     assert torch.equal(aggregate_blocks(graph, rows, memory_limit=memory_limit), expected)
     assert torch.equal(aggregate_blocks(graph, rows.numpy(), memory_limit=memory_limit), expected)
     on_disk = mapped(tmp_path / "rows.bin", rows)
@@ -54,7 +54,7 @@ def test_noise_is_added_once_per_row_and_repeats_byte_for_byte(
 ) -> None:
     source, std = NoiseSource.seeded(3), 2.5
     rows = rows_of(torch.float32)
-    exact = sum_in_neighbours(graph.load(), rows).to(torch.float64)
+    exact = sum_in_neighbors(graph.load(), rows).to(torch.float64)
     expected = round_to_grid(exact + source.gaussian_rows("hop 1", 0, NODES, COLUMNS, std), std)
     noise = RowNoise(source, "hop 1", std)
     for given in (rows, mapped(tmp_path / "rows.bin", rows)):
@@ -70,19 +70,19 @@ def test_rows_on_disk_are_read_in_groups_of_columns(graph: BlockedGraph, tmp_pat
     rows = rows_of(torch.float32)
     limit = 4 * (NODES * 4 * columns_that_fit // 3 + 1)
     result = aggregate_blocks(graph, mapped(tmp_path / "rows.bin", rows), memory_limit=limit)
-    assert torch.equal(result, sum_in_neighbours(graph.load(), rows))
+    assert torch.equal(result, sum_in_neighbors(graph.load(), rows))
 
 
 def test_output_may_be_a_file(graph: BlockedGraph, tmp_path: Path) -> None:
     rows = rows_of(torch.float32)
     out = np.memmap(tmp_path / "out.bin", dtype=np.float32, mode="w+", shape=(NODES, COLUMNS))
     aggregate_blocks(graph, rows, memory_limit=5000, out=out)
-    assert np.array_equal(np.asarray(out), sum_in_neighbours(graph.load(), rows).numpy())
+    assert np.array_equal(np.asarray(out), sum_in_neighbors(graph.load(), rows).numpy())
 
 
 def test_one_block_alone_gives_the_same_rows(graph: BlockedGraph) -> None:
     rows = rows_of(torch.float32)
-    expected = sum_in_neighbours(graph.load(), rows)
+    expected = sum_in_neighbors(graph.load(), rows)
     for first, last in [(0, 1), (17, 90), (NODES - 3, NODES), (5, 5)]:
         assert torch.equal(sum_block(graph, rows, first, last), expected[first:last])
 
@@ -101,7 +101,7 @@ def test_empty_graphs_and_widths(tmp_path: Path) -> None:
     empty = ingest(torch.zeros((2, 0), dtype=torch.int64), tmp_path / "e", num_nodes=4, memory_limit=1000)
     assert aggregate_blocks(empty, torch.ones(4, 2), memory_limit=100).tolist() == [[0.0, 0.0]] * 4
     assert aggregate_blocks(empty, torch.ones(4, 0), memory_limit=100).shape == (4, 0)
-    assert torch.equal(empty.load().offsets, InNeighbours.from_edge_index(torch.zeros(2, 0).long(), 4).offsets)
+    assert torch.equal(empty.load().offsets, InNeighbors.from_edge_index(torch.zeros(2, 0).long(), 4).offsets)
 
 
 def test_wrong_rows_and_outputs_are_refused(graph: BlockedGraph) -> None:

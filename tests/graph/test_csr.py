@@ -1,4 +1,4 @@
-"""Neighbour lists by destination, against a plain Python reference."""
+"""Neighbor lists by destination, against a plain Python reference."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hushgraph.errors import InputError
-from hushgraph.graph.csr import InNeighbours, coalesce, count_duplicates
+from hushgraph.graph.csr import InNeighbors, coalesce, count_duplicates
 
 edge_lists = st.integers(1, 12).flatmap(
     lambda n: st.tuples(st.just(n), st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)), max_size=60))
@@ -23,7 +23,7 @@ def tensor(edges: list[tuple[int, int]]) -> torch.Tensor:
 @settings(max_examples=150, deadline=None)
 def test_equals_the_naive_lists(case: tuple[int, list[tuple[int, int]]]) -> None:
     num_nodes, edges = case
-    graph = InNeighbours.from_edge_index(tensor(edges), num_nodes)
+    graph = InNeighbors.from_edge_index(tensor(edges), num_nodes)
     offsets = graph.offsets.tolist()
     for node in range(num_nodes):
         expected = sorted(source for source, target in edges if target == node)
@@ -43,7 +43,7 @@ def test_equals_the_naive_lists(case: tuple[int, list[tuple[int, int]]]) -> None
 
 
 def test_isolated_and_last_nodes_keep_their_place() -> None:
-    graph = InNeighbours.from_edge_index(torch.tensor([[0], [1]]), num_nodes=5)
+    graph = InNeighbors.from_edge_index(torch.tensor([[0], [1]]), num_nodes=5)
     assert graph.num_nodes == 5
     assert graph.in_degree().tolist() == [0, 1, 0, 0, 0]
     assert graph.transpose().num_nodes == 5
@@ -51,7 +51,7 @@ def test_isolated_and_last_nodes_keep_their_place() -> None:
 
 def test_index_types() -> None:
     edges = torch.tensor([[0, 2], [2, 1]], dtype=torch.int32)
-    graph = InNeighbours.from_edge_index(edges, 3)
+    graph = InNeighbors.from_edge_index(edges, 3)
     assert graph.sources.dtype == torch.int32
     assert graph.offsets.dtype == torch.int32
     assert graph.in_degree().dtype == torch.int64
@@ -60,7 +60,7 @@ def test_index_types() -> None:
 def test_the_input_is_left_alone() -> None:
     edges = torch.tensor([[3, 0, 1], [0, 2, 2]])
     before = edges.clone()
-    InNeighbours.from_edge_index(edges, 4)
+    InNeighbors.from_edge_index(edges, 4)
     assert torch.equal(edges, before)
 
 
@@ -82,4 +82,4 @@ def test_functions_on_edge_lists() -> None:
 )
 def test_wrong_edges_are_refused(edges: torch.Tensor, num_nodes: int, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        InNeighbours.from_edge_index(edges, num_nodes)
+        InNeighbors.from_edge_index(edges, num_nodes)

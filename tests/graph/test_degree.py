@@ -15,8 +15,8 @@ from torch import Tensor
 
 from hushgraph.errors import InputError
 from hushgraph.graph import degree
-from hushgraph.graph.aggregate import sum_in_neighbours
-from hushgraph.graph.csr import InNeighbours
+from hushgraph.graph.aggregate import sum_in_neighbors
+from hushgraph.graph.csr import InNeighbors
 from hushgraph.graph.degree import cap_owned_lists, cap_senders
 from hushgraph.mechanisms.noise import NoiseSource
 
@@ -53,8 +53,8 @@ def change(
     other_rows = rows.clone()
     other_rows[node] *= new_row
     sums = [
-        sum_in_neighbours(
-            InNeighbours.from_edge_index(cap(e, num_nodes, max_degree, NoiseSource.seeded(5)), num_nodes), x
+        sum_in_neighbors(
+            InNeighbors.from_edge_index(cap(e, num_nodes, max_degree, NoiseSource.seeded(5)), num_nodes), x
         )
         for e, x in ((before, rows), (after, other_rows))
     ]
@@ -192,9 +192,9 @@ def test_wrong_caps_are_refused(wrong: object) -> None:
 
 def test_capping_a_graph_in_order_is_the_same_cap() -> None:
     edges = torch.randint(0, 30, (2, 400), generator=torch.Generator().manual_seed(2))
-    graph = InNeighbours.from_edge_index(edges, 31).coalesce()
+    graph = InNeighbors.from_edge_index(edges, 31).coalesce()
     noise = NoiseSource.seeded(4)
     ours, listed = cap_senders(graph, 3, noise), cap_owned_lists(edges, 31, 3, noise)
-    expected = InNeighbours.from_edge_index(listed, 31)
+    expected = InNeighbors.from_edge_index(listed, 31)
     assert torch.equal(ours.sources, expected.sources)
     assert torch.equal(ours.offsets, expected.offsets)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hushgraph.accounting.mixture import occurrence_bound
 from hushgraph.errors import InputError
-from hushgraph.graph.csr import InNeighbours
+from hushgraph.graph.csr import InNeighbors
 from hushgraph.graph.degree import cap_owned_lists
 from hushgraph.graph.rooted import RootedSubgraphs, ragged, whole_graph
 from hushgraph.mechanisms.noise import NoiseSource
@@ -17,15 +17,15 @@ from hushgraph.mechanisms.noise import NoiseSource
 Lists = list[set[int]]
 
 
-def graph_of(lists: Lists, cap: int | None = None) -> InNeighbours:
+def graph_of(lists: Lists, cap: int | None = None) -> InNeighbors:
     pairs = [(v, u) for v, own in enumerate(lists) for u in sorted(own) if u != v]
     edges = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).t().contiguous()
     if cap is not None:
         edges = cap_owned_lists(edges, len(lists), cap, NoiseSource.seeded(3).stream("degree cap"))
-    return InNeighbours.from_edge_index(edges, len(lists))
+    return InNeighbors.from_edge_index(edges, len(lists))
 
 
-def content(graph: InNeighbours, root: int, layers: int) -> set[tuple[int, int, int]]:
+def content(graph: InNeighbors, root: int, layers: int) -> set[tuple[int, int, int]]:
     """All that an example of `root` reads: (step, sender, receiver) of every message, by a search without tricks."""
     into = [set() for _ in range(graph.num_nodes)]
     for sender, receiver in graph.edge_index().T.tolist():

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from hushgraph.errors import HushgraphError, InputError
 from hushgraph.graph import external_sort, store
-from hushgraph.graph.csr import InNeighbours
+from hushgraph.graph.csr import InNeighbors
 from hushgraph.graph.degree import cap_owned_lists
 from hushgraph.graph.store import BlockedGraph, ingest
 from hushgraph.mechanisms.noise import NoiseSource
@@ -31,7 +31,7 @@ def random_edges(seed: int, num_nodes: int, num_edges: int) -> Tensor:
     return torch.randint(0, num_nodes, (2, num_edges), generator=torch.Generator().manual_seed(seed))
 
 
-def assert_same(graph: BlockedGraph, expected: InNeighbours) -> None:
+def assert_same(graph: BlockedGraph, expected: InNeighbors) -> None:
     loaded = graph.load()
     assert (graph.num_nodes, graph.num_edges) == (expected.num_nodes, expected.num_edges)
     assert torch.equal(loaded.offsets, expected.offsets)
@@ -60,7 +60,7 @@ def test_equals_the_graph_in_memory(
     folder = tmp_path_factory.mktemp("store") / "graph"
     graph = ingest(edges, folder, num_nodes=num_nodes, memory_limit=memory_limit, max_degree=max_degree, noise=noise)
     kept = edges if max_degree is None else cap_owned_lists(edges, num_nodes, max_degree, NoiseSource.seeded(seed))
-    assert_same(graph, InNeighbours.from_edge_index(kept, num_nodes).coalesce())
+    assert_same(graph, InNeighbors.from_edge_index(kept, num_nodes).coalesce())
     assert graph.max_degree == max_degree
     graph.verify()
     assert sorted(path.name for path in folder.iterdir()) == ["header.json", "offsets.bin", "sources.bin"]
@@ -71,7 +71,7 @@ def test_from_a_file(tmp_path: Path) -> None:
     edges = random_edges(1, 40, 500)
     np.savez_compressed(tmp_path / "edges.npz", edge_index=edges.numpy().astype(np.int32))
     graph = ingest(tmp_path / "edges.npz", tmp_path / "graph", num_nodes=40, memory_limit=2000)
-    assert_same(graph, InNeighbours.from_edge_index(edges, 40).coalesce())
+    assert_same(graph, InNeighbors.from_edge_index(edges, 40).coalesce())
     assert_same(BlockedGraph(str(tmp_path / "graph")), graph.load())
     assert graph.num_bytes == 8 * 41 + 4 * graph.num_edges
 
@@ -81,11 +81,11 @@ def test_a_hub_longer_than_the_memory_limit(tmp_path: Path) -> None:
     hub = torch.zeros_like(others)
     edges = torch.cat((torch.stack((hub, others)), torch.stack((others, hub))), 1)
     graph = ingest(edges, tmp_path / "a", num_nodes=400, memory_limit=3000)
-    assert_same(graph, InNeighbours.from_edge_index(edges, 400))
+    assert_same(graph, InNeighbors.from_edge_index(edges, 400))
     noise = NoiseSource.seeded(2)
     capped = ingest(edges, tmp_path / "b", num_nodes=400, memory_limit=3000, max_degree=5, noise=noise)
     kept = cap_owned_lists(edges, 400, 5, NoiseSource.seeded(2))
-    assert_same(capped, InNeighbours.from_edge_index(kept, 400))
+    assert_same(capped, InNeighbors.from_edge_index(kept, 400))
 
 
 def test_an_existing_folder_and_a_cap_without_noise_are_refused(tmp_path: Path) -> None:

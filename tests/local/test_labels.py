@@ -5,12 +5,12 @@ import pytest
 from scipy import stats
 
 from hushgraph.errors import InputError
-from hushgraph.local import RandomizedResponse, UnaryEncoding, realised_epsilon
+from hushgraph.local import RandomizedResponse, UnaryEncoding, realized_epsilon
 
 MAKERS = {
     "k-rr": RandomizedResponse,
     "symmetric": lambda epsilon, classes: UnaryEncoding(epsilon, classes, "symmetric"),
-    "optimised": lambda epsilon, classes: UnaryEncoding(epsilon, classes, "optimised"),
+    "optimized": lambda epsilon, classes: UnaryEncoding(epsilon, classes, "optimized"),
 }
 N = 40_000
 
@@ -20,8 +20,8 @@ N = 40_000
 @pytest.mark.parametrize("epsilon", [0.05, 1.0, 3.0])
 def test_epsilon_by_enumeration(name, classes, epsilon):
     mechanism = MAKERS[name](epsilon, classes)
-    assert realised_epsilon(mechanism) == pytest.approx(epsilon, rel=1e-9)
-    assert realised_epsilon(MAKERS[name](epsilon * 1.5, classes)) > epsilon * 1.4
+    assert realized_epsilon(mechanism) == pytest.approx(epsilon, rel=1e-9)
+    assert realized_epsilon(MAKERS[name](epsilon * 1.5, classes)) > epsilon * 1.4
 
 
 @pytest.mark.parametrize("name", MAKERS)
@@ -37,7 +37,7 @@ def test_law_has_the_stated_mean_and_variance(name):
 
 
 @pytest.mark.parametrize(("scale", "accepted"), [(1.0, True), (2 / 3, False), (3 / 2, False)])
-def test_randomised_response_frequencies_two_sided(scale, accepted):
+def test_randomized_response_frequencies_two_sided(scale, accepted):
     # Chi-square at p = 1e-6 on one draw of 40,000 reports.
     reports = RandomizedResponse(1.0, 5).perturb(np.full(N, 2), np.random.default_rng(1))
     counts = np.bincount(reports, minlength=5)
@@ -45,7 +45,7 @@ def test_randomised_response_frequencies_two_sided(scale, accepted):
     assert (stats.chisquare(counts, expected).pvalue > 1e-6) == accepted
 
 
-@pytest.mark.parametrize("kind", ["symmetric", "optimised"])
+@pytest.mark.parametrize("kind", ["symmetric", "optimized"])
 @pytest.mark.parametrize(("scale", "accepted"), [(1.0, True), (2 / 3, False), (3 / 2, False)])
 def test_unary_bits_two_sided(kind, scale, accepted):
     # All 2^3 bit rows, chi-square at p = 1e-6: also rejects bits that are drawn together.
@@ -71,9 +71,9 @@ def test_transition_matrix_is_a_law_and_matches_the_formula():
     assert mechanism.true_probability == pytest.approx(np.e / (np.e + 5))
 
 
-def test_optimised_beats_symmetric_for_absent_classes():
-    optimised, symmetric = UnaryEncoding(1.0, 20), UnaryEncoding(1.0, 20, "symmetric")
-    assert optimised.variance(np.array(0))[5] < symmetric.variance(np.array(0))[5]
+def test_optimized_beats_symmetric_for_absent_classes():
+    optimized, symmetric = UnaryEncoding(1.0, 20), UnaryEncoding(1.0, 20, "symmetric")
+    assert optimized.variance(np.array(0))[5] < symmetric.variance(np.array(0))[5]
 
 
 def test_shapes():

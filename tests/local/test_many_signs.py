@@ -60,7 +60,7 @@ def test_every_byte_decides_as_the_definition_says(epsilon: float, low: float, h
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("share", [0.0, 0.2, 0.5, 0.9, 1.0])
-def test_the_realised_probability_is_the_stated_one_rounded_up(epsilon: float, share: float) -> None:
+def test_the_realized_probability_is_the_stated_one_rounded_up(epsilon: float, share: float) -> None:
     # For each byte, the later bits flip the sign for a share of U that is found by asking at its two ends.
     signs, (values, first) = ManySigns(epsilon, 0.0, 1.0), every_byte(share)
     probability = float(flip_probability(signs.unit(values[:1]), epsilon)[0])

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hushgraph.errors import InputError
-from hushgraph.local import MultiBit, OneBit, SampledFeatures, best_bits, realised_epsilon
+from hushgraph.local import MultiBit, OneBit, SampledFeatures, best_bits, realized_epsilon
 
 CORNERS = [np.array(corner, dtype=float) for corner in itertools.product((0, 0.5, 1), repeat=3)]
 
@@ -18,7 +18,7 @@ CORNERS = [np.array(corner, dtype=float) for corner in itertools.product((0, 0.5
 @pytest.mark.parametrize("sampled", [None, 1, 2, 3])
 def test_epsilon_by_enumeration_of_every_report(epsilon, sampled):
     mechanism = MultiBit(epsilon, 3, sampled=sampled)
-    assert realised_epsilon(mechanism, CORNERS) == pytest.approx(epsilon, rel=1e-9)
+    assert realized_epsilon(mechanism, CORNERS) == pytest.approx(epsilon, rel=1e-9)
     for corner in CORNERS:
         assert mechanism.law(corner)[1].sum() == pytest.approx(1.0)
 
@@ -26,7 +26,7 @@ def test_epsilon_by_enumeration_of_every_report(epsilon, sampled):
 def test_spending_the_whole_epsilon_on_each_bit_is_caught():
     # The mistake: two bits at epsilon each instead of epsilon/2 each.
     broken = MultiBit(2.0, 3, sampled=2)
-    assert realised_epsilon(broken, CORNERS) > 1.0 + 0.9
+    assert realized_epsilon(broken, CORNERS) > 1.0 + 0.9
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 3.0, 7.0])

@@ -19,7 +19,7 @@ from hushgraph.local import (
     Piecewise,
     Suboptimal,
     ThreeOutput,
-    realised_epsilon,
+    realized_epsilon,
 )
 from hushgraph.local.base import small_side
 
@@ -40,14 +40,14 @@ def z_of_second_moment(estimates, value, variance):
 
 @pytest.mark.parametrize("kind", ALL)
 @pytest.mark.parametrize("epsilon", [0.05, 0.6, 0.7, 1.0, 1.7, 1.8, 4.0, 9.0])
-def test_realised_epsilon_is_the_claim(kind, epsilon):
+def test_realized_epsilon_is_the_claim(kind, epsilon):
     # The grid has the ends of the range, so it reaches the supremum: neither above nor below the claim.
-    assert realised_epsilon(kind(epsilon, -3.0, 2.0)) == pytest.approx(epsilon, rel=1e-9)
+    assert realized_epsilon(kind(epsilon, -3.0, 2.0)) == pytest.approx(epsilon, rel=1e-9)
 
 
 @pytest.mark.parametrize("kind", ALL)
 def test_a_mechanism_that_claims_too_little_is_caught(kind):
-    assert realised_epsilon(kind(1.5)) > 1.0 + 0.4
+    assert realized_epsilon(kind(1.5)) > 1.0 + 0.4
 
 
 @settings(max_examples=60, deadline=None)
@@ -61,7 +61,7 @@ def test_a_mechanism_that_claims_too_little_is_caught(kind):
 def test_any_two_values_stay_within_epsilon(kind, epsilon, low, width, data):
     mechanism = kind(epsilon, low, low + width)
     inputs = data.draw(st.lists(st.floats(-1e4, 1e4), min_size=2, max_size=5))
-    assert realised_epsilon(mechanism, inputs, reports=301) <= epsilon * (1 + 1e-9) + 1e-9
+    assert realized_epsilon(mechanism, inputs, reports=301) <= epsilon * (1 + 1e-9) + 1e-9
 
 
 @pytest.mark.parametrize("kind", ALL)
@@ -209,4 +209,4 @@ def test_ratio_check_reports_infinity_for_a_truthful_variant():
         def law(self, value):
             return np.array([0, 1]), np.array([1.0 - value, value])
 
-    assert realised_epsilon(Truthful(1.0)) == math.inf
+    assert realized_epsilon(Truthful(1.0)) == math.inf

@@ -17,8 +17,8 @@ from hushgraph.accounting.calibration import noise_scale
 from hushgraph.accounting.privacy_loss import PrivacyLoss
 from hushgraph.budget import Budget
 from hushgraph.errors import InputError
-from hushgraph.graph.aggregate import sum_in_neighbours
-from hushgraph.graph.csr import InNeighbours
+from hushgraph.graph.aggregate import sum_in_neighbors
+from hushgraph.graph.csr import InNeighbors
 from hushgraph.graph.degree import cap_owned_lists
 from hushgraph.mechanisms.aggregate import bounded_rows, noisy_sum
 from hushgraph.mechanisms.noise import NoiseSource
@@ -30,8 +30,8 @@ NOISE = NoiseSource.seeded(0)
 
 def exact_sum(edge_index: Tensor, rows: Tensor, row_norm: float = 1.0) -> Tensor:
     """What the mechanism noises."""
-    edges = InNeighbours.from_edge_index(edge_index, rows.shape[0])
-    return sum_in_neighbours(edges, bounded_rows(rows, row_norm)).double()
+    edges = InNeighbors.from_edge_index(edge_index, rows.shape[0])
+    return sum_in_neighbors(edges, bounded_rows(rows, row_norm)).double()
 
 
 def moved(before: Tensor, after: Tensor) -> float:
@@ -51,7 +51,7 @@ def test_the_sum_equals_a_loop_over_edges(symmetric: bool) -> None:
     assert torch.allclose(exact_sum(graph.edge_index, graph.x), expected, atol=1e-4)
 
 
-# Property: the realised change never exceeds the declared sensitivity
+# Property: the realized change never exceeds the declared sensitivity
 
 
 @settings(max_examples=60, deadline=None)
@@ -142,12 +142,12 @@ def test_the_bound_is_enforced_on_the_rows_that_are_summed() -> None:
     for bad in (float("nan"), float("inf")):
         rows[7, 3] = bad
         with pytest.raises(InputError, match="finite"):
-            noisy_sum(InNeighbours.from_edge_index(torch.tensor([[0], [1]]), 50), rows, 1.0, 1.0, NOISE)
+            noisy_sum(InNeighbors.from_edge_index(torch.tensor([[0], [1]]), 50), rows, 1.0, 1.0, NOISE)
 
 
 @pytest.mark.parametrize("std", [0.0, -1.0, math.nan, math.inf])
 def test_zero_or_impossible_noise_is_refused(std: float) -> None:
-    edges = InNeighbours.from_edge_index(torch.tensor([[0], [1]]), 2)
+    edges = InNeighbors.from_edge_index(torch.tensor([[0], [1]]), 2)
     with pytest.raises(InputError, match="noise"):
         noisy_sum(edges, torch.ones(2, 2), 1.0, std, NOISE)
 
@@ -158,7 +158,7 @@ def test_zero_or_impossible_noise_is_refused(std: float) -> None:
 def test_the_noise_has_the_declared_law_and_not_another() -> None:
     """Kolmogorov-Smirnov on 32,000 residuals at level 1e-4: the right law fails for one seed in 10,000."""
     graph = random_graph(0, num_nodes=4000, num_edges=8000, num_features=8)
-    edges = InNeighbours.from_edge_index(graph.edge_index, 4000)
+    edges = InNeighbors.from_edge_index(graph.edge_index, 4000)
     std = 3.0
     noisy = noisy_sum(edges, graph.x, 1.0, std, NoiseSource.seeded(11))
     residual = (noisy.double() - exact_sum(graph.edge_index, graph.x)).flatten().numpy()
@@ -186,7 +186,7 @@ def _lower_bound(epsilon: float, noise_factor: float, canaries: int, seed: int) 
     present = torch.rand(canaries, generator=generator) < 0.5
     left, right = torch.arange(canaries) * 2, torch.arange(canaries) * 2 + 1
     pairs = torch.stack([torch.cat([left, right]), torch.cat([right, left])])
-    edges = InNeighbours.from_edge_index(pairs[:, present.repeat(2)], 2 * canaries)
+    edges = InNeighbors.from_edge_index(pairs[:, present.repeat(2)], 2 * canaries)
     rows = torch.nn.functional.normalize(torch.randn(2 * canaries, 8, generator=generator), dim=1)
     noisy = noisy_sum(edges, rows, 1.0, std, NoiseSource.seeded(seed))
     score = (noisy[left] * rows[right]).sum(1) + (noisy[right] * rows[left]).sum(1)

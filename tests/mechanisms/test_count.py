@@ -15,7 +15,7 @@ from hushgraph import units
 from hushgraph.accounting.count import CountStage
 from hushgraph.accounting.whole_numbers import discrete_laplace_std
 from hushgraph.errors import InputError
-from hushgraph.graph.csr import InNeighbours
+from hushgraph.graph.csr import InNeighbors
 from hushgraph.mechanisms import count as mechanism
 from hushgraph.mechanisms.count import bernoulli_exp, capped_entries, discrete_laplace, noisy_count, uniform_below
 from hushgraph.mechanisms.noise import NoiseSource
@@ -36,7 +36,7 @@ def stage_of(cap: int = CAP, scale: int = 10) -> CountStage:
 def entries(edges: Edges, cap: int = CAP) -> int:
     """What the mechanism counts, through the graph it is given."""
     index = torch.tensor(sorted(edges), dtype=torch.int64).reshape(-1, 2).t()
-    return capped_entries(InNeighbours.from_edge_index(index, NODES).out_degree(), cap)
+    return capped_entries(InNeighbors.from_edge_index(index, NODES).out_degree(), cap)
 
 
 def with_hub(edges: Edges, hub: int) -> Edges:
@@ -45,7 +45,7 @@ def with_hub(edges: Edges, hub: int) -> Edges:
     return edges | {(hub, other) for other in others} | {(other, hub) for other in others}
 
 
-# Property: no neighbour moves the count by more than the declared sensitivity
+# Property: no neighbor moves the count by more than the declared sensitivity
 
 
 @given(directed, people, st.booleans())
@@ -83,7 +83,7 @@ def test_one_edge_moves_the_count_by_one_and_a_friendship_by_two(edges: Edges, d
 
 
 def test_the_bounds_are_reached() -> None:
-    """A bound that no neighbour reaches would cost accuracy for nothing."""
+    """A bound that no neighbor reaches would cost accuracy for nothing."""
     hub = with_hub(set(), 0)
     assert entries(hub) - entries({(a, b) for a, b in hub if a != 0}) == CAP
     whole = entries(hub, 100) - entries({(a, b) for a, b in hub if 0 not in (a, b)}, 100)
@@ -223,29 +223,29 @@ def test_numbers_below_a_bound_are_equally_likely() -> None:
     assert stats.chisquare(list(seen.values())).pvalue > 1e-4  # one seed in ten thousand fails
 
 
-# Audit: the loss that the law realises, and a lower bound from draws
+# Audit: the loss that the law realizes, and a lower bound from draws
 
 
-def realised(counts: tuple[int, int], scale: int) -> float:
+def realized(counts: tuple[int, int], scale: int) -> float:
     """The largest log ratio of the two laws over all whole numbers that matter."""
     points = range(min(counts) - 5 * scale, max(counts) + 5 * scale)
     laws = [[probability_of(point - count, scale) for point in points] for count in counts]
     return max(abs(math.log(a / b)) for a, b in zip(*laws, strict=True))
 
 
-def test_the_realised_epsilon_is_the_claimed_one_and_broken_variants_are_caught() -> None:
+def test_the_realized_epsilon_is_the_claimed_one_and_broken_variants_are_caught() -> None:
     hub = with_hub(set(), 0)
     gone = {(a, b) for a, b in hub if a != 0}
     claim = CountStage.within("count", 0.5, units.Node(), CAP)
-    found = realised((entries(hub), entries(gone)), claim.scale)
+    found = realized((entries(hub), entries(gone)), claim.scale)
     assert found == pytest.approx(claim.epsilon(units.Node()), rel=1e-9)
     # lists that are not cut, and half the noise
-    assert realised((entries(hub, 100), entries(gone, 100)), claim.scale) > 2 * found
-    assert realised((entries(hub), entries(gone)), claim.scale // 2) == pytest.approx(2 * found)
+    assert realized((entries(hub, 100), entries(gone, 100)), claim.scale) > 2 * found
+    assert realized((entries(hub), entries(gone)), claim.scale // 2) == pytest.approx(2 * found)
     # a friendship counted as one entry
     friends = {(0, 1), (1, 0)}
     one_way = CountStage.within("count", 0.5, units.DirectedEdge(), CAP)
-    assert realised((entries(friends), entries(set())), one_way.scale) == pytest.approx(1.0)
+    assert realized((entries(friends), entries(set())), one_way.scale) == pytest.approx(1.0)
 
 
 def audited_epsilon(scale: int, cap: int, draws: int = 1_000) -> float:
@@ -254,7 +254,7 @@ def audited_epsilon(scale: int, cap: int, draws: int = 1_000) -> float:
     released = []
     for number, edges in enumerate((hub, {(a, b) for a, b in hub if a != 0})):
         index = torch.tensor(sorted(edges)).t()
-        lengths = InNeighbours.from_edge_index(index, NODES).out_degree()
+        lengths = InNeighbors.from_edge_index(index, NODES).out_degree()
         noise = NoiseSource.seeded(17 + number)
         released.append(np.array([noisy_count(lengths, stage_of(cap, scale), noise) for _ in range(draws)]))
     middle = np.median(np.concatenate(released))

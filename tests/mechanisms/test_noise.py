@@ -140,9 +140,9 @@ def test_bernoulli_chooses_every_index_equally_often_and_pairs_independently(p: 
         row[noise.bernoulli_indices(n, p).numpy()] = 1
     totals = chosen.sum(axis=0)
     assert stats.chi2.sf((((totals - rounds * p) ** 2) / (rounds * p * (1 - p))).sum(), n) > LEVEL
-    neighbours = int((chosen[:, 1:] * chosen[:, :-1]).sum())
-    assert stats.poisson.sf(neighbours - 1, rounds * (n - 1) * p * p) > LEVEL
-    assert stats.poisson.cdf(neighbours, rounds * (n - 1) * p * p) > LEVEL
+    neighbors = int((chosen[:, 1:] * chosen[:, :-1]).sum())
+    assert stats.poisson.sf(neighbors - 1, rounds * (n - 1) * p * p) > LEVEL
+    assert stats.poisson.cdf(neighbors, rounds * (n - 1) * p * p) > LEVEL
 
 
 @given(n=st.integers(0, 3000), p=st.floats(0, 1), seed=st.integers(0, 100))

@@ -1,4 +1,4 @@
-"""Pairs of neighbours: one node moves the counts by little, the counts are the naive ones, and the noise is right."""
+"""Pairs of neighbors: one node moves the counts by little, the counts are the naive ones, and the noise is right."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from hushgraph import units
 from hushgraph.accounting.pairs import PairStage
-from hushgraph.graph.csr import InNeighbours
+from hushgraph.graph.csr import InNeighbors
 from hushgraph.mechanisms.count import discrete_laplace
 from hushgraph.mechanisms.noise import NoiseSource
 from hushgraph.mechanisms.pairs import NO_LABEL, PairCounts, _pairs, count_pairs, noisy_pairs
@@ -26,13 +26,13 @@ Edges = set[tuple[int, int]]
 pairs = st.tuples(st.integers(0, NODES - 1), st.integers(0, NODES - 1))  # self-loops included
 directed = st.sets(pairs, max_size=60)
 people = st.integers(0, NODES - 1)
-labelled = st.lists(st.integers(0, CLASSES - 1), min_size=NODES, max_size=NODES)
+labeled = st.lists(st.integers(0, CLASSES - 1), min_size=NODES, max_size=NODES)
 train_sets = st.sets(people, min_size=1).map(sorted)
 seeds = st.integers(0, 10_000)
 
 
-def graph_of(edges: Edges) -> InNeighbours:
-    return InNeighbours.from_edge_index(torch.tensor(sorted(edges), dtype=torch.int64).reshape(-1, 2).t(), NODES)
+def graph_of(edges: Edges) -> InNeighbors:
+    return InNeighbors.from_edge_index(torch.tensor(sorted(edges), dtype=torch.int64).reshape(-1, 2).t(), NODES)
 
 
 def counts(edges: Edges, labels: list[int], train: list[int], seed: int) -> np.ndarray:
@@ -47,10 +47,10 @@ def with_hub(edges: Edges, hub: int) -> Edges:
     return edges | {(hub, other) for other in others} | {(other, hub) for other in others}
 
 
-# Property: no neighbour moves the counts by more than the declared sensitivity
+# Property: no neighbor moves the counts by more than the declared sensitivity
 
 
-@given(directed, labelled, train_sets, people, st.booleans(), seeds)
+@given(directed, labeled, train_sets, people, st.booleans(), seeds)
 def test_a_record_that_becomes_null_moves_the_counts_by_at_most_three(
     edges: Edges, labels: list[int], train: list[int], gone: int, hub: bool, seed: int
 ) -> None:
@@ -61,7 +61,7 @@ def test_a_record_that_becomes_null_moves_the_counts_by_at_most_three(
     assert change <= PairStage.within("pairs", 1.0, units.Node()).sensitivity(units.Node())
 
 
-@given(directed, labelled, train_sets, people, st.sets(people), st.integers(0, CLASSES - 1), seeds)
+@given(directed, labeled, train_sets, people, st.sets(people), st.integers(0, CLASSES - 1), seeds)
 def test_a_replaced_record_moves_the_counts_by_at_most_five(
     edges: Edges, labels: list[int], train: list[int], owner: int, fresh: set[int], label: int, seed: int
 ) -> None:
@@ -101,7 +101,7 @@ def test_nobody_is_in_two_pairs_and_all_pairs_are_entries_of_an_own_list(
     assert set(seen) <= set(train)
 
 
-@given(directed, labelled, train_sets, seeds)
+@given(directed, labeled, train_sets, seeds)
 def test_the_counts_are_the_naive_ones(edges: Edges, labels: list[int], train: list[int], seed: int) -> None:
     equal, unequal, blind = naive(edges, labels, train, NoiseSource.seeded(seed))
     assert counts(edges, labels, train, seed).tolist() == [equal, unequal, blind]
@@ -124,7 +124,7 @@ def naive(edges: Edges, labels: list[int], train: list[int], noise: NoiseSource)
     return sum(agree), len(agree) - sum(agree), blind
 
 
-def circles(n: int, agreement: float, seed: int) -> tuple[InNeighbours, Tensor, Tensor]:
+def circles(n: int, agreement: float, seed: int) -> tuple[InNeighbors, Tensor, Tensor]:
     """A ring of friends of which a share has the label of the node before."""
     made = torch.Generator().manual_seed(seed)
     labels = torch.randint(4, (n,), generator=made)
@@ -132,7 +132,7 @@ def circles(n: int, agreement: float, seed: int) -> tuple[InNeighbours, Tensor, 
         if float(torch.rand((), generator=made)) < agreement:
             labels[i] = labels[i - 1]
     ring = torch.stack([torch.arange(n), torch.arange(n).roll(1)])
-    return InNeighbours.from_edge_index(torch.cat([ring, ring.flip(0)], 1), n), labels, torch.arange(n)
+    return InNeighbors.from_edge_index(torch.cat([ring, ring.flip(0)], 1), n), labels, torch.arange(n)
 
 
 def test_the_excess_tells_friends_who_agree_from_friends_at_random() -> None:
@@ -178,17 +178,17 @@ def test_each_count_has_noise_of_the_stated_scale_and_the_three_are_independent(
 # Audit
 
 
-def star(null: bool) -> tuple[InNeighbours, Tensor, Tensor]:
+def star(null: bool) -> tuple[InNeighbors, Tensor, Tensor]:
     """Everybody is the friend of one, who becomes null or not."""
     leaves = torch.arange(1, 9)
     hub = torch.zeros_like(leaves)
     edges = torch.stack([leaves, hub]) if null else torch.stack([torch.cat([leaves, hub]), torch.cat([hub, leaves])])
     labels = torch.zeros(9, dtype=torch.int64)
     labels[0] = NO_LABEL if null else 0
-    return InNeighbours.from_edge_index(edges, 9), labels, torch.arange(9)
+    return InNeighbors.from_edge_index(edges, 9), labels, torch.arange(9)
 
 
-def agreeing_entries(edges: InNeighbours, labels: Tensor) -> int:
+def agreeing_entries(edges: InNeighbors, labels: Tensor) -> int:
     """The broken variant: all entries whose two ends agree, without pairing."""
     ends = labels[edges.sources.long()], labels[edges.targets().long()]
     return int(((ends[0] == ends[1]) & (ends[0] != NO_LABEL)).sum())
@@ -221,14 +221,14 @@ def test_draws_bound_epsilon_from_below_and_catch_a_variant_without_pairs() -> N
     assert audited_epsilon(3, paired=False) > 1.0
 
 
-def test_half_the_noise_is_caught_by_the_realised_loss() -> None:
+def test_half_the_noise_is_caught_by_the_realized_loss() -> None:
     """The largest log ratio over all outputs, for the change of 3 that a null record can make."""
 
-    def realised(scale: int) -> float:
+    def realized(scale: int) -> float:
         sizes = np.arange(-40, 41)
         one, other = (np.exp(-np.abs(sizes - shift) / scale) for shift in (0, 1))
         return 3 * float(np.abs(np.log(one / other)).max())
 
     claim = PairStage.within("pairs", 1.0, units.Node())
-    assert realised(claim.scale) == pytest.approx(claim.epsilon(units.Node()))
-    assert realised(max(1, claim.scale // 2)) > claim.epsilon(units.Node())
+    assert realized(claim.scale) == pytest.approx(claim.epsilon(units.Node()))
+    assert realized(max(1, claim.scale // 2)) > claim.epsilon(units.Node())

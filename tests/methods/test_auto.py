@@ -89,7 +89,7 @@ def test_the_number_of_edges_is_never_asked_at_node_level() -> None:
 def test_what_is_asked_depends_on_what_decides() -> None:
     common, rare = PublicFacts(10_000, None, 7_500), PublicFacts(10_000, None, 400)
     assert needed_degree(rare, Budget(8.0)) == math.inf
-    both, pairs = ["count of edges", "pairs of neighbours"], ["pairs of neighbours"]
+    both, pairs = ["count of edges", "pairs of neighbors"], ["pairs of neighbors"]
     for facts, unit, budget, auto, asked in (
         (common, units.Node(), Budget(8.0), Auto(), both),
         (common, units.NodeReplace(), Budget(8.0), Auto(), both),
@@ -177,10 +177,10 @@ def test_fit_counts_chooses_and_certifies_both(unit: units.Unit, num_edges: int,
 
 
 @pytest.mark.parametrize(("together", "expected"), [(True, "chorus"), (False, "dp-mlp")])
-def test_neighbours_with_nothing_in_common_leave_the_features(
+def test_neighbors_with_nothing_in_common_leave_the_features(
     together: bool, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Same sizes, same degrees, same labels; only who is whose neighbour differs."""
+    """Same sizes, same degrees, same labels; only who is whose neighbor differs."""
     monkeypatch.setattr(rule, "needed_degree", lambda facts, budget: 6.0)
     graph = random_graph(1, num_nodes=400, num_edges=0)
     order = torch.argsort(graph.y, stable=True) if together else torch.randperm(400)
@@ -192,7 +192,7 @@ def test_neighbours_with_nothing_in_common_leave_the_features(
     assert model.method.name == expected
     assert "points (noisy) more often than two nodes at random" in model.reason
     assert ("are worth their noise from 6 on" in model.reason) == together
-    assert any(line.startswith("pairs of neighbours: 1 x noisy count of pairs") for line in model.certificate.released)
+    assert any(line.startswith("pairs of neighbors: 1 x noisy count of pairs") for line in model.certificate.released)
     assert model.certificate.epsilon <= 60.0
 
 
@@ -290,7 +290,7 @@ def test_the_certificate_says_where_the_average_degree_comes_from() -> None:
     facts = PublicFacts.from_sizes(20_000, 800_000, 15_000)
     counted = Auto().plan(facts, units.Node(), Budget(8.0, 1e-5)).assumptions[-1]
     declared = Auto(average_degree=40.0).plan(facts, units.Node(), Budget(8.0, 1e-5)).assumptions[-1]
-    assert "noisy count of edges and the pairs of neighbours" in counted
+    assert "noisy count of edges and the pairs of neighbors" in counted
     assert declared.startswith("the average degree, as declared")
     at_edge_level = Auto().plan(facts, units.UndirectedEdge(), Budget(1.0, 1e-7)).assumptions
     assert not any("average degree" in line for line in at_edge_level)

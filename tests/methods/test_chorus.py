@@ -96,7 +96,7 @@ def test_validation_labels_are_never_sent() -> None:
     assert torch.equal(first.released["sum_1"], second.released["sum_1"])
 
 
-def test_only_learners_and_unlabelled_nodes_receive() -> None:
+def test_only_learners_and_unlabeled_nodes_receive() -> None:
     graph = random_graph(2)
     model = Chorus(learners=0.5, epochs=1, batch_size=8).fit(graph, NODE, BUDGET, seed=1)
     silent = (model.released["sum_1"] == 0).all(dim=1)

@@ -135,9 +135,9 @@ def test_nobody_is_asked_twice(graph: Data, monkeypatch: pytest.MonkeyPatch) -> 
         fit(graph)
 
 
-def test_a_randomiser_over_its_stage_is_refused(graph: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_randomizer_over_its_stage_is_refused(graph: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hushgraph.methods.lpgnn.MultiBit", lambda epsilon, columns: MultiBit(2 * epsilon, columns))
-    with pytest.raises(BudgetError, match="randomiser"):
+    with pytest.raises(BudgetError, match="randomizer"):
         fit(graph)
 
 
@@ -180,9 +180,9 @@ def test_no_row_is_likelier_than_another_by_more_than_the_stated_factor(monkeypa
     epsilon = 1.2
     rows = [[0.0, 0.0], [1.0, 1.0], [1.0, 0.0], [0.3, 0.9], [7.0, -7.0]]
     laws = [law_of_reports(row, epsilon, monkeypatch) for row in rows]
-    realised = max(math.log(first[report] / second[report]) for first in laws for second in laws for report in first)
+    realized = max(math.log(first[report] / second[report]) for first in laws for second in laws for report in first)
     # Exact up to the grid of 3,000 quantiles; a scale of 2/3 or 3/2 would be far outside.
-    assert realised == pytest.approx(epsilon, abs=0.01)
+    assert realized == pytest.approx(epsilon, abs=0.01)
     assert laws[4] == laws[2]  # values outside the range are clipped
 
 
@@ -220,7 +220,7 @@ def test_private_runs_draw_fresh_reports_from_the_operating_system(graph: Data) 
 @pytest.mark.parametrize("name", ["sage", "gcn", "gat"])
 @pytest.mark.parametrize("unit", [LOCAL, FEATURES_ONLY])
 def test_saved_models_predict_the_same(name: str, unit: units.Unit, graph: Data, tmp_path: Path) -> None:
-    method = LPGNN(low=(-1.0,) * 5, high=(1.0,) * 5, epochs=2, hidden=4, backbone=name, normalise=False)
+    method = LPGNN(low=(-1.0,) * 5, high=(1.0,) * 5, epochs=2, hidden=4, backbone=name, normalize=False)
     model = fit(graph, method, unit)
     loaded = load_model(save_model(model, tmp_path / "model"))
     assert isinstance(loaded, LpgnnModel)

@@ -13,7 +13,7 @@ from hushgraph import units
 from hushgraph.budget import Budget
 from hushgraph.errors import InputError
 from hushgraph.facts import PublicFacts
-from hushgraph.graph.csr import InNeighbours
+from hushgraph.graph.csr import InNeighbors
 from hushgraph.graph.link_split import split_links, unlinked_pairs
 from hushgraph.local import OneBit
 from hushgraph.methods import pgc_links
@@ -21,7 +21,7 @@ from hushgraph.methods.pgc import PGC, Estimates
 from hushgraph.methods.pgc_links import LinkModel, PGCLinks
 from hushgraph.methods.saving import load_model, save_model
 from hushgraph.nn.kprop import PropagatedRows
-from hushgraph.nn.propagation import Neighbourhood
+from hushgraph.nn.propagation import Neighborhood
 from hushgraph.nn.sparse import SparseRows
 from hushgraph.nn.vgae import area_under_curve, divergence
 from small_graphs import random_graph
@@ -107,7 +107,7 @@ def test_links_are_predicted_from_noisy_features(scorer: str, graph: Data, tmp_p
 
 def test_hidden_links_are_predicted_without_being_seen(graph: Data) -> None:
     links = graph.edge_index[:, graph.edge_index[0] < graph.edge_index[1]]
-    whole = Neighbourhood(InNeighbours.from_edge_index(graph.edge_index, 40))
+    whole = Neighborhood(InNeighbors.from_edge_index(graph.edge_index, 40))
     torch.manual_seed(0)
     shown, predicted = PGCLinks(**RANGE, hidden_share=0.4)._hide_some(links, whole)
     seen = {tuple(pair) for pair in shown.edge_index.T.tolist()}
@@ -156,7 +156,7 @@ def test_no_held_out_link_reaches_the_scores_of_hops(monkeypatch: pytest.MonkeyP
     seen: list[set[tuple[int, ...]]] = []
     make = pgc_links.HopRows.__init__
 
-    def watched(self: Any, rows: Any, hood: Neighbourhood, *words: Any) -> None:
+    def watched(self: Any, rows: Any, hood: Neighborhood, *words: Any) -> None:
         seen.append({tuple(sorted(pair)) for pair in hood.edge_index.T.tolist()})
         make(self, rows, hood, *words)
 
@@ -201,7 +201,7 @@ def test_sparse_and_dense_bits_give_the_estimates_of_the_mechanism(share: float)
     assert isinstance(estimates.reports, SparseRows) == (share < 0.1)
     expected = torch.from_numpy(OneBit(2.0).estimate(bits.numpy())).to(torch.float32)
     torch.testing.assert_close(estimates.to_dense(), expected)
-    hood = Neighbourhood(InNeighbours.from_edge_index(random_graph(0, 30, 60).edge_index, 30))
+    hood = Neighborhood(InNeighbors.from_edge_index(random_graph(0, 30, 60).edge_index, 30))
     weight = torch.randn(40, 3, generator=torch.Generator().manual_seed(2))
     plain = PropagatedRows(expected, hood.kprop, 2).matmul(weight)
     torch.testing.assert_close(estimates.propagated(hood.kprop, 2).matmul(weight), plain, rtol=1e-4, atol=1e-4)

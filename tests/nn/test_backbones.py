@@ -5,18 +5,18 @@ import torch
 from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 
 from hushgraph.errors import InputError
-from hushgraph.graph.csr import InNeighbours
+from hushgraph.graph.csr import InNeighbors
 from hushgraph.nn.backbones import GatLayer, GcnLayer, SageLayer, backbone
-from hushgraph.nn.propagation import Neighbourhood
+from hushgraph.nn.propagation import Neighborhood
 from small_graphs import random_graph
 
 
 @pytest.fixture
-def hood(graph) -> Neighbourhood:  # type: ignore[no-untyped-def]
-    return Neighbourhood(InNeighbours.from_edge_index(graph.edge_index, 40))
+def hood(graph) -> Neighborhood:  # type: ignore[no-untyped-def]
+    return Neighborhood(InNeighbors.from_edge_index(graph.edge_index, 40))
 
 
-def test_layers_equal_those_of_pyg(hood: Neighbourhood) -> None:
+def test_layers_equal_those_of_pyg(hood: Neighborhood) -> None:
     rows, edges = torch.randn(40, 5), random_graph(0).edge_index
     gcn, theirs = GcnLayer(5, 3), GCNConv(5, 3)
     gcn.reset_parameters()
@@ -37,7 +37,7 @@ def test_layers_equal_those_of_pyg(hood: Neighbourhood) -> None:
 
 
 @pytest.mark.parametrize("name", ["sage", "gcn", "gat"])
-def test_backbones_give_class_scores_and_dropout_only_in_training(name: str, hood: Neighbourhood) -> None:
+def test_backbones_give_class_scores_and_dropout_only_in_training(name: str, hood: Neighborhood) -> None:
     network = backbone(name, 5, 8, 3, dropout=0.5)
     network.reset_parameters()
     rows = torch.randn(40, 5)

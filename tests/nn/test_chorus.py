@@ -30,9 +30,9 @@ def test_short_rows_stay_short_and_long_ones_have_length_one() -> None:
     assert FloorScale(0.0)(rows).norm(dim=1).tolist() == pytest.approx([1.0, 1.0, 0.0])
 
 
-def test_a_centred_scale_sees_no_common_part() -> None:
+def test_a_centered_scale_sees_no_common_part() -> None:
     rows = torch.randn(5, 4, generator=generator())
-    scale = FloorScale(0.5, centred=True)
+    scale = FloorScale(0.5, centered=True)
     torch.testing.assert_close(scale(rows), scale(rows + 7.0), rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(without_mean(rows).sum(dim=1), torch.zeros(5), atol=1e-6, rtol=0)
 

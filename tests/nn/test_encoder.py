@@ -40,6 +40,6 @@ def test_sparse_rows() -> None:
 def test_shape_of_the_reference_encoder() -> None:
     encoder = Encoder(7, 4, 3, norm="batch", generator=generator())
     assert [type(layer).__name__ for layer in encoder.body.layers] == ["Linear", "BatchNorm1d", "SELU", "Linear"]
-    assert [type(layer).__name__ for layer in encoder.middle] == ["L2Normalise", "BatchNorm1d", "SELU"]
+    assert [type(layer).__name__ for layer in encoder.middle] == ["L2Normalize", "BatchNorm1d", "SELU"]
     encoder.reset_parameters(generator(3))
     assert len(encoder.head.layers) == 1

@@ -6,10 +6,10 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
-from hushgraph.graph.csr import InNeighbours
+from hushgraph.graph.csr import InNeighbors
 from hushgraph.nn import hop_similarity
 from hushgraph.nn.hop_similarity import HopRows, fit_weights, log_degrees
-from hushgraph.nn.propagation import Neighbourhood
+from hushgraph.nn.propagation import Neighborhood
 from hushgraph.nn.sparse import SparseRows
 from small_graphs import random_graph
 
@@ -23,8 +23,8 @@ def several_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def hood() -> Neighbourhood:
-    return Neighbourhood(InNeighbours.from_edge_index(random_graph(0, NODES, 50).edge_index, NODES))
+def hood() -> Neighborhood:
+    return Neighborhood(InNeighbors.from_edge_index(random_graph(0, NODES, 50).edge_index, NODES))
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def rows() -> Tensor:
     return (torch.rand(NODES, COLUMNS, generator=torch.Generator().manual_seed(1)) < 0.3).float()
 
 
-def naive_cosines(rows: Tensor, hood: Neighbourhood) -> list[Tensor]:
+def naive_cosines(rows: Tensor, hood: Neighborhood) -> list[Tensor]:
     """The cosines of all pairs after every hop, from a dense adjacency matrix with self loops."""
     adjacency = torch.eye(NODES)
     adjacency[hood.edge_index[1], hood.edge_index[0]] = 1.0
@@ -46,21 +46,21 @@ def naive_cosines(rows: Tensor, hood: Neighbourhood) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_cosines_equal_the_naive_ones(rows: Tensor, hood: Neighbourhood, sparse: bool) -> None:
+def test_cosines_equal_the_naive_ones(rows: Tensor, hood: Neighborhood, sparse: bool) -> None:
     pairs = torch.randint(NODES, (2, 40), generator=torch.Generator().manual_seed(2))
     found = HopRows(SparseRows.from_tensor(rows) if sparse else rows, hood, HOPS).cosines(pairs)
     expected = torch.stack([cosine[pairs[0], pairs[1]] for cosine in naive_cosines(rows, hood)], dim=1)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_narrow_rows_of_full_rank_reproduce_the_weighted_cosines(rows: Tensor, hood: Neighbourhood) -> None:
+def test_narrow_rows_of_full_rank_reproduce_the_weighted_cosines(rows: Tensor, hood: Neighborhood) -> None:
     weights = torch.tensor([0.5, 2.0, 1.0])
     narrow = HopRows(rows, hood, HOPS).narrow(weights, 99, torch.Generator().manual_seed(0))
     expected = sum(w * cosine for w, cosine in zip(weights, naive_cosines(rows, hood), strict=True))
     torch.testing.assert_close(narrow @ narrow.T, expected, rtol=1e-3, atol=1e-3)
 
 
-def test_fewer_columns_come_close_to_the_best_approximation(rows: Tensor, hood: Neighbourhood) -> None:
+def test_fewer_columns_come_close_to_the_best_approximation(rows: Tensor, hood: Neighborhood) -> None:
     whole = naive_cosines(rows, hood)[2]
     narrow = HopRows(rows, hood, HOPS).narrow(torch.tensor([0.0, 0.0, 1.0]), 6, torch.Generator().manual_seed(0))
     assert narrow.shape == (NODES, 6)
@@ -70,8 +70,8 @@ def test_fewer_columns_come_close_to_the_best_approximation(rows: Tensor, hood: 
     assert float((narrow @ narrow.T - whole).norm()) < 3.0 * best
 
 
-def test_rows_of_zeros_score_zero(hood: Neighbourhood) -> None:
-    alone = Neighbourhood(InNeighbours.from_edge_index(torch.empty(2, 0, dtype=torch.int64), 3))
+def test_rows_of_zeros_score_zero(hood: Neighborhood) -> None:
+    alone = Neighborhood(InNeighbors.from_edge_index(torch.empty(2, 0, dtype=torch.int64), 3))
     found = HopRows(torch.ones(3, 5), alone, HOPS)
     assert torch.equal(found.cosines(torch.tensor([[0, 1], [1, 2]])), torch.zeros(2, 3))
     assert bool(found.narrow(torch.ones(3), 2, torch.Generator().manual_seed(0)).isfinite().all())

@@ -40,9 +40,9 @@ def test_combinations() -> None:
     torch.testing.assert_close(attention(stack), (weights * stack).sum(1))
 
 
-def test_norm_comes_after_normalisation() -> None:
+def test_norm_comes_after_normalization() -> None:
     model = HopClassifier(1, 5, 4, 3, norm="batch", dropout=0.1, generator=generator())
-    assert [type(layer).__name__ for layer in model.middle] == ["L2Normalise", "BatchNorm1d", "Dropout", "SELU"]
+    assert [type(layer).__name__ for layer in model.middle] == ["L2Normalize", "BatchNorm1d", "Dropout", "SELU"]
     assert model.middle[1].num_features == 8
 
 

@@ -6,20 +6,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hushgraph.errors import InputError
-from hushgraph.graph.csr import InNeighbours
+from hushgraph.graph.csr import InNeighbors
 from hushgraph.nn.kprop import PropagatedRows, kprop
-from hushgraph.nn.propagation import Neighbourhood
+from hushgraph.nn.propagation import Neighborhood
 from hushgraph.nn.sparse import SparseRows
 from small_graphs import random_graph
 
 
-def neighbourhood(seed: int, *, symmetric: bool = True) -> Neighbourhood:
+def neighborhood(seed: int, *, symmetric: bool = True) -> Neighborhood:
     graph = random_graph(seed, 20, 40, symmetric=symmetric)
-    return Neighbourhood(InNeighbours.from_edge_index(graph.edge_index, 20))
+    return Neighborhood(InNeighbors.from_edge_index(graph.edge_index, 20))
 
 
-def naive_kprop(hood: Neighbourhood, rows: torch.Tensor, steps: int) -> torch.Tensor:
-    """Algorithm 3 with loops: no self loops, each neighbour divided by sqrt(degree x degree)."""
+def naive_kprop(hood: Neighborhood, rows: torch.Tensor, steps: int) -> torch.Tensor:
+    """Algorithm 3 with loops: no self loops, each neighbor divided by sqrt(degree x degree)."""
     arriving, leaving = hood.graph.in_degree().tolist(), hood.graph.out_degree().tolist()
     for _ in range(steps):
         following = torch.zeros_like(rows)
@@ -32,13 +32,13 @@ def naive_kprop(hood: Neighbourhood, rows: torch.Tensor, steps: int) -> torch.Te
 @settings(deadline=None, max_examples=15)
 @given(st.integers(0, 1000), st.integers(0, 4), st.booleans())
 def test_kprop_equals_the_loop(seed: int, steps: int, symmetric: bool) -> None:
-    hood = neighbourhood(seed, symmetric=symmetric)
+    hood = neighborhood(seed, symmetric=symmetric)
     rows = torch.randn(20, 3, generator=torch.Generator().manual_seed(seed))
     assert torch.allclose(kprop(hood.kprop, rows, steps), naive_kprop(hood, rows, steps), atol=1e-5)
 
 
 def test_a_node_never_hears_itself_in_one_step() -> None:
-    hood = neighbourhood(1)
+    hood = neighborhood(1)
     spread = kprop(hood.kprop, torch.eye(20), 1)
     assert torch.equal(spread.diag(), torch.zeros(20))
     assert torch.equal(kprop(hood.kprop, torch.eye(20), 0), torch.eye(20))
@@ -47,7 +47,7 @@ def test_a_node_never_hears_itself_in_one_step() -> None:
 @pytest.mark.parametrize("kind", ["kprop", "gcn", "mean"])
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_the_gradient_is_that_of_the_written_out_matrix(kind: str, symmetric: bool) -> None:
-    hood = neighbourhood(2, symmetric=symmetric)
+    hood = neighborhood(2, symmetric=symmetric)
     propagation = getattr(hood, kind)
     matrix = propagation(torch.eye(20))
     rows = torch.randn(20, 4, requires_grad=True)
@@ -66,9 +66,9 @@ def sparse_reports(seed: int) -> SparseRows:
 @pytest.mark.parametrize("steps", [0, 1, 3])
 @pytest.mark.parametrize("dense", [True, False])
 def test_rows_not_written_out_equal_rows_written_out(steps: int, dense: bool) -> None:
-    hood, reports = neighbourhood(3), sparse_reports(3)
+    hood, reports = neighborhood(3), sparse_reports(3)
     held = reports.to_dense() if dense else reports
-    rows = PropagatedRows(held, hood.kprop, steps, step=7.0, centre=0.5)
+    rows = PropagatedRows(held, hood.kprop, steps, step=7.0, center=0.5)
     expected = naive_kprop(hood, 7.0 * reports.to_dense() + 0.5, steps)
     assert torch.allclose(rows.to_dense(), expected, atol=1e-4)
     weight = torch.randn(6, 2, requires_grad=True)
@@ -79,10 +79,10 @@ def test_rows_not_written_out_equal_rows_written_out(steps: int, dense: bool) ->
     assert torch.allclose(weight.grad, expected.T @ scale, atol=1e-3)
 
 
-def test_normalised_rows_have_about_length_one_and_no_centre() -> None:
-    hood, reports = neighbourhood(4), sparse_reports(4)
-    rows = PropagatedRows(reports, hood.kprop, 3, step=100.0, centre=0.5)
-    dense = rows.normalised(torch.Generator().manual_seed(0)).to_dense()
+def test_normalized_rows_have_about_length_one_and_no_center() -> None:
+    hood, reports = neighborhood(4), sparse_reports(4)
+    rows = PropagatedRows(reports, hood.kprop, 3, step=100.0, center=0.5)
+    dense = rows.normalized(torch.Generator().manual_seed(0)).to_dense()
     plain = naive_kprop(hood, reports.to_dense(), 3)
     reached = plain.norm(dim=1) > 1e-6
     lengths = dense[reached].norm(dim=1)
@@ -96,4 +96,4 @@ def test_normalised_rows_have_about_length_one_and_no_centre() -> None:
 
 def test_a_negative_number_of_steps_is_refused() -> None:
     with pytest.raises(InputError, match="steps"):
-        PropagatedRows(sparse_reports(0), neighbourhood(0).kprop, -1)
+        PropagatedRows(sparse_reports(0), neighborhood(0).kprop, -1)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from hushgraph.errors import InputError
-from hushgraph.nn import Dropout, L2Normalise, Linear
+from hushgraph.nn import Dropout, L2Normalize, Linear
 from hushgraph.nn.layers import make_activation, make_norm
 
 
@@ -44,8 +44,8 @@ def test_dropout_uses_its_own_generator() -> None:
     copy.deepcopy(layer)(x)
 
 
-def test_normalise_gives_unit_rows_and_keeps_zero() -> None:
-    rows = L2Normalise()(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
+def test_normalize_gives_unit_rows_and_keeps_zero() -> None:
+    rows = L2Normalize()(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
     assert torch.allclose(rows, torch.tensor([[0.6, 0.8], [0.0, 0.0]]))
 
 

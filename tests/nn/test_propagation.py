@@ -5,20 +5,20 @@ from __future__ import annotations
 import pytest
 import torch
 
-from hushgraph.graph.csr import InNeighbours
+from hushgraph.graph.csr import InNeighbors
 from hushgraph.nn import propagation as module
-from hushgraph.nn.propagation import Neighbourhood, weighted_sum
+from hushgraph.nn.propagation import Neighborhood, weighted_sum
 
 NODES = 12
 
 
-def directed(seed: int) -> InNeighbours:
+def directed(seed: int) -> InNeighbors:
     """A directed graph whose last two nodes have no edges at all."""
     ends = torch.randint(NODES - 2, (2, 40), generator=torch.Generator().manual_seed(seed))
-    return InNeighbours.from_edge_index(torch.unique(ends[:, ends[0] != ends[1]], dim=1), NODES)
+    return InNeighbors.from_edge_index(torch.unique(ends[:, ends[0] != ends[1]], dim=1), NODES)
 
 
-def matrix(graph: InNeighbours, kind: str) -> torch.Tensor:
+def matrix(graph: InNeighbors, kind: str) -> torch.Tensor:
     """The map written out: row = target, column = source."""
     table = torch.zeros(NODES, NODES, dtype=torch.float64)
     for source, target in graph.edge_index().t().tolist():
@@ -35,7 +35,7 @@ def matrix(graph: InNeighbours, kind: str) -> torch.Tensor:
 @pytest.mark.parametrize("seed", range(3))
 def test_step_and_gradient_equal_the_matrix_written_out(kind: str, seed: int) -> None:
     graph = directed(seed)
-    step, expected = getattr(Neighbourhood(graph), kind), matrix(graph, kind).to(torch.float32)
+    step, expected = getattr(Neighborhood(graph), kind), matrix(graph, kind).to(torch.float32)
     generator = torch.Generator().manual_seed(seed)
     rows = torch.randn(NODES, 5, generator=generator, requires_grad=True)
     arriving = torch.randn(NODES, 5, generator=generator)
@@ -48,7 +48,7 @@ def test_step_and_gradient_equal_the_matrix_written_out(kind: str, seed: int) ->
 def test_doubles_stay_doubles() -> None:
     graph = directed(4)
     rows = torch.randn(NODES, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
-    found = Neighbourhood(graph).gcn(rows)
+    found = Neighborhood(graph).gcn(rows)
     torch.testing.assert_close(found, matrix(graph, "gcn") @ rows, rtol=1e-6, atol=1e-6)
 
 
@@ -61,5 +61,5 @@ def test_graphs_with_too_many_edges_are_summed_in_runs(monkeypatch: pytest.Monke
 
 
 def test_a_graph_without_edges_sums_to_zero() -> None:
-    empty = InNeighbours.from_edge_index(torch.empty(2, 0, dtype=torch.int64), NODES)
-    assert torch.equal(Neighbourhood(empty).kprop(torch.ones(NODES, 2)), torch.zeros(NODES, 2))
+    empty = InNeighbors.from_edge_index(torch.empty(2, 0, dtype=torch.int64), NODES)
+    assert torch.equal(Neighborhood(empty).kprop(torch.ones(NODES, 2)), torch.zeros(NODES, 2))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from hushgraph.errors import InputError
-from hushgraph.graph.csr import InNeighbours
+from hushgraph.graph.csr import InNeighbors
 from hushgraph.graph.rooted import RootedSubgraphs, whole_graph
 from hushgraph.nn.rooted import (
     CONVOLUTIONS,
@@ -25,9 +25,9 @@ from hushgraph.nn.sparse import SparseRows
 NODES = 25
 
 
-def random_edges(seed: int = 0) -> InNeighbours:
+def random_edges(seed: int = 0) -> InNeighbors:
     edges = torch.randint(NODES - 2, (2, 70), generator=torch.Generator().manual_seed(seed))
-    return InNeighbours.from_edge_index(edges[:, edges[0] != edges[1]], NODES).coalesce()
+    return InNeighbors.from_edge_index(edges[:, edges[0] != edges[1]], NODES).coalesce()
 
 
 def network(convolution: str, layers: int, **options: int) -> RootedNetwork:
@@ -41,7 +41,7 @@ def features() -> Tensor:
     return torch.randn(NODES, 6, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
 
 
-def dense_scores(net: RootedNetwork, convolution: str, x: Tensor, edges: InNeighbours) -> Tensor:
+def dense_scores(net: RootedNetwork, convolution: str, x: Tensor, edges: InNeighbors) -> Tensor:
     """The same network written with a dense adjacency matrix: row u of A marks who sends to u."""
     a = torch.zeros(NODES, NODES, dtype=torch.float64)
     source, target = edges.edge_index()

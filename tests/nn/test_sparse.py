@@ -72,7 +72,7 @@ def test_all_kinds_of_torch_tensors() -> None:
         SparseRows.from_tensor(torch.ones(3))
 
 
-def test_ones_are_recognised_and_integers_converted() -> None:
+def test_ones_are_recognized_and_integers_converted() -> None:
     rows = SparseRows(torch.tensor([0, 1, 1]), torch.tensor([2]), torch.tensor([1], dtype=torch.uint8), (2, 3))
     assert rows.values is None
     counts = SparseRows(torch.tensor([0, 1]), torch.tensor([2]), torch.tensor([3], dtype=torch.uint8), (1, 3))

@@ -21,7 +21,7 @@ def run(method: str, epsilon: float, test: float | None = 70.0, classes: list[fl
     return RunRecord({}, certificate, metrics)
 
 
-def test_runs_without_privacy_and_runs_that_read_nothing_are_labelled_levels() -> None:
+def test_runs_without_privacy_and_runs_that_read_nothing_are_labeled_levels() -> None:
     page = accuracy(run("gap", 4.0, 79.0), [run("mlp", 0.0, 47.0), run("gcn", math.inf, 95.0)])
     assert page.count('class="curve dashed"') == 2
     labels = re.findall(r'<text class="mine"[^>]*>([^<]*)</text>', page)

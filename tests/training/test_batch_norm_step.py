@@ -1,4 +1,4 @@
-"""Batch norm and its neighbours as one step: the same numbers as the layers one after the other."""
+"""Batch norm and its neighbors as one step: the same numbers as the layers one after the other."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.errors import InputError
-from hushgraph.nn import L2Normalise, Linear
+from hushgraph.nn import L2Normalize, Linear
 from hushgraph.training.batch_norm_step import BatchNormStep, BatchSeluStep
 from hushgraph.training.chain import ChainGradient, build_chain
 from hushgraph.training.flat import FlatParameters, views_of
 
 
 def network(layers: str) -> nn.Sequential:
-    kinds = {"unit": L2Normalise(), "batch": nn.BatchNorm1d(7), "selu": nn.SELU(), "relu": nn.ReLU()}
+    kinds = {"unit": L2Normalize(), "batch": nn.BatchNorm1d(7), "selu": nn.SELU(), "relu": nn.ReLU()}
     middle = [kinds[name] for name in layers.split()]
     made = nn.Sequential(Linear(5, 7), *middle, Linear(7, 3))
     with torch.no_grad():

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from hushgraph.errors import HushgraphError, InputError, UnprovenError
-from hushgraph.nn import MLP, Combine, Encoder, HopClassifier, L2Normalise, Linear, SparseRows
+from hushgraph.nn import MLP, Combine, Encoder, HopClassifier, L2Normalize, Linear, SparseRows
 from hushgraph.training import ClippedGradient, chain, register_rowwise, rowwise
 from hushgraph.training.chain import Branches, register_unfolding
 from hushgraph.training.clipping import METHODS
@@ -217,9 +217,9 @@ def test_one_row_never_moves_the_sum_by_more_than_the_bound(seed: int, scale: fl
 
 
 @pytest.mark.parametrize("bound", [0.01, 1.0, 50.0])
-def test_normalised_gradients_are_about_as_long_as_the_bound_and_never_longer(bound: float) -> None:
+def test_normalized_gradients_are_about_as_long_as_the_bound_and_never_longer(bound: float) -> None:
     module, rows = MODELS["mlp-selu"]
-    engine = ClippedGradient(module, max_grad_norm=bound, normalise=True)
+    engine = ClippedGradient(module, max_grad_norm=bound, normalize=True)
     for row in range(5):
         one = slice(row, row + 1)
         plain = float(ClippedGradient(module, max_grad_norm=1e6).sum(rows[one], LABELS[one]).norm())
@@ -279,7 +279,7 @@ class Scaled(nn.Module):
 
 def test_another_module_falls_back_once_its_proof_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rowwise, "_ROWWISE", dict(rowwise._ROWWISE))
-    module = nn.Sequential(nn.Linear(11, 8), Scaled(), L2Normalise(), nn.Linear(8, 5))
+    module = nn.Sequential(nn.Linear(11, 8), Scaled(), L2Normalize(), nn.Linear(8, 5))
     with pytest.raises(UnprovenError, match="Scaled"):
         ClippedGradient(module, max_grad_norm=0.5)
     register_rowwise(Scaled, "Multiplies each entry by one number.")

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch_geometric.nn import SAGEConv
 
 from hushgraph.errors import InputError, UnprovenError
-from hushgraph.graph.csr import InNeighbours
+from hushgraph.graph.csr import InNeighbors
 from hushgraph.graph.rooted import RootedSubgraphs, whole_graph
 from hushgraph.mechanisms.noise import NoiseSource
 from hushgraph.nn.layers import Linear
@@ -23,13 +23,13 @@ from hushgraph.training.sampling import PoissonSampler
 NODES, CLASSES = 24, 3
 
 
-def random_edges() -> InNeighbours:
+def random_edges() -> InNeighbors:
     """Everybody sends to node 0; node 23 is alone."""
     generator = torch.Generator().manual_seed(0)
     edges = torch.randint(NODES - 1, (2, 60), generator=generator)
     hub = torch.stack((torch.arange(1, NODES - 1), torch.zeros(NODES - 2, dtype=torch.int64)))
     edges = torch.cat((edges, hub), 1)
-    return InNeighbours.from_edge_index(edges[:, edges[0] != edges[1]], NODES).coalesce()
+    return InNeighbors.from_edge_index(edges[:, edges[0] != edges[1]], NODES).coalesce()
 
 
 def inputs() -> tuple[Tensor, Tensor]:

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch_geometric.nn import SAGEConv
 
 from hushgraph.errors import UnprovenError
-from hushgraph.nn import MLP, Encoder, HopClassifier, L2Normalise, Linear
+from hushgraph.nn import MLP, Encoder, HopClassifier, L2Normalize, Linear
 from hushgraph.training import register_rowwise, require_rowwise, rowwise
 
 
@@ -36,12 +36,12 @@ def test_batch_norm_is_refused_by_name_with_the_alternative() -> None:
 
 
 def test_message_passing_is_refused() -> None:
-    with pytest.raises(UnprovenError, match=r"SAGEConv.*neighbours"):
+    with pytest.raises(UnprovenError, match=r"SAGEConv.*neighbors"):
         require_rowwise(SAGEConv(4, 2))
 
 
 class Mixing(nn.Linear):
-    """Looks like a linear layer, but centres the batch."""
+    """Looks like a linear layer, but centers the batch."""
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x - x.mean(0))
@@ -88,10 +88,10 @@ def test_hooks_and_replaced_methods_are_refused() -> None:
     replaced.forward = lambda x: x.cumsum(0)  # type: ignore[method-assign, assignment]
     with pytest.raises(UnprovenError, match="replaced forward"):
         require_rowwise(replaced)
-    parametrised = MLP(3, 3, 3, 2)
-    torch.nn.utils.parametrizations.weight_norm(parametrised.layers[0])
+    parametrized = MLP(3, 3, 3, 2)
+    torch.nn.utils.parametrizations.weight_norm(parametrized.layers[0])
     with pytest.raises(UnprovenError, match="without proof"):
-        require_rowwise(parametrised)
+        require_rowwise(parametrized)
 
 
 def test_registering_needs_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +107,7 @@ def test_registering_needs_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     "layer",
     [
         *(kind() for kind in (nn.ELU, nn.GELU, nn.Identity, nn.LeakyReLU, nn.ReLU, nn.SELU, nn.SiLU, nn.Sigmoid)),
-        *(kind() for kind in (nn.Softplus, nn.Tanh, nn.Flatten, L2Normalise)),
+        *(kind() for kind in (nn.Softplus, nn.Tanh, nn.Flatten, L2Normalize)),
         *(kind(6, 6) for kind in (nn.Linear, Linear)),
         *(kind(-1) for kind in (nn.Softmax, nn.LogSoftmax)),
         nn.LayerNorm(6),

@@ -1,7 +1,7 @@
 """The smallest noise that provably meets a budget, found from the safe side.
 
 The search runs on a rough grid, then from its answer on a coarse one, whose epsilons are upper bounds already; the
-answer is confirmed on the fine grid. The realised epsilon never exceeds the target. A search that does not converge
+answer is confirmed on the fine grid. The realized epsilon never exceeds the target. A search that does not converge
 raises: there is no fallback.
 """
 

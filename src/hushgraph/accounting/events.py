@@ -2,7 +2,7 @@
 
 Convention used everywhere in hushgraph, whatever the relation of the unit:
 
-* `GaussianDpEvent(z)`: z = noise standard deviation / L2 distance between the two outputs on neighbours;
+* `GaussianDpEvent(z)`: z = noise standard deviation / L2 distance between the two outputs on neighbors;
 * `PoissonSampledDpEvent(q, GaussianDpEvent(z))`: z = noise standard deviation / norm bound of *one example*. Under a
   `REPLACE` relation the example may turn into its opposite; `privacy_loss` accounts for that.
 * `PureDpEvent(epsilon)`: a release with P[S | D] <= e^epsilon P[S | D'] for every set S, and nothing else known.
@@ -41,7 +41,7 @@ class SampledGroupDpEvent(Event):
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
 class PureDpEvent(Event):
-    """A release that is epsilon-DP with delta 0, such as a local randomiser. Several add up."""
+    """A release that is epsilon-DP with delta 0, such as a local randomizer. Several add up."""
 
     epsilon: float
 

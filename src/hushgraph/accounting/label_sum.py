@@ -18,25 +18,25 @@ from hushgraph.units import DirectedEdge, Node, NodePromise, NodeReplace, Undire
 
 @dataclass(frozen=True)
 class LabelSumStage(Stage):
-    """Sums over in-neighbours of rows with no negative entry: norm at most 1 from labelled nodes, `quiet` from others.
+    """Sums over in-neighbors of rows with no negative entry: norm at most 1 from labeled nodes, `quiet` from others.
 
-    `std` is the noise of a row that belongs to an unlabelled node; rows of labelled nodes get `labelled_noise` times
+    `std` is the noise of a row that belongs to an unlabeled node; rows of labeled nodes get `labeled_noise` times
     as much. With `shared`, every node divides its row by the root of the length of its own list, so that all it sends
-    together has norm at most 1 whatever that length is. With `centred`, a row is sent without its mean and
+    together has norm at most 1 whatever that length is. With `centered`, a row is sent without its mean and
     lengthened to make up for it: no longer than before, but the messages of two classes lie further apart.
     """
 
     quiet: float = 1.0
-    labelled_noise: float = 1.0
+    labeled_noise: float = 1.0
     shared: bool = False
-    centred: bool = False
+    centered: bool = False
 
     def __post_init__(self) -> None:
         problems = []
         if not 0.0 <= self.quiet <= 1.0:
             problems.append(f"quiet: expected a norm from 0 to 1; got {self.quiet!r}")
-        if not (math.isfinite(self.labelled_noise) and self.labelled_noise >= 1.0):
-            problems.append(f"labelled_noise: expected at least 1; got {self.labelled_noise!r}")
+        if not (math.isfinite(self.labeled_noise) and self.labeled_noise >= 1.0):
+            problems.append(f"labeled_noise: expected at least 1; got {self.labeled_noise!r}")
         InputError.collect(problems)
 
     @property
@@ -57,8 +57,8 @@ class LabelSumStage(Stage):
         raise UnprovenError(f"no bound is known for a sum of labels under the unit '{unit.name}'")
 
     def _undirected(self) -> float:
-        """The costliest of three kinds of friendship: both labelled, one of them, none."""
-        low, quiet = self.labelled_noise**-2, self.quiet**2
+        """The costliest of three kinds of friendship: both labeled, one of them, none."""
+        low, quiet = self.labeled_noise**-2, self.quiet**2
         return math.sqrt(max(2.0 * low, 1.0 + quiet * low, 2.0 * quiet))
 
     def _shared(self, unit: Unit) -> float:
@@ -66,13 +66,13 @@ class LabelSumStage(Stage):
         if type(unit) is Node:
             return 1.0
         if type(unit) is NodeReplace:
-            return 2.0 if self.centred else math.sqrt(2.0)
+            return 2.0 if self.centered else math.sqrt(2.0)
         raise UnprovenError(
             f"a message divided by the length of the sender's list has no bound under the unit '{unit.name}', where a "
-            "neighbour's list may change too; use shared=False"
+            "neighbor's list may change too; use shared=False"
         )
 
     def as_dict(self, unit: Unit) -> dict[str, Any]:
         """As `Stage.as_dict`, with the loudness and noise of the two kinds."""
-        own = {"quiet": self.quiet, "labelled_noise": self.labelled_noise, "shared": self.shared}
-        return {**super().as_dict(unit), **own, "centred": self.centred}
+        own = {"quiet": self.quiet, "labeled_noise": self.labeled_noise, "shared": self.shared}
+        return {**super().as_dict(unit), **own, "centered": self.centered}

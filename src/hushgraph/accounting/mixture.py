@@ -2,7 +2,7 @@
 
 One node of a graph takes part in several rooted examples, so several clipped gradients of a batch may change together.
 With noise of standard deviation `z` per unit of clip norm, rate `q`, and at most `before` (`after`) examples that
-depend on the record in the one (the other) of two neighbouring datasets, every step is dominated by
+depend on the record in the one (the other) of two neighboring datasets, every step is dominated by
 
     P = sum_i Bin(i; before, q) N(+i, z^2)    against    Q = sum_j Bin(j; after, q) N(-j, z^2),
 

@@ -1,4 +1,4 @@
-"""The stage that asks whether neighbours agree: three counts of pairs with whole-number noise, pure epsilon.
+"""The stage that asks whether neighbors agree: three counts of pairs with whole-number noise, pure epsilon.
 
 Proof: docs/proofs/pairs.md.
 """
@@ -14,7 +14,7 @@ from hushgraph.units import Node, NodeReplace, Unit
 
 @dataclass(frozen=True)
 class PairStage(WholeNumberStage):
-    """The three noisy counts of `mechanisms.pairs`: neighbours that agree, that differ, and blind pairs that agree."""
+    """The three noisy counts of `mechanisms.pairs`: neighbors that agree, that differ, and blind pairs that agree."""
 
     @property
     def mechanism(self) -> str:

@@ -66,13 +66,13 @@ class Stage:
 
 @dataclass(frozen=True)
 class AggregationStage(Stage):
-    """Noisy sums over in-neighbours of rows whose norm is at most `row_norm`."""
+    """Noisy sums over in-neighbors of rows whose norm is at most `row_norm`."""
 
     row_norm: float = 1.0
 
     @property
     def mechanism(self) -> str:
-        """Normalise, aggregate, perturb."""
+        """Normalize, aggregate, perturb."""
         return "aggregate"
 
     def sensitivity(self, unit: Unit) -> float:
@@ -154,17 +154,17 @@ class RootedGradientStage(Stage):
 
 @dataclass(frozen=True)
 class LocalStage(Stage):
-    """One randomised report per person, drawn once on the person's own device; `epsilon` is for the whole report.
+    """One randomized report per person, drawn once on the person's own device; `epsilon` is for the whole report.
 
-    `words` says which randomiser. Nothing is proved when its range was taken from the data (`Local.range_from_data`).
+    `words` says which randomizer. Nothing is proved when its range was taken from the data (`Local.range_from_data`).
     """
 
     epsilon: float = math.inf
-    words: str = "randomiser"
+    words: str = "randomizer"
 
     @property
     def mechanism(self) -> str:
-        """The randomiser, in words."""
+        """The randomizer, in words."""
         return f"local report ({self.words})"
 
     def sensitivity(self, unit: Unit) -> float:

@@ -2,7 +2,7 @@
 
 Three routes, the tightest that is valid: exact for Gaussians alone (K releases are one Gaussian), privacy-loss
 distributions (PLD) where `dp_accounting` has one, Renyi DP otherwise. Parts that are purely epsilon-DP (local
-randomisers) are added up beside them by sequential composition. PLD values are upper bounds whatever the grid;
+randomizers) are added up beside them by sequential composition. PLD values are upper bounds whatever the grid;
 a finer grid only makes them tighter. Every epsilon that hushgraph prints comes from here.
 """
 
@@ -143,9 +143,9 @@ class PrivacyLoss:
         return PrivacyLoss(composed(others), self.relation, self.grid)
 
     def _pure_delta(self, epsilon: float) -> float:
-        """Below the pure sum E, E-DP alone is dominated by randomised response at E.
+        """Below the pure sum E, E-DP alone is dominated by randomized response at E.
 
-        With other parts, their distance in total variation is added to that of randomised response: distances of the
+        With other parts, their distance in total variation is added to that of randomized response: distances of the
         parts add up, and delta at any epsilon is at most the distance of the whole.
         """
         if epsilon >= self._pure:
@@ -174,7 +174,7 @@ class PrivacyLoss:
 
     @cached_property
     def _renyi(self) -> RdpAccountant:
-        accountant = RdpAccountant(RENYI_ORDERS, _NEIGHBOURS[self.relation])
+        accountant = RdpAccountant(RENYI_ORDERS, _NEIGHBORS[self.relation])
         for leaf, count in self._leaves:
             if isinstance(leaf, SampledGroupDpEvent):
                 raise UnprovenError("no Renyi bound for a batch in which one unit changes several examples; use PLD")
@@ -197,7 +197,7 @@ def _without_order_warnings() -> Iterator[None]:
         logger.setLevel(level)
 
 
-_NEIGHBOURS = {
+_NEIGHBORS = {
     Relation.ADD_OR_REMOVE: NeighboringRelation.ADD_OR_REMOVE_ONE,
     Relation.NULL: NeighboringRelation.REPLACE_SPECIAL,
     Relation.REPLACE: NeighboringRelation.REPLACE_ONE,
@@ -241,7 +241,7 @@ def _leaf_has_pld(leaf: Event) -> bool:
 
 
 def _leaf_pld(leaf: Event, relation: Relation, grid: float) -> pld_lib.PrivacyLossDistribution:
-    """One use of `leaf`. The caller composes the count: `PLDAccountant` drops it for randomised response."""
+    """One use of `leaf`. The caller composes the count: `PLDAccountant` drops it for randomized response."""
     if isinstance(leaf, dpa.PoissonSampledDpEvent):
         if relation is not Relation.REPLACE:  # what the library builds, ten times faster: it goes point by point
             return group_pld(leaf.event.noise_multiplier, leaf.sampling_probability, 1, 0, grid)
@@ -249,7 +249,7 @@ def _leaf_pld(leaf: Event, relation: Relation, grid: float) -> pld_lib.PrivacyLo
             standard_deviation=leaf.event.noise_multiplier,
             sampling_prob=leaf.sampling_probability,
             value_discretization_interval=grid,
-            neighboring_relation=_NEIGHBOURS[relation],
+            neighboring_relation=_NEIGHBORS[relation],
         )
     if isinstance(leaf, SampledGroupDpEvent):
         return group_pld(leaf.noise_multiplier, leaf.sampling_probability, leaf.before, leaf.after, grid)

@@ -11,7 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hushgraph.attacks.analysis import Analysis, analyse
+    from hushgraph.attacks.analysis import Analysis, analyze
     from hushgraph.attacks.base import Attack, AttackScores, Target
     from hushgraph.attacks.links import LinkTeller, PosteriorSimilarity, ReleasedRows
     from hushgraph.attacks.lira import Lira
@@ -28,7 +28,7 @@ _HOME = {
     "ReleasedRows": "links",
     "ShadowMembership": "membership",
     "Target": "base",
-    "analyse": "analysis",
+    "analyze": "analysis",
     "target_of": "targets",
 }
 __all__ = [
@@ -41,7 +41,7 @@ __all__ = [
     "ReleasedRows",
     "ShadowMembership",
     "Target",
-    "analyse",
+    "analyze",
     "target_of",
 ]
 

@@ -68,7 +68,7 @@ class Analysis:
         )
 
 
-def analyse(found: AttackScores, confidence: float = 0.95) -> Analysis:
+def analyze(found: AttackScores, confidence: float = 0.95) -> Analysis:
     """The figures of an attack, with two-sided intervals at `confidence`."""
     positives, negatives = int(found.truth.sum()), int((~found.truth).sum())
     if positives < 2 or negatives < 2:

@@ -46,7 +46,7 @@ def attack(
     privacy and inverts that: give --data IMAGES.npz, --classifier, and --out RUN_DIR/attacks.json to see it in a
     report. What each attack assumes is in docs/threats.md.
     """
-    from hushgraph.attacks.catalogue import ATTACKS, attack_by_name
+    from hushgraph.attacks.catalog import ATTACKS, attack_by_name
     from hushgraph.methods.parameters import from_words
 
     attack_by_name(name)
@@ -70,7 +70,7 @@ def _attack(
     name: str, data: str, model: Path | None, split: str | None, classifier: str | None, options: dict[str, Any]
 ) -> dict[str, Any]:
     from hushgraph import datasets
-    from hushgraph.attacks.catalogue import attack_model
+    from hushgraph.attacks.catalog import attack_model
     from hushgraph.methods.saving import load_model
 
     if model is None or classifier is not None:
@@ -82,7 +82,7 @@ def _attack(
 def _invert(
     data: str, model: Path | None, classifier: str | None, out: Path | None, options: dict[str, Any]
 ) -> dict[str, Any]:
-    from hushgraph.attacks.catalogue import attack_images
+    from hushgraph.attacks.catalog import attack_images
 
     if model is not None:
         raise InputError(

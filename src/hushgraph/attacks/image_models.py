@@ -17,7 +17,7 @@ _AT_ONCE = 2000
 
 
 def image_model(kind: str, shape: tuple[int, int], classes: int) -> nn.Module:
-    """A classifier of grey images `[n, 1, height, width]`."""
+    """A classifier of gray images `[n, 1, height, width]`."""
     pixels = shape[0] * shape[1]
     if kind == "softmax":
         return nn.Sequential(nn.Flatten(), nn.Linear(pixels, classes))

@@ -22,7 +22,7 @@ _EXAMPLES, _FEWEST_EPOCHS = 24_000, 3
 
 
 def read_images(path: str | os.PathLike[str]) -> Data:
-    """Grey images from an npz file: bytes `x_train` (or `x`) `[n, height, width]`, and classes `y_train` (or `y`)."""
+    """Gray images from an npz file: bytes `x_train` (or `x`) `[n, height, width]`, and classes `y_train` (or `y`)."""
     try:
         with np.load(path, allow_pickle=False) as arrays:
             end = "_train" if "x_train" in arrays else ""

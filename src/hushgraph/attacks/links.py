@@ -3,8 +3,8 @@
 * `LinkTeller` (Wu and others, 2022): send features with one node's changed a little and see whose predictions move.
   One query per *source* gives its influence on every other node.
 * `PosteriorSimilarity` (He and others, 2021): connected nodes get similar predictions.
-* `ReleasedRows`: for an attacker with the model's files. A released row of a node is a noisy sum of its neighbours'
-  rows; project it on the row of the suspected neighbour. Of the three this one uses most of what was released.
+* `ReleasedRows`: for an attacker with the model's files. A released row of a node is a noisy sum of its neighbors'
+  rows; project it on the row of the suspected neighbor. Of the three this one uses most of what was released.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Pairs:
 
 
 def sample_pairs(data: Data, sources: int, per_source: int, seed: int) -> Pairs:
-    """For random sources, as many neighbours as non-neighbours each (at most `per_source / 2` of either).
+    """For random sources, as many neighbors as non-neighbors each (at most `per_source / 2` of either).
 
-    A neighbour has more edges than a random node, and predictions give degrees away; so non-neighbours are drawn as
+    A neighbor has more edges than a random node, and predictions give degrees away; so non-neighbors are drawn as
     ends of random edges too. Otherwise a guess at degrees would pass for a guess at links.
     """
     rng = np.random.default_rng(seed)
@@ -53,11 +53,11 @@ def sample_pairs(data: Data, sources: int, per_source: int, seed: int) -> Pairs:
 
 
 def _pairs_of(
-    source: int, neighbours: np.ndarray, ends: np.ndarray, per_source: int, rng: np.random.Generator
+    source: int, neighbors: np.ndarray, ends: np.ndarray, per_source: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    taken = rng.choice(neighbours, size=min(per_source // 2, len(neighbours)), replace=False)
+    taken = rng.choice(neighbors, size=min(per_source // 2, len(neighbors)), replace=False)
     others = ends[rng.integers(0, len(ends), size=4 * per_source + 16)]
-    others = others[~np.isin(others, neighbours) & (others != source)]
+    others = others[~np.isin(others, neighbors) & (others != source)]
     others = others[np.sort(np.unique(others, return_index=True)[1])][: len(taken)]
     both = np.concatenate([taken, others])
     return np.full(len(both), source), both, np.arange(len(both)) < len(taken)

@@ -107,11 +107,11 @@ def membership_signals(posteriors: Tensor, labels: Tensor) -> Tensor:
 
 
 def train_attacker(signals: Tensor, members: Tensor, hidden: int, epochs: int, seed: int) -> nn.Module:
-    """A 3-layer MLP that tells members from others, on standardised signals."""
+    """A 3-layer MLP that tells members from others, on standardized signals."""
     generator = torch.Generator().manual_seed(seed)
     width = signals.shape[1]
     model = nn.Sequential(
-        _Standardise(signals),
+        _Standardize(signals),
         nn.Linear(width, hidden),
         nn.ReLU(),
         nn.Linear(hidden, hidden),
@@ -130,7 +130,7 @@ def train_attacker(signals: Tensor, members: Tensor, hidden: int, epochs: int, s
     return model.eval()
 
 
-class _Standardise(nn.Module):
+class _Standardize(nn.Module):
     """Columns to mean 0 and variance 1, as measured on the shadow."""
 
     mean: Tensor

@@ -81,10 +81,10 @@ class FeatureReconstruction(RegressionAttack):
         """Predict all features; compare with predicting the mean."""
         x = dense_features(data).numpy().astype(np.float64)
         known = self.known_nodes(len(x))
-        centre = x[known].mean(axis=0)
+        center = x[known].mean(axis=0)
         varying = x[known].std(axis=0) > 0
-        guesses = ridge(self.shown(target), x[:, varying] - centre[varying], known)[~known]
-        real = (x[:, varying] - centre[varying])[~known]
+        guesses = ridge(self.shown(target), x[:, varying] - center[varying], known)[~known]
+        real = (x[:, varying] - center[varying])[~known]
         explained = 1.0 - float(((guesses - real) ** 2).sum() / max(float((real**2).sum()), 1e-300))
         rng = np.random.default_rng(self.seed)
         places = rng.permutation(real.size)[: self.most_entries]
@@ -113,7 +113,7 @@ class AttributeInference(RegressionAttack):
 
 
 def ridge(shown: np.ndarray, wanted: np.ndarray, known: np.ndarray, penalty: float = 1.0) -> np.ndarray:
-    """Ridge regression on standardised columns, their squares and a constant, fitted on `known`, for all rows."""
+    """Ridge regression on standardized columns, their squares and a constant, fitted on `known`, for all rows."""
     scaled = (shown - shown[known].mean(axis=0)) / (shown[known].std(axis=0) + 1e-9)
     table = np.concatenate([scaled, scaled**2, np.ones((len(scaled), 1))], axis=1)
     fitted = table[known]

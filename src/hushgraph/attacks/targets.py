@@ -73,7 +73,7 @@ def _direct_query(model: UnprotectedModel, data: Data) -> Query:
     network, matrix = copy.deepcopy(model.network).eval(), _matrix(data)
     for layer in network.modules():
         if getattr(layer, "cached", None) is False:
-            setattr(layer, "cached", True)  # noqa: B010 (the edges stay: normalise them once)
+            setattr(layer, "cached", True)  # noqa: B010 (the edges stay: normalize them once)
 
     @torch.no_grad()
     def query(features: Tensor) -> Tensor:

@@ -46,7 +46,7 @@ def gaussian_mu_bound(scores: np.ndarray, planted: np.ndarray, confidence: float
 
 
 def threshold_bound(scores: np.ndarray, planted: np.ndarray, delta: float, confidence: float = 0.95) -> float:
-    """Clopper-Pearson on one threshold: log((TPR - delta) / FPR) with the unfavourable limits of both rates.
+    """Clopper-Pearson on one threshold: log((TPR - delta) / FPR) with the unfavorable limits of both rates.
 
     The threshold is chosen on one half of the canaries and judged on the other, so that no correction for choosing is
     needed. Canaries must be independent given their coins (disjoint noise).

@@ -1,4 +1,4 @@
-"""Canaries for noisy sums over neighbours: edges, or nodes with their own lists, each planted by a coin.
+"""Canaries for noisy sums over neighbors: edges, or nodes with their own lists, each planted by a coin.
 
 The graph is made for the audit. The score of a canary is the release minus what it would be without the canary (known
 to the auditor), projected on the direction in which the canary moves it. Hops after the first send the rows that were
@@ -88,7 +88,7 @@ def observe_sums(plan: Plan, planted: CanaryGraph, noise: NoiseSource) -> Eviden
 
 
 def aggregation_stages(plan: Plan) -> list[AggregationStage]:
-    """The sums over neighbours of `plan`."""
+    """The sums over neighbors of `plan`."""
     return [stage for stage in plan.stages if isinstance(stage, AggregationStage)]
 
 

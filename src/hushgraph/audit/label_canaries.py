@@ -1,7 +1,7 @@
 """Canaries for noisy sums of labels: friendships, single edges, or nodes with their own lists, each planted by a coin.
 
 As in `canaries`, every canary moves rows that no other canary touches. Here the noise of a row and the loudness of a
-message depend on whether a node is labelled, so a canary is made of the kinds of node for which the plan allows the
+message depend on whether a node is labeled, so a canary is made of the kinds of node for which the plan allows the
 largest change, and every row it moves is weighted by that row's own noise. Messages are worked out here from what the
 mechanism promises, not by the mechanism's own code.
 """
@@ -30,7 +30,7 @@ from hushgraph.run import open_run
 from hushgraph.units import Node, Relation, UndirectedEdge, Unit
 from hushgraph.vault import Vault
 
-CLASSES = 2  # the fewest: centred labels of two classes are each other's opposites, as far apart as labels can be
+CLASSES = 2  # the fewest: centered labels of two classes are each other's opposites, as far apart as labels can be
 SHARED_LIST = 4  # with shared messages any length of list costs the same; above 1, so that sharing is tested
 _TWIN_LABELS = (0, 1)  # of a replaced record: if absent, if planted
 
@@ -45,7 +45,7 @@ class LabelCanaries:
 
     graph: CheckedGraph
     layout: Layout
-    labelled: Tensor
+    labeled: Tensor
     replaced: bool = False
 
     @property
@@ -68,18 +68,18 @@ def plant_label_coins(plan: Plan, coins: np.ndarray, rng: np.random.Generator) -
     """As `plant_labels`, with coins that were flipped before."""
     unit = plan.charged_unit
     layout = lay_out(unit, coins, rng, _list_length(plan))
-    labelled = torch.ones(layout.num_nodes, dtype=torch.bool)
+    labeled = torch.ones(layout.num_nodes, dtype=torch.bool)
     labels = torch.from_numpy(rng.integers(0, CLASSES, size=layout.num_nodes))
     replaced = unit.relation is Relation.REPLACE
-    if isinstance(unit, Node):  # a labelled node with a list of unlabelled receivers, whose noise is the least
-        labelled[BASE_NODES:] = False
-        labelled[layout.heads] = True
+    if isinstance(unit, Node):  # a labeled node with a list of unlabeled receivers, whose noise is the least
+        labeled[BASE_NODES:] = False
+        labeled[layout.heads] = True
         if replaced:
             labels[layout.heads] = torch.tensor(_TWIN_LABELS)[layout.present().long()]
     else:
         kinds = torch.tensor(costliest_kinds(unit, label_stages(plan)))
-        labelled[BASE_NODES:] = kinds[torch.arange(len(coins)) % len(kinds)].flatten()
-    return LabelCanaries(_graph(layout.edges(everyone=replaced), labels, labelled), layout, labelled, replaced)
+        labeled[BASE_NODES:] = kinds[torch.arange(len(coins)) % len(kinds)].flatten()
+    return LabelCanaries(_graph(layout.edges(everyone=replaced), labels, labeled), layout, labeled, replaced)
 
 
 def observe_labels(plan: Plan, planted: LabelCanaries, noise: NoiseSource) -> np.ndarray:
@@ -93,7 +93,7 @@ def observe_labels(plan: Plan, planted: LabelCanaries, noise: NoiseSource) -> np
 def observe_label_sums(plan: Plan, planted: LabelCanaries, noise: NoiseSource) -> Evidence:
     """What all label sums of `plan` say about every canary.
 
-    Unlabelled nodes send guesses of full length from the first sum on; later guesses are made of the sums released
+    Unlabeled nodes send guesses of full length from the first sum on; later guesses are made of the sums released
     before.
     """
     run = open_run(Ledger(), plan, "audit canaries", seeded=noise.seeded_run)
@@ -107,7 +107,7 @@ def observe_label_sums(plan: Plan, planted: LabelCanaries, noise: NoiseSource) -
             rows = dense_rows(vault._open(handle)).to(torch.float64)
             released = dense_rows(vault._open(vault.aggregate_labels(handle, stage))).to(torch.float64)
             absent, change = _messages(rows, planted, stage)
-            spread = _noise_of(planted.labelled, stage)[layout.receiver]
+            spread = _noise_of(planted.labeled, stage)[layout.receiver]
             evidence.add(released[layout.receiver] - absent, change, spread)
             guesses = _guesses(released)
     return evidence
@@ -119,7 +119,7 @@ def label_stages(plan: Plan) -> list[LabelSumStage]:
 
 
 def costliest_kinds(unit: Unit, stages: Sequence[LabelSumStage]) -> list[tuple[bool, bool]]:
-    """The kinds of pair (is the first node labelled, is the second) whose edge the sums show most clearly."""
+    """The kinds of pair (is the first node labeled, is the second) whose edge the sums show most clearly."""
     both = isinstance(unit, UndirectedEdge)
     costs = {kind: _cost(kind, stages, both) for kind in itertools.product((True, False), (True, False))}
     largest = max(costs.values())
@@ -131,7 +131,7 @@ def _cost(kind: tuple[bool, bool], stages: Sequence[LabelSumStage], both: bool) 
 
     def one_way(stage: LabelSumStage, sends: bool, receives: bool) -> float:
         loudness = 1.0 if sends else stage.quiet
-        return (loudness / (stage.std * (stage.labelled_noise if receives else 1.0))) ** 2
+        return (loudness / (stage.std * (stage.labeled_noise if receives else 1.0))) ** 2
 
     first, second = kind
     forward = sum(stage.count * one_way(stage, first, second) for stage in stages)
@@ -141,7 +141,7 @@ def _cost(kind: tuple[bool, bool], stages: Sequence[LabelSumStage], both: bool) 
 def _messages(rows: Tensor, planted: LabelCanaries, stage: LabelSumStage) -> tuple[Tensor, Tensor]:
     """What arrives from an absent canary along each of its pairs, and what a planted one changes about that."""
     sender = planted.layout.sender
-    loudness = torch.where(planted.labelled, 1.0, stage.quiet).to(torch.float64)[sender]
+    loudness = torch.where(planted.labeled, 1.0, stage.quiet).to(torch.float64)[sender]
     if stage.shared:
         loudness = loudness / math.sqrt(planted.layout.list_length)
     if not planted.replaced:
@@ -153,13 +153,13 @@ def _messages(rows: Tensor, planted: LabelCanaries, stage: LabelSumStage) -> tup
 
 def _coded(rows: Tensor, stage: LabelSumStage) -> Tensor:
     """Rows as they are sent: as they are, or off their mean and lengthened."""
-    if not stage.centred:
+    if not stage.centered:
         return rows
     return (rows - rows.mean(dim=1, keepdim=True)) * math.sqrt(CLASSES / (CLASSES - 1))
 
 
-def _noise_of(labelled: Tensor, stage: LabelSumStage) -> Tensor:
-    return stage.std * torch.where(labelled, stage.labelled_noise, 1.0).to(torch.float64)
+def _noise_of(labeled: Tensor, stage: LabelSumStage) -> Tensor:
+    return stage.std * torch.where(labeled, stage.labeled_noise, 1.0).to(torch.float64)
 
 
 def _guesses(rows: Tensor) -> Tensor:
@@ -172,7 +172,7 @@ def _list_length(plan: Plan) -> int | None:
     return SHARED_LIST if all(stage.shared for stage in label_stages(plan)) else None
 
 
-def _graph(edges: Tensor, labels: Tensor, labelled: Tensor) -> CheckedGraph:
+def _graph(edges: Tensor, labels: Tensor, labeled: Tensor) -> CheckedGraph:
     nodes = len(labels)
-    data = Data(x=torch.zeros(nodes, 1), edge_index=edges, y=labels, train_mask=labelled, num_classes=CLASSES)
+    data = Data(x=torch.zeros(nodes, 1), edge_index=edges, y=labels, train_mask=labeled, num_classes=CLASSES)
     return check_graph(data)

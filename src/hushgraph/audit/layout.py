@@ -73,7 +73,7 @@ def lay_out(unit: Unit, coins: np.ndarray, rng: np.random.Generator, length: int
         return _pairs(coins, rng, both=isinstance(unit, UndirectedEdge))
     if isinstance(unit, Node):
         return _lists(coins, unit.max_degree if length is None else length)
-    raise InputError(f"no canaries are known for sums over neighbours under the unit '{unit}'")
+    raise InputError(f"no canaries are known for sums over neighbors under the unit '{unit}'")
 
 
 def _pairs(coins: np.ndarray, rng: np.random.Generator, *, both: bool) -> Layout:

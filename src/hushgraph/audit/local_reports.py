@@ -1,8 +1,8 @@
-"""Audits of local reports: the law of the randomiser that a run uses, and reports drawn by the device's own code.
+"""Audits of local reports: the law of the randomizer that a run uses, and reports drawn by the device's own code.
 
 The method collects reports from people made for the audit: each tosses a coin for one of two extreme records, all
 features at the top of the range and class 1, or all at the bottom and class 0. The vault that plays their devices keeps
-the randomiser it was given, so what is audited is what the run used. Two questions are asked of it:
+the randomizer it was given, so what is audited is what the run used. Two questions are asked of it:
 
 * its law, enumerated: the largest log ratio between two inputs. A report of several parts that are drawn independently
   (features that the device picks without looking, then one bit or number for each) adds up over its parts;
@@ -31,7 +31,7 @@ from hushgraph.facts import PublicFacts
 from hushgraph.intake import CheckedGraph, check_graph
 from hushgraph.ledger import Ledger
 from hushgraph.local import MultiBit, PerFeature, RandomizedResponse, SampledReport
-from hushgraph.local.check import realised_epsilon
+from hushgraph.local.check import realized_epsilon
 from hushgraph.mechanisms.noise import NoiseSource
 from hushgraph.methods.local_base import LocalMethod
 from hushgraph.run import open_run
@@ -43,12 +43,12 @@ FEWEST_PEOPLE = 200
 
 @dataclass(frozen=True)
 class Collected:
-    """One stage's randomiser and the reports it drew, split into parts.
+    """One stage's randomizer and the reports it drew, split into parts.
 
     `scores` are the log likelihood ratios of single parts, `[people, parts]`; `one_part` is the mechanism of one part.
     """
 
-    randomiser: Any
+    randomizer: Any
     one_part: Any
     scores: np.ndarray
 
@@ -68,7 +68,7 @@ class _Kept:
 
 
 class WatchedVault(Vault):
-    """A vault that remembers which randomisers it was given and what they drew."""
+    """A vault that remembers which randomizers it was given and what they drew."""
 
     kept: _Kept
     stages: frozenset[str]
@@ -128,9 +128,9 @@ def collect(
     raise InputError(f"audit: the method {method.name} did not collect {', '.join(sorted(vault.stages))}")
 
 
-def realised_total(collected: Collected) -> float:
+def realized_total(collected: Collected) -> float:
     """The enumerated epsilon of a whole report: parts are drawn independently of each other and of what was picked."""
-    return collected.parts * realised_epsilon(collected.one_part, _extremes(collected.one_part))
+    return collected.parts * realized_epsilon(collected.one_part, _extremes(collected.one_part))
 
 
 def _extremes(part: Any) -> Sequence[Any] | None:
@@ -148,7 +148,7 @@ def _split(mechanism: Any, report: Any) -> Collected:
         return Collected(mechanism, part, report.value * mechanism.epsilon_per_bit)
     if isinstance(mechanism, PerFeature):
         return Collected(mechanism, mechanism.mechanism, _log_ratio(mechanism.mechanism, np.asarray(report)))
-    raise InputError(f"audit: no enumeration is known for the randomiser {type(mechanism).__name__}")
+    raise InputError(f"audit: no enumeration is known for the randomizer {type(mechanism).__name__}")
 
 
 def _log_ratio(part: Any, report: np.ndarray) -> np.ndarray:
@@ -163,9 +163,9 @@ def _log_ratio(part: Any, report: np.ndarray) -> np.ndarray:
 
 
 def _law(stage: LocalStage, collected: Collected) -> Finding:
-    name = f"law of {type(collected.randomiser).__name__} in '{stage.name}'"
-    realised = realised_total(collected)
-    return Finding(name, "exact enumeration", 0, stage.epsilon, realised, within_rounding(realised, stage.epsilon))
+    name = f"law of {type(collected.randomizer).__name__} in '{stage.name}'"
+    realized = realized_total(collected)
+    return Finding(name, "exact enumeration", 0, stage.epsilon, realized, within_rounding(realized, stage.epsilon))
 
 
 def _together(laws: Sequence[Finding]) -> Finding:

@@ -84,11 +84,11 @@ def _load(name: str | None, split: str | None, directed: bool) -> Any:
 def _own_features(trained: Any, data: str | None) -> str:
     if "features" in trained.unit.public:
         return "public, stored with the model"
-    return "read from --data" if data else "absent: predicted from the released neighbourhood sums alone"
+    return "read from --data" if data else "absent: predicted from the released neighborhood sums alone"
 
 
 def _unprotected_predictions(trained: Any) -> list[str]:
-    """What the certificate says of predictions that are not protected (raw neighbourhoods)."""
+    """What the certificate says of predictions that are not protected (raw neighborhoods)."""
     lines = trained.certificate.as_dict().get("not_protected", [])
     return [line for line in lines if line.startswith("predictions:")]
 

@@ -1,4 +1,4 @@
-"""What an operator does: create a task, enrol nodes, hold the operator's token, export.
+"""What an operator does: create a task, enroll nodes, hold the operator's token, export.
 
 Tokens are shown once, in files only the operator can read; the store keeps their hashes.
 """
@@ -62,14 +62,14 @@ def require_task(store: Store, task_id: str) -> TaskRecord:
     return record
 
 
-def enrol(store: Store, task_id: str, nodes: Sequence[int] | None = None) -> list[tuple[int, str]]:
+def enroll(store: Store, task_id: str, nodes: Sequence[int] | None = None) -> list[tuple[int, str]]:
     """Tokens for nodes (all of the task by default). They cannot be shown again."""
     task = require_task(store, task_id).task
     chosen = list(range(task.nodes)) if nodes is None else [int(node) for node in nodes]
     if len(set(chosen)) != len(chosen) or not all(0 <= node < task.nodes for node in chosen):
         raise InputError(f"expected different nodes in 0..{task.nodes - 1}; got others; check the list")
     tokens = [(node, new_token()) for node in chosen]
-    store.enrol(task_id, [(node, token_hash(token)) for node, token in tokens])
+    store.enroll(task_id, [(node, token_hash(token)) for node, token in tokens])
     return tokens
 
 
@@ -99,7 +99,7 @@ def tokens_csv(tokens: Sequence[tuple[int, str]]) -> str:
 
 
 def read_tokens(path: str | Path) -> dict[int, str]:
-    """The tokens file of `enrol`."""
+    """The tokens file of `enroll`."""
     try:
         with open(path, encoding="ascii", newline="") as file:
             return {int(row["node"]): row["token"] for row in csv.DictReader(file)}

@@ -1,6 +1,6 @@
 """`hushgraph collect`: run a collection service, answer a task, export what arrived.
 
-Operator: `create`, `enrol`, `serve`, `status`, `close`, `export`, `train`. Person: `explain`, `answer`. Every command
+Operator: `create`, `enroll`, `serve`, `status`, `close`, `export`, `train`. Person: `explain`, `answer`. Every command
 takes `--json`. Heavy imports happen when a command runs.
 """
 
@@ -68,7 +68,7 @@ def create(
 
 @app.command()
 @command
-def enrol(
+def enroll(
     task: TaskName,
     tokens: Annotated[Path, typer.Option(help="New file for the tokens (node,token lines).")],
     store: StoreAddress = "collect.db",
@@ -81,7 +81,7 @@ def enrol(
 
     if tokens.exists():
         raise InputError(f"expected a new file; {tokens} exists; tokens are not overwritten, choose another name")
-    made = admin.enrol(open_store(store), task, None if nodes is None else _node_list(nodes))
+    made = admin.enroll(open_store(store), task, None if nodes is None else _node_list(nodes))
     admin.write_secret(tokens, admin.tokens_csv(made))
     _show({"enrolled": len(made), "tokens": str(tokens)}, as_json, f"{len(made)} nodes enrolled; tokens in {tokens}")
 
@@ -216,7 +216,7 @@ def train(
     settings: Settings = None,
     as_json: Json = False,
 ) -> None:
-    """Train LPGNN on the reports of a task. Costs nobody anything more: the answers arrived randomised."""
+    """Train LPGNN on the reports of a task. Costs nobody anything more: the answers arrived randomized."""
     require_new_folder(out)
     from hushgraph.collect.training import train_from_export
     from hushgraph.datasets.archive import Archive

@@ -44,10 +44,10 @@ def _features(export: Export) -> np.ndarray | None:
         return None
     mechanism = question.build()
     if isinstance(mechanism, PerFeature):
-        centre, rows = mechanism.mechanism.centre, mechanism.estimate(export.arrays["x_bits"])
+        center, rows = mechanism.mechanism.center, mechanism.estimate(export.arrays["x_bits"])
     else:
-        centre, rows = mechanism.centre, mechanism.estimate(sampled_report(export), np.float32)
-    x = np.full((export.task.nodes, question.dimensions), centre, dtype=np.float32)
+        center, rows = mechanism.center, mechanism.estimate(sampled_report(export), np.float32)
+    x = np.full((export.task.nodes, question.dimensions), center, dtype=np.float32)
     x[export.node] = rows
     return x
 

@@ -23,7 +23,7 @@ def explain_task(task: Task, spent: float, limit: float, answered: bool = False)
         "  - your node token, a random number for this report, and the hash above.",
         "",
         "This does not leave your device: your exact numbers, your true label, any other file.",
-        "The server knows anyway: that you are a node of its graph, who your neighbours are, and that you answered.",
+        "The server knows anyway: that you are a node of its graph, who your neighbors are, and that you answered.",
         "",
         *_price(task, spent, limit, answered),
     ]

@@ -115,13 +115,15 @@ class Store(ABC):
         with self._transaction() as run:
             return [row[0] for row in run("SELECT id FROM task ORDER BY id").fetchall()]
 
-    def enrol(self, task_id: str, token_hashes: Sequence[tuple[int, bytes]]) -> None:
+    def enroll(self, task_id: str, token_hashes: Sequence[tuple[int, bytes]]) -> None:
         """Give nodes their (hashed) tokens. A node is enrolled once: tokens are never replaced."""
         with self._transaction(write=True) as run:
             for node_index, token_hash in token_hashes:
                 taken = run("SELECT 1 FROM node WHERE task_id = ? AND node_index = ?", (task_id, node_index)).fetchone()
                 if taken is not None:
-                    raise InputError(f"expected nodes without a token; node {node_index} has one; enrol only new nodes")
+                    raise InputError(
+                        f"expected nodes without a token; node {node_index} has one; enroll only new nodes"
+                    )
                 values = (task_id, token_hash, node_index)
                 run("INSERT INTO node(task_id, node_token_hash, node_index) VALUES (?, ?, ?)", values)
 
@@ -228,7 +230,7 @@ class Store(ABC):
 
 
 class SqliteStore(Store):
-    """One file, write-ahead logging, full synchronisation: a committed report survives a power cut."""
+    """One file, write-ahead logging, full synchronization: a committed report survives a power cut."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)

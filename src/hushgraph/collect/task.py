@@ -23,7 +23,7 @@ from hushgraph.local import MultiBit, OneBit, PerFeature, RandomizedResponse, Un
 
 FORMAT = "hushgraph-task/1"
 FEATURE_MECHANISMS = ("multi_bit", "one_bit")
-LABEL_MECHANISMS = ("randomized_response", "unary_symmetric", "unary_optimised")
+LABEL_MECHANISMS = ("randomized_response", "unary_symmetric", "unary_optimized")
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 

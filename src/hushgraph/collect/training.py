@@ -23,7 +23,7 @@ from hushgraph.collect.export import Export, read_export
 from hushgraph.collect.task import FeatureQuestion, Task
 from hushgraph.errors import InputError
 from hushgraph.facts import PublicFacts
-from hushgraph.graph.csr import InNeighbours
+from hushgraph.graph.csr import InNeighbors
 from hushgraph.ledger import Ledger
 from hushgraph.local import MultiBit, RandomizedResponse
 from hushgraph.mechanisms.noise import NoiseSource
@@ -48,7 +48,7 @@ def train_from_export(
 ) -> LpgnnModel:
     """A network from the reports of a task and the server's own edges (`[2, E]`, over the nodes of the task).
 
-    Nodes that sent nothing take part through their neighbours and get a prediction too. A third of the reported labels
+    Nodes that sent nothing take part through their neighbors and get a prediction too. A third of the reported labels
     is held out to choose how long to train. A task that did not ask for labels needs `public_labels`, one per node (-1:
     none), and `class_names`. `seed` fixes the split and the first weights; the answers were random before.
     """
@@ -93,9 +93,9 @@ def feature_reports(export: Export) -> FeatureReports:
     scale = mechanism.mechanism.half_width
     found = estimate(export).x
     assert found is not None
-    # Signs times the step of one bit; people who sent nothing have the centre, hence zero.
-    rows = torch.from_numpy(found - mechanism.mechanism.centre) / scale
-    return FeatureReports(rows, scale, mechanism.mechanism.centre, noisy=True)
+    # Signs times the step of one bit; people who sent nothing have the center, hence zero.
+    rows = torch.from_numpy(found - mechanism.mechanism.center) / scale
+    return FeatureReports(rows, scale, mechanism.mechanism.center, noisy=True)
 
 
 def _sparse_reports(export: Export, question: FeatureQuestion, mechanism: MultiBit) -> FeatureReports:
@@ -109,7 +109,7 @@ def _sparse_reports(export: Export, question: FeatureQuestion, mechanism: MultiB
         torch.from_numpy(report.value[order].reshape(-1).astype(np.float32)),
         (export.task.nodes, question.dimensions),
     )
-    return FeatureReports(reports, mechanism.step, mechanism.centre, noisy=True)
+    return FeatureReports(reports, mechanism.step, mechanism.center, noisy=True)
 
 
 def _labels(
@@ -125,7 +125,7 @@ def _labels(
     else:
         found = estimate(export).y
         assert found is not None
-        # A unary report with exactly one bit has the law of randomised response at the same epsilon; others are -1.
+        # A unary report with exactly one bit has the law of randomized response at the same epsilon; others are -1.
         reports, epsilon, names = torch.from_numpy(found), question.epsilon, question.classes
         transition = transition_of(RandomizedResponse(epsilon, len(names)))
     train, val = _split(reports, generator)
@@ -134,11 +134,11 @@ def _labels(
 
 def _split(reports: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Train and validation nodes among those with a report about their label."""
-    labelled = (reports >= 0).nonzero().squeeze(1)
-    if labelled.numel() < 2:
-        raise InputError(f"expected at least 2 reported labels; got {labelled.numel()}; collect more before training")
-    shuffled = labelled[torch.randperm(labelled.numel(), generator=generator)]
-    held = max(1, int(VALIDATION_SHARE * labelled.numel()))
+    labeled = (reports >= 0).nonzero().squeeze(1)
+    if labeled.numel() < 2:
+        raise InputError(f"expected at least 2 reported labels; got {labeled.numel()}; collect more before training")
+    shuffled = labeled[torch.randperm(labeled.numel(), generator=generator)]
+    held = max(1, int(VALIDATION_SHARE * labeled.numel()))
     return shuffled[held:].sort().values, shuffled[:held].sort().values
 
 
@@ -160,7 +160,7 @@ def _plan(method: LPGNN, task: Task, facts: PublicFacts, unit: Local) -> Plan:
     )
 
 
-def _edges(edge_index: Any, nodes: int) -> InNeighbours:
+def _edges(edge_index: Any, nodes: int) -> InNeighbors:
     edges = torch.as_tensor(np.asarray(edge_index)).long()
-    checked = InNeighbours.from_edge_index(edges[:, edges[0] != edges[1]] if edges.dim() == 2 else edges, nodes)
+    checked = InNeighbors.from_edge_index(edges[:, edges[0] != edges[1]] if edges.dim() == 2 else edges, nodes)
     return checked.coalesce()

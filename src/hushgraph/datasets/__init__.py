@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hushgraph.datasets.catalogue import DatasetRecord, available
+    from hushgraph.datasets.catalog import DatasetRecord, available
     from hushgraph.datasets.inductive import disjoint_graphs
     from hushgraph.datasets.loading import load
     from hushgraph.datasets.npz import read_npz, write_npz
@@ -30,8 +30,8 @@ __all__ = [
 ]
 
 _HOME = {
-    "DatasetRecord": "catalogue",
-    "available": "catalogue",
+    "DatasetRecord": "catalog",
+    "available": "catalog",
     "disjoint_graphs": "inductive",
     "load": "loading",
     "load_public": "public",

@@ -2,7 +2,7 @@
 
 Students have a class year (the class to predict) and a house. Friendships follow a degree-corrected stochastic
 block model: everybody has a sociability (heavy-tailed), and a friendship is formed with a house mate of the same
-year, somebody of the same year, of a neighbouring year, of the same house, or anybody. Attributes (status, gender,
+year, somebody of the same year, of a neighboring year, of the same house, or anybody. Attributes (status, gender,
 major, house) say something about the year but not much, and many are missing, so a model that sees only the
 attributes is right about half the time, while one that also sees the friendships does far better.
 
@@ -98,8 +98,8 @@ def _draw_students(count: int, rng: np.random.Generator) -> Students:
 
 def _draw_houses(year: Ints, rng: np.random.Generator) -> Ints:
     """Houses fill up by age: each year prefers a stretch of houses, and the stretches overlap."""
-    centre = (year + 0.5) * HOUSES / YEARS
-    near = np.floor(centre + rng.normal(0.0, 0.12 * HOUSES, size=len(year))).astype(np.int64) % HOUSES
+    center = (year + 0.5) * HOUSES / YEARS
+    near = np.floor(center + rng.normal(0.0, 0.12 * HOUSES, size=len(year))).astype(np.int64) % HOUSES
     anywhere = rng.integers(HOUSES, size=len(year))
     return np.where(rng.random(len(year)) < 0.70, near, anywhere)
 

@@ -18,21 +18,21 @@ LARGEST_PIXEL = 16.0
 NODES = 1797
 
 
-def digits(neighbours: int = 10, seed: int = 0) -> Data:
-    """The symmetric nearest-neighbour graph of the 1,797 digits: 64 features in [0, 1], 10 classes.
+def digits(neighbors: int = 10, seed: int = 0) -> Data:
+    """The symmetric nearest-neighbor graph of the 1,797 digits: 64 features in [0, 1], 10 classes.
 
-    Two images are linked when either is among the `neighbours` nearest of the other. `seed` makes the 75/10/15 split.
+    Two images are linked when either is among the `neighbors` nearest of the other. `seed` makes the 75/10/15 split.
     """
     from sklearn.datasets import load_digits
 
-    if isinstance(neighbours, bool) or not isinstance(neighbours, int) or not 1 <= neighbours < NODES:
-        raise InputError(f"expected neighbours to be an integer from 1 to {NODES - 1}; got {neighbours!r}")
+    if isinstance(neighbors, bool) or not isinstance(neighbors, int) or not 1 <= neighbors < NODES:
+        raise InputError(f"expected neighbors to be an integer from 1 to {NODES - 1}; got {neighbors!r}")
     pixels, label = load_digits(return_X_y=True)
     scaled = np.asarray(pixels, dtype=np.float32) / np.float32(LARGEST_PIXEL)
     data = Data(
         x=torch.from_numpy(scaled),
         # Whole numbers keep the distances exact, so that ties fall the same way everywhere.
-        edge_index=_nearest_neighbour_edges(np.asarray(pixels, dtype=np.float64), neighbours),
+        edge_index=_nearest_neighbor_edges(np.asarray(pixels, dtype=np.float64), neighbors),
         y=torch.from_numpy(np.asarray(label, dtype=np.int64)),
         class_names=[str(digit) for digit in range(10)],
         name="digits",
@@ -40,10 +40,10 @@ def digits(neighbours: int = 10, seed: int = 0) -> Data:
     return random_split(data, seed=seed)
 
 
-def _nearest_neighbour_edges(points: np.ndarray, neighbours: int) -> torch.Tensor:
+def _nearest_neighbor_edges(points: np.ndarray, neighbors: int) -> torch.Tensor:
     from sklearn.neighbors import kneighbors_graph
 
-    nearest = kneighbors_graph(points, neighbours, include_self=False)
+    nearest = kneighbors_graph(points, neighbors, include_self=False)
     either = (nearest + nearest.T).tocsr()
     either.sort_indices()
     source = np.repeat(np.arange(len(points)), np.diff(either.indptr))

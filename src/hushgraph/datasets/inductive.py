@@ -16,7 +16,7 @@ def disjoint_graphs(data: Data, seed: int = 0) -> tuple[Data, Data]:
     """Cut `data` into a graph for training and validation and a graph for testing; `data` is not changed.
 
     Nodes of the train and validation masks go to the first, nodes of the test mask to the second. Nodes in no mask
-    (unlabelled, or left out of the split) are dealt out at random in the same proportion, with `seed`. Edges between
+    (unlabeled, or left out of the split) are dealt out at random in the same proportion, with `seed`. Edges between
     the two graphs are dropped. Both keep `node_ids`, the ids of their nodes in `data`.
     """
     if not has_split(data):

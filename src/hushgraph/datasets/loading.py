@@ -9,7 +9,7 @@ from typing import Any
 
 from torch_geometric.data import Data
 
-from hushgraph.datasets.catalogue import (
+from hushgraph.datasets.catalog import (
     DATA_VARIABLE,
     available,
     data_folder,

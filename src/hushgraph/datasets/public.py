@@ -17,7 +17,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from hushgraph.datasets import trust
-from hushgraph.datasets.catalogue import PUBLIC, PublicDataset, cache_folder, public_dataset
+from hushgraph.datasets.catalog import PUBLIC, PublicDataset, cache_folder, public_dataset
 from hushgraph.datasets.splits import MASKS
 from hushgraph.errors import HushgraphError, InputError, did_you_mean
 

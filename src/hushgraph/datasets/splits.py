@@ -22,17 +22,17 @@ def random_split(
     val: float = 0.10,
     test: float = 0.15,
     seed: int = 0,
-    labelled: Tensor | None = None,
+    labeled: Tensor | None = None,
 ) -> Data:
-    """A copy of `data` with a uniform random split of its labelled nodes; `data` itself is not changed.
+    """A copy of `data` with a uniform random split of its labeled nodes; `data` itself is not changed.
 
-    The fractions are of the labelled nodes and may sum to less than one: the nodes left over are in no mask.
-    `labelled` is a boolean mask of the nodes that may be used; without it, those with `y >= 0`.
+    The fractions are of the labeled nodes and may sum to less than one: the nodes left over are in no mask.
+    `labeled` is a boolean mask of the nodes that may be used; without it, those with `y >= 0`.
     """
     _check_fractions(train, val, test)
-    ids = torch.nonzero(_labelled_mask(data, labelled)).flatten().numpy()
+    ids = torch.nonzero(_labeled_mask(data, labeled)).flatten().numpy()
     if len(ids) == 0:
-        raise InputError("expected at least one labelled node (y >= 0) to split; got none")
+        raise InputError("expected at least one labeled node (y >= 0) to split; got none")
     shuffled = np.random.default_rng(seed).permutation(ids)
     first = round(train * len(ids))
     second = first + round(val * len(ids))
@@ -98,18 +98,18 @@ def _check_fractions(train: float, val: float, test: float) -> None:
     InputError.collect(problems)
 
 
-def _labelled_mask(data: Data, labelled: Tensor | None) -> Tensor:
+def _labeled_mask(data: Data, labeled: Tensor | None) -> Tensor:
     if not isinstance(data.get("y"), Tensor):
         raise InputError("expected data.y, the class of each node, to split by; got data without y")
     has_label = data.y >= 0
-    if labelled is None:
+    if labeled is None:
         return has_label
-    if labelled.dtype != torch.bool or labelled.shape != has_label.shape:
+    if labeled.dtype != torch.bool or labeled.shape != has_label.shape:
         raise InputError(
-            f"expected labelled to be a boolean mask of shape {tuple(has_label.shape)}; "
-            f"got {labelled.dtype} of shape {tuple(labelled.shape)}"
+            f"expected labeled to be a boolean mask of shape {tuple(has_label.shape)}; "
+            f"got {labeled.dtype} of shape {tuple(labeled.shape)}"
         )
-    return labelled & has_label
+    return labeled & has_label
 
 
 def _mask_of(ids: np.ndarray, count: int) -> Tensor:

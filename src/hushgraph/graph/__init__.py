@@ -1,1 +1,1 @@
-"""Graphs as flat arrays: who sends to whom, capped lists, and sums over neighbours, in memory or on disk."""
+"""Graphs as flat arrays: who sends to whom, capped lists, and sums over neighbors, in memory or on disk."""

@@ -1,4 +1,4 @@
-"""Sums over in-neighbours: the one graph operation of aggregation-based methods.
+"""Sums over in-neighbors: the one graph operation of aggregation-based methods.
 
 `torch.nn.functional.embedding_bag` with 32-bit indices reads each source row once and adds it in registers; of the
 libraries at hand it is the fastest by 2 to 4 times (`benchmarks/aggregation.py` measures it against the others). Each
@@ -15,13 +15,13 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from hushgraph.errors import InputError
-from hushgraph.graph.csr import INT32_LIMIT, InNeighbours
+from hushgraph.graph.csr import INT32_LIMIT, InNeighbors
 
 _ALIGNMENT = 64
 _FLOAT64_RUN = 1 << 22
 
 
-def sum_in_neighbours(graph: InNeighbours, rows: Tensor) -> Tensor:
+def sum_in_neighbors(graph: InNeighbors, rows: Tensor) -> Tensor:
     """For every node, the sum of the `rows` of the nodes that send to it (zeros where there are none).
 
     `rows` is `[num_nodes, columns]`, float32 or float64; the sum has the same type and is accumulated in it. float32

@@ -1,4 +1,4 @@
-"""Sums over in-neighbours of a graph on disk, a run of targets at a time, within a memory limit.
+"""Sums over in-neighbors of a graph on disk, a run of targets at a time, within a memory limit.
 
 Each target's rows are added in stored order by the kernel of the in-memory path, and noise is addressed by row, so the
 result is the same bit for bit whatever the limit, and a block that is computed again gives the same bytes.

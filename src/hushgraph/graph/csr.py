@@ -1,6 +1,6 @@
 """The graph in the order aggregation reads it: for every node, the nodes that send to it.
 
-An edge `source -> target` carries the row of `source` to `target`. `InNeighbours` lists, for target 0, 1, 2, ..., the
+An edge `source -> target` carries the row of `source` to `target`. `InNeighbors` lists, for target 0, 1, 2, ..., the
 sources that send to it, in one flat array (compressed sparse rows by destination). The number of nodes is fixed and
 public: isolated nodes keep their (empty) place.
 """
@@ -20,7 +20,7 @@ INT32_LIMIT = 2**31
 
 
 @dataclass(frozen=True, eq=False)
-class InNeighbours:
+class InNeighbors:
     """Sources of every target: those of target `t` are `sources[offsets[t] : offsets[t + 1]]`, in increasing order.
 
     Attributes:
@@ -34,13 +34,13 @@ class InNeighbours:
     sources: Tensor
 
     @classmethod
-    def from_edge_index(cls, edge_index: Tensor, num_nodes: int) -> InNeighbours:
+    def from_edge_index(cls, edge_index: Tensor, num_nodes: int) -> InNeighbors:
         """Sort the `[2, E]` edges (row 0 sources, row 1 targets) by target, then by source."""
         source, target = checked_edges(edge_index, num_nodes)
-        return InNeighbours.from_packed(pack(target, source), num_nodes)
+        return InNeighbors.from_packed(pack(target, source), num_nodes)
 
     @classmethod
-    def from_packed(cls, packed: np.ndarray, num_nodes: int) -> InNeighbours:
+    def from_packed(cls, packed: np.ndarray, num_nodes: int) -> InNeighbors:
         """From pairs `target << 32 | source` (see `pack`), which are sorted in place."""
         # Sorting packed 64-bit numbers in place is faster than two counting sorts and needs no second copy.
         packed.sort()
@@ -73,9 +73,9 @@ class InNeighbours:
         """The edges as a `[2, E]` int64 tensor, sorted by target and then by source."""
         return torch.stack((self.sources.to(torch.int64), self.targets().to(torch.int64)))
 
-    def transpose(self) -> InNeighbours:
+    def transpose(self) -> InNeighbors:
         """The graph with every edge turned round."""
-        return InNeighbours.from_packed(pack(self.sources.numpy(), self.targets().numpy()), self.num_nodes)
+        return InNeighbors.from_packed(pack(self.sources.numpy(), self.targets().numpy()), self.num_nodes)
 
     def is_symmetric(self) -> bool:
         """True when every edge has its reverse (as often as the edge itself)."""
@@ -94,7 +94,7 @@ class InNeighbours:
         """How many stored edges repeat an earlier one."""
         return int(self._repeats().sum())
 
-    def coalesce(self) -> InNeighbours:
+    def coalesce(self) -> InNeighbors:
         """The same graph with every repeated edge kept once."""
         repeats = self._repeats()
         if not bool(repeats.any()):
@@ -102,7 +102,7 @@ class InNeighbours:
         before = torch.zeros(self.num_edges + 1, dtype=self.offsets.dtype)
         torch.cumsum(repeats, 0, dtype=self.offsets.dtype, out=before[1:])
         offsets = self.offsets - before[self.offsets.to(torch.int64)]
-        return InNeighbours(offsets, self.sources[~repeats])
+        return InNeighbors(offsets, self.sources[~repeats])
 
     def _repeats(self) -> Tensor:
         """True where an edge equals the one before it (sources are sorted within each target)."""
@@ -134,12 +134,12 @@ def checked_edges(edge_index: Tensor, num_nodes: int) -> tuple[np.ndarray, np.nd
 
 def count_duplicates(edge_index: Tensor, num_nodes: int) -> int:
     """How many edges repeat an earlier edge."""
-    return InNeighbours.from_edge_index(edge_index, num_nodes).count_duplicates()
+    return InNeighbors.from_edge_index(edge_index, num_nodes).count_duplicates()
 
 
 def coalesce(edge_index: Tensor, num_nodes: int) -> Tensor:
     """The distinct edges, sorted by target and then by source."""
-    return InNeighbours.from_edge_index(edge_index, num_nodes).coalesce().edge_index()
+    return InNeighbors.from_edge_index(edge_index, num_nodes).coalesce().edge_index()
 
 
 def pack(major: np.ndarray, minor: np.ndarray) -> np.ndarray:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from hushgraph.errors import InputError
-from hushgraph.graph.csr import InNeighbours, checked_edges, pack
+from hushgraph.graph.csr import InNeighbors, checked_edges, pack
 from hushgraph.mechanisms.noise import NoiseSource
 
 _LABEL = "degree cap"
@@ -37,7 +37,7 @@ def cap_owned_lists(edge_index: Tensor, num_nodes: int, max_degree: int, noise: 
     return torch.from_numpy(np.stack((packed >> 32, packed & 0xFFFFFFFF)))
 
 
-def cap_senders(edges: InNeighbours, max_degree: int, noise: NoiseSource) -> InNeighbours:
+def cap_senders(edges: InNeighbors, max_degree: int, noise: NoiseSource) -> InNeighbors:
     """`cap_owned_lists` on a graph that is already in order."""
     packed = pack(edges.sources.numpy(), edges.targets().numpy())
     packed.sort()
@@ -46,7 +46,7 @@ def cap_senders(edges: InNeighbours, max_degree: int, noise: NoiseSource) -> InN
     packed <<= 32  # in place: on a large graph each of these arrays counts
     packed |= owners
     del owners
-    return InNeighbours.from_packed(packed, edges.num_nodes)
+    return InNeighbors.from_packed(packed, edges.num_nodes)
 
 
 def capped(packed: np.ndarray, max_degree: int, noise: NoiseSource) -> np.ndarray:

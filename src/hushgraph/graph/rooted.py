@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from hushgraph.errors import InputError
-from hushgraph.graph.csr import InNeighbours
+from hushgraph.graph.csr import InNeighbors
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class RootedBatch:
 class RootedSubgraphs:
     """The subgraphs of `roots` in the capped graph `edges`, for networks of `num_layers` layers."""
 
-    def __init__(self, edges: InNeighbours, roots: Tensor, num_layers: int) -> None:
+    def __init__(self, edges: InNeighbors, roots: Tensor, num_layers: int) -> None:
         if num_layers < 1:
             raise InputError(f"expected at least one layer; got {num_layers}; a network without layers needs no graph")
         self.num_layers, self.num_roots = num_layers, roots.numel()
@@ -84,10 +84,10 @@ class RootedSubgraphs:
         self.rows_within = _counts_up_to(root, distance, self.num_roots, num_layers)
         self._add_edges(edges, root, node, distance)
 
-    def _add_edges(self, edges: InNeighbours, root: np.ndarray, node: np.ndarray, distance: np.ndarray) -> None:
-        """For every row below the last distance: where its in-neighbours stand within the same root."""
+    def _add_edges(self, edges: InNeighbors, root: np.ndarray, node: np.ndarray, distance: np.ndarray) -> None:
+        """For every row below the last distance: where its in-neighbors stand within the same root."""
         receives = np.flatnonzero(distance < self.num_layers)
-        entry, sender = _in_neighbours(edges, node[receives])
+        entry, sender = _in_neighbors(edges, node[receives])
         target = receives[entry]
         keys = root * edges.num_nodes + node
         by_key = np.argsort(keys, kind="stable")
@@ -126,7 +126,7 @@ class RootedSubgraphs:
         return Messages(int(offsets[level][-1]), own, _offsets(received), sources)
 
 
-def whole_graph(edges: InNeighbours, num_layers: int) -> RootedBatch:
+def whole_graph(edges: InNeighbors, num_layers: int) -> RootedBatch:
     """The same computation with every node as a root at once and all rows shared: for inference and plain training."""
     nodes = torch.arange(edges.num_nodes)
     messages = Messages(edges.num_nodes, nodes, edges.offsets.to(torch.int64), edges.sources.to(torch.int64))
@@ -148,13 +148,13 @@ def _offsets(counts: Tensor) -> Tensor:
     return offsets
 
 
-def _reach_back(edges: InNeighbours, roots: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _reach_back(edges: InNeighbors, roots: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(root, node, distance) of all nodes that reach a root in at most `steps` steps."""
     size = edges.num_nodes
     known = np.arange(len(roots)) * size + roots
     frontier, found, distances = known, [known], [np.zeros(len(roots), dtype=np.int64)]
     for step in range(1, steps + 1):
-        entry, sender = _in_neighbours(edges, frontier % size)
+        entry, sender = _in_neighbors(edges, frontier % size)
         reached = np.unique((frontier // size)[entry] * size + sender)
         frontier = reached[~_contains(known, reached)]
         known = np.sort(np.concatenate((known, frontier)))
@@ -164,7 +164,7 @@ def _reach_back(edges: InNeighbours, roots: np.ndarray, steps: int) -> tuple[np.
     return keys // size, keys % size, np.concatenate(distances)
 
 
-def _in_neighbours(edges: InNeighbours, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _in_neighbors(edges: InNeighbors, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """All messages to `nodes`: the position of the receiver in `nodes`, and the sender."""
     offsets = edges.offsets.numpy().astype(np.int64)
     counts = offsets[nodes + 1] - offsets[nodes]

@@ -1,7 +1,7 @@
 """A graph on disk, sorted by destination, for graphs that do not fit in memory.
 
 A folder holds `header.json` (sizes and checksums), `offsets.bin` (int64, one more than nodes) and `sources.bin` (int32,
-one per edge): the arrays of `InNeighbours`. `ingest` writes it with one external sort by destination, after another
+one per edge): the arrays of `InNeighbors`. `ingest` writes it with one external sort by destination, after another
 one by sender when lists are capped, and moves the finished folder into place in one step: what is there is whole.
 
 The files hold the private edges as they are. Keep them where the raw data may be kept, and delete them with it.
@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 from hushgraph.errors import HushgraphError, InputError
-from hushgraph.graph.csr import INT32_LIMIT, InNeighbours, pack, unpack_minor
+from hushgraph.graph.csr import INT32_LIMIT, InNeighbors, pack, unpack_minor
 from hushgraph.graph.degree import capped, distinct
 from hushgraph.graph.edge_files import EdgeSource, edge_chunks
 from hushgraph.graph.external_sort import external_sort, read_array
@@ -49,7 +49,7 @@ def ingest(
 
     Repeated edges are stored once. With `max_degree` every sender's list is capped first, exactly as
     `cap_owned_lists` does it with the same noise source. The result equals
-    `InNeighbours.from_edge_index(edges, num_nodes).coalesce()`.
+    `InNeighbors.from_edge_index(edges, num_nodes).coalesce()`.
 
     Edge cases: an existing folder is refused; after an error or a crash there is no folder, at most a temporary one
     whose name says `partial`.
@@ -106,11 +106,11 @@ class BlockedGraph:
         """The senders stored at positions `begin .. end`, int32."""
         return read_array(self.folder / _SOURCES, _SOURCE_TYPE, begin, end - begin)
 
-    def load(self) -> InNeighbours:
+    def load(self) -> InNeighbors:
         """The whole graph in memory."""
         wide = self.num_edges >= INT32_LIMIT
         offsets = self.offsets(0, self.num_nodes).astype(np.int64 if wide else np.int32)
-        return InNeighbours(torch.from_numpy(offsets), torch.from_numpy(self.sources(0, self.num_edges)))
+        return InNeighbors(torch.from_numpy(offsets), torch.from_numpy(self.sources(0, self.num_edges)))
 
     def verify(self) -> None:
         """Read both files and compare their checksums with the header."""

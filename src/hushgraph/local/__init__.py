@@ -5,7 +5,7 @@ Only numpy is needed; nothing here imports torch. Every mechanism is a frozen ob
 - `perturb(values, rng=None)`: random reports, from operating-system entropy unless a generator is passed for a test;
 - `estimate(report)`: an unbiased estimate, computed by whoever receives the report;
 - `variance(values)`: the exact variance of that estimate;
-- `epsilon`: what one report spends, and `law` or `density` to check it (`realised_epsilon`).
+- `epsilon`: what one report spends, and `law` or `density` to check it (`realized_epsilon`).
 
     mechanism = MultiBit(epsilon=1.0, dimensions=1433)
     report = mechanism.perturb(features)          # on the device
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from hushgraph.local.additive import GaussianMechanism, Laplace, calibrate_gaussian, gaussian_delta
 from hushgraph.local.base import ContinuousMechanism, DiscreteMechanism, ScalarMechanism
-from hushgraph.local.check import realised_epsilon
+from hushgraph.local.check import realized_epsilon
 from hushgraph.local.duchi import Duchi
 from hushgraph.local.hybrid import Hybrid
 from hushgraph.local.labels import RandomizedResponse, UnaryEncoding
@@ -56,7 +56,7 @@ __all__ = [
     "os_generator",
     "pack",
     "pack_bits",
-    "realised_epsilon",
+    "realized_epsilon",
     "unpack",
     "unpack_bits",
 ]

@@ -24,7 +24,7 @@ from hushgraph.errors import InputError
 from hushgraph.local.randomness import Randomness, os_generator
 
 LARGEST_EPSILON = 30.0
-"""Per number. Above this a 53-bit uniform cannot realise the unlikely reports; such a budget promises nothing."""
+"""Per number. Above this a 53-bit uniform cannot realize the unlikely reports; such a budget promises nothing."""
 
 
 def check_epsilon(epsilon: float, name: str = "epsilon") -> None:
@@ -65,8 +65,8 @@ def small_side(epsilon: float) -> float:
 def flip_probability(unit: np.ndarray, epsilon: float) -> np.ndarray:
     """Probability that a sign report points away from the sign of `unit`: at most 1/2, exact near its minimum.
 
-    Drawing the *unlikely* side by `uniform < probability` keeps a 53-bit uniform on the safe side: the realised
-    probability is rounded up, so the realised epsilon never exceeds the stated one.
+    Drawing the *unlikely* side by `uniform < probability` keeps a 53-bit uniform on the safe side: the realized
+    probability is rounded up, so the realized epsilon never exceeds the stated one.
     """
     probability = 1.0 - np.abs(unit)
     probability *= 0.5 * math.tanh(epsilon / 2.0)
@@ -98,7 +98,7 @@ class ScalarMechanism(ABC):
         check_range(self.low, self.high)
 
     @property
-    def centre(self) -> float:
+    def center(self) -> float:
         """Middle of the public range."""
         return self.low + (self.high - self.low) / 2.0
 
@@ -115,7 +115,7 @@ class ScalarMechanism(ABC):
 
     def estimate(self, report: Any) -> np.ndarray:
         """Unbiased estimates of the values behind `report`; post-processing, costs nothing."""
-        return self.centre + self.half_width * self._unit_estimate(np.asarray(report))
+        return self.center + self.half_width * self._unit_estimate(np.asarray(report))
 
     def variance(self, values: Any) -> np.ndarray:
         """Exact variance of `estimate(perturb(values))`, element by element."""
@@ -124,7 +124,7 @@ class ScalarMechanism(ABC):
     def to_unit(self, values: Any) -> np.ndarray:
         """Clip to [low, high] and move to [-1, 1]."""
         clipped = np.clip(finite(values).astype(np.float64, copy=False), self.low, self.high)
-        return np.clip((clipped - self.centre) / self.half_width, -1.0, 1.0)
+        return np.clip((clipped - self.center) / self.half_width, -1.0, 1.0)
 
     def describe(self) -> str:
         """One sentence on what one report spends."""

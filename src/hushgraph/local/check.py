@@ -16,7 +16,7 @@ import numpy as np
 from hushgraph.errors import InputError
 
 
-def realised_epsilon(mechanism: Any, inputs: Iterable[Any] | None = None, reports: int = 4001) -> float:
+def realized_epsilon(mechanism: Any, inputs: Iterable[Any] | None = None, reports: int = 4001) -> float:
     """The largest log ratio of report probabilities between any two of `inputs`.
 
     `inputs` defaults to all labels, or to 33 values across the public range. Vectors (`MultiBit`) must be given.

@@ -37,7 +37,7 @@ def valid_labels(values: Any, classes: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class RandomizedResponse:
-    """Generalised randomised response. Formal guarantee: `epsilon`-local DP per label. Report: a class number.
+    """Generalized randomized response. Formal guarantee: `epsilon`-local DP per label. Report: a class number.
 
     The true class is sent with probability e^eps/(e^eps + k - 1), any other with 1/(e^eps + k - 1).
     """
@@ -99,29 +99,29 @@ class UnaryEncoding:
     """Unary encoding. Formal guarantee: `epsilon`-local DP per label. Report: k bits, uint8, shape (..., k).
 
     The bit of the true class is 1 with probability p, every other bit with probability q. `symmetric`: p = 1 - q =
-    e^(eps/2)/(e^(eps/2) + 1). `optimised` (Wang et al. 2017): p = 1/2, q = 1/(e^eps + 1), the least
+    e^(eps/2)/(e^(eps/2) + 1). `optimized` (Wang et al. 2017): p = 1/2, q = 1/(e^eps + 1), the least
     variance for rare classes.
     """
 
     epsilon: float
     classes: int
-    kind: Literal["symmetric", "optimised"] = "optimised"
+    kind: Literal["symmetric", "optimized"] = "optimized"
 
     def __post_init__(self) -> None:
         check_epsilon(self.epsilon)
         check_classes(self.classes)
-        if self.kind not in ("symmetric", "optimised"):
-            raise InputError(f"expected kind 'symmetric' or 'optimised'; got {self.kind!r}; choose one")
+        if self.kind not in ("symmetric", "optimized"):
+            raise InputError(f"expected kind 'symmetric' or 'optimized'; got {self.kind!r}; choose one")
 
     @property
     def drop_probability(self) -> float:
         """1 - p: the bit of the true class is 0."""
-        return 0.5 if self.kind == "optimised" else small_side(self.epsilon / 2.0)
+        return 0.5 if self.kind == "optimized" else small_side(self.epsilon / 2.0)
 
     @property
     def add_probability(self) -> float:
         """q: the bit of another class is 1."""
-        return small_side(self.epsilon if self.kind == "optimised" else self.epsilon / 2.0)
+        return small_side(self.epsilon if self.kind == "optimized" else self.epsilon / 2.0)
 
     def perturb(self, values: Any, rng: Randomness | None = None) -> np.ndarray:
         """Random bit rows for labels. Randomness: the OS by default."""

@@ -4,7 +4,7 @@ A number with probability p of a flip is flipped when U < p, U uniform. One rand
 U, and for all but about one number in a hundred they decide: U < p whenever b + 1 <= 256 p, and never when b >= 256 p.
 That much is done in whole arrays of small types, with a margin for their rounding errors. Where the margin is not kept,
 53 more bits are drawn and the comparison is made exactly as `draw_signs` makes it, so the probabilities are those of
-`base.flip_probability`, rounded up by less than 2^-61 and never down: the realised epsilon cannot exceed the claim.
+`base.flip_probability`, rounded up by less than 2^-61 and never down: the realized epsilon cannot exceed the claim.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The device picks m of its d features at random and sends one bit about each, at epsilon/m per bit. For epsilon up to
 about 3 that is a single (feature number, bit) pair for the whole vector. The server's rectifier is unbiased:
 
-    estimate = centre + d (high - low) / (2 m) * coth(eps / 2m) * report,   report in {-1, 0, +1}
+    estimate = center + d (high - low) / (2 m) * coth(eps / 2m) * report,   report in {-1, 0, +1}
 
 Proof: docs/proofs/local-features.md.
 """
@@ -25,7 +25,7 @@ from hushgraph.local.randomness import Randomness, os_generator
 from hushgraph.local.vectors import SampledReport, check_dimensions, rows_of, sample_dimensions
 
 BEST_SHARE = 2.18
-"""The epsilon per bit that minimises z coth^2(z/2): the solution of z = sinh(z)/2 is 2.1773."""
+"""The epsilon per bit that minimizes z coth^2(z/2): the solution of z = sinh(z)/2 is 2.1773."""
 
 NUMBERS_AT_ONCE = 262_144
 """Numbers encoded together: enough to hide the cost of a call, few enough to stay in the cache."""
@@ -73,13 +73,13 @@ class MultiBit:
         return self.epsilon / self.bits
 
     @property
-    def centre(self) -> float:
+    def center(self) -> float:
         """Middle of the public range, and the estimate of a feature that was not sent."""
         return self.low + (self.high - self.low) / 2.0
 
     @property
     def step(self) -> float:
-        """How far a sent bit moves the estimate from the centre."""
+        """How far a sent bit moves the estimate from the center."""
         return (self.dimensions / self.bits) * (self.high - self.low) / 2.0 * coth_half(self.epsilon_per_bit)
 
     def perturb(self, values: Any, rng: Randomness | None = None) -> SampledReport:
@@ -99,12 +99,12 @@ class MultiBit:
         signs = report.dense(np.int8) if isinstance(report, SampledReport) else np.asarray(report)
         estimates = signs.astype(dtype)
         estimates *= self.step
-        estimates += self.centre
+        estimates += self.center
         return estimates
 
     def variance(self, values: Any) -> np.ndarray:
         """Exact variance of each estimated feature, over the choice of features and the bits."""
-        offset = np.clip(finite(values), self.low, self.high) - self.centre
+        offset = np.clip(finite(values), self.low, self.high) - self.center
         return self.step**2 * self.bits / self.dimensions - offset**2
 
     def law(self, value: Any) -> tuple[np.ndarray, np.ndarray]:

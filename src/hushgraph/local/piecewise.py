@@ -36,7 +36,7 @@ class _PiecewiseFamily(ContinuousMechanism):
 
     @cached_property
     def slope(self) -> float:
-        """(e^eps + t)/(e^eps - 1): how fast the window's centre moves with the value."""
+        """(e^eps + t)/(e^eps - 1): how fast the window's center moves with the value."""
         return (1.0 + self.shape * math.exp(-self.epsilon)) / -math.expm1(-self.epsilon)
 
     @cached_property
@@ -70,15 +70,15 @@ class _PiecewiseFamily(ContinuousMechanism):
         """Mixture of two uniforms: second moment of [-A, A] at the low density plus the window's extra density."""
         low_density = self.outside_probability / (2.0 * self.slope)
         extra = (1.0 - self.outside_probability) / (2.0 * self.half_window) - low_density
-        centre = self.slope * unit
-        window_moment = 2.0 * self.half_window * (centre**2 + self.half_window**2 / 3.0)
+        center = self.slope * unit
+        window_moment = 2.0 * self.half_window * (center**2 + self.half_window**2 / 3.0)
         return low_density * 2.0 * self.bound**3 / 3.0 + extra * window_moment - unit**2
 
     def density(self, value: float, report: np.ndarray) -> np.ndarray:
         """Density of a unit report in [-A, A]; zero elsewhere."""
         report = np.asarray(report, dtype=np.float64)
-        centre = self.slope * self.to_unit(value)
-        inside = np.abs(report - centre) <= self.half_window
+        center = self.slope * self.to_unit(value)
+        inside = np.abs(report - center) <= self.half_window
         heights = np.where(
             inside,
             (1.0 - self.outside_probability) / (2.0 * self.half_window),

@@ -22,7 +22,7 @@ _LARGEST_ZERO = math.log((3.0 + math.sqrt(65.0)) / 2.0)
 
 
 def zero_probability(epsilon: float) -> float:
-    """The probability of answering 0 at the middle of the range that minimises the worst-case variance."""
+    """The probability of answering 0 at the middle of the range that minimizes the worst-case variance."""
     if epsilon < _FIRST_ZERO:
         return 0.0
     if epsilon > _LARGEST_ZERO:
@@ -39,14 +39,14 @@ class ThreeOutput(DiscreteMechanism):
     """Three-valued mechanism. Formal guarantee: `epsilon`-local DP per number. Report: int8 in {-1, 0, +1}."""
 
     @cached_property
-    def zero_at_centre(self) -> float:
+    def zero_at_center(self) -> float:
         """a, the probability of the report 0 when the value is the middle of the range."""
         return zero_probability(self.epsilon)
 
     @cached_property
     def away_at_end(self) -> float:
         """Probability of the opposite sign when the value is at an end: the smallest of that report."""
-        return (1.0 - self.zero_at_centre * math.exp(-self.epsilon)) / (math.exp(self.epsilon) + 1.0)
+        return (1.0 - self.zero_at_center * math.exp(-self.epsilon)) / (math.exp(self.epsilon) + 1.0)
 
     @cached_property
     def bound(self) -> float:
@@ -54,11 +54,11 @@ class ThreeOutput(DiscreteMechanism):
         return 1.0 / (self.away_at_end * math.expm1(self.epsilon))
 
     def _away_and_zero(self, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Probabilities of the sign opposite to the value, and of zero: linear in the distance from the centre."""
+        """Probabilities of the sign opposite to the value, and of zero: linear in the distance from the center."""
         distance = np.abs(unit)
-        away_at_centre = (1.0 - self.zero_at_centre) / 2.0
-        away = (1.0 - distance) * away_at_centre + distance * self.away_at_end
-        zero = self.zero_at_centre * ((1.0 - distance) + distance * math.exp(-self.epsilon))
+        away_at_center = (1.0 - self.zero_at_center) / 2.0
+        away = (1.0 - distance) * away_at_center + distance * self.away_at_end
+        zero = self.zero_at_center * ((1.0 - distance) + distance * math.exp(-self.epsilon))
         return away, zero
 
     def _draw(self, unit: np.ndarray, rng: Randomness) -> np.ndarray:

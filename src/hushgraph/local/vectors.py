@@ -107,8 +107,8 @@ def _worst_variance(mechanism: ScalarMechanism, dimensions: int, sampled: int) -
 
 
 def _sampled_variance(mechanism: ScalarMechanism, values: np.ndarray, dimensions: int, sampled: int) -> np.ndarray:
-    """Variance of centre + (d/m) [sampled] (estimate - centre)."""
-    offset = np.clip(values, mechanism.low, mechanism.high) - mechanism.centre
+    """Variance of center + (d/m) [sampled] (estimate - center)."""
+    offset = np.clip(values, mechanism.low, mechanism.high) - mechanism.center
     return (dimensions / sampled) * (mechanism.variance(values) + offset**2) - offset**2
 
 
@@ -156,9 +156,9 @@ class SampledFeatures:
 
     def estimate(self, report: SampledReport, dtype: Any = np.float64) -> np.ndarray:
         """Unbiased (n, d) estimates; features that were not sent are estimated by the middle of the range."""
-        centre = self.mechanism.centre
-        scaled = centre + (self.dimensions / self.sampled) * (self.mechanism.estimate(report.value) - centre)
-        return SampledReport(report.index, scaled, self.dimensions).dense(dtype, fill=centre)
+        center = self.mechanism.center
+        scaled = center + (self.dimensions / self.sampled) * (self.mechanism.estimate(report.value) - center)
+        return SampledReport(report.index, scaled, self.dimensions).dense(dtype, fill=center)
 
     def variance(self, values: Any) -> np.ndarray:
         """Exact variance of each estimated feature, over the choice of features and the noise."""

@@ -1,4 +1,4 @@
-"""Normalise, aggregate, perturb: the noisy sum over in-neighbours.
+"""Normalize, aggregate, perturb: the noisy sum over in-neighbors.
 
 Formal guarantee: let every row have norm at most `row_norm`. Under a unit that moves the sum by at most
 `unit.aggregation_sensitivity(row_norm)` in L2, the output is one Gaussian release with that sensitivity and standard
@@ -12,15 +12,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hushgraph.errors import InputError
-from hushgraph.graph.aggregate import sum_in_neighbours
-from hushgraph.graph.csr import InNeighbours
+from hushgraph.graph.aggregate import sum_in_neighbors
+from hushgraph.graph.csr import InNeighbors
 from hushgraph.mechanisms.noise import NoiseSource, round_to_grid
 
 # float32 rounding can leave a "unit" row a few parts in ten million too long; this much shorter is always enough.
 _ROUNDING = 1e-6
 
 
-def noisy_sum(edges: InNeighbours, rows: Tensor, row_norm: float, std: float, noise: NoiseSource) -> Tensor:
+def noisy_sum(edges: InNeighbors, rows: Tensor, row_norm: float, std: float, noise: NoiseSource) -> Tensor:
     """`A^T X + N(0, std^2)` with every row of X scaled to norm `row_norm` (zero rows stay zero).
 
     `noise` must be a stream used for this one release. Refuses rows that are not finite, and zero noise.
@@ -28,7 +28,7 @@ def noisy_sum(edges: InNeighbours, rows: Tensor, row_norm: float, std: float, no
     if not bool(torch.isfinite(rows).all()):
         raise InputError("aggregation: expected finite rows; got NaN or infinite entries")
     bounded = bounded_rows(rows, row_norm)
-    exact = sum_in_neighbours(edges, bounded)
+    exact = sum_in_neighbors(edges, bounded)
     noisy = exact.to(torch.float64) + noise.gaussian(tuple(exact.shape), std)
     return round_to_grid(noisy, std).to(torch.float32)
 

@@ -1,6 +1,6 @@
-"""Playing every person's device in one process: what a local randomiser is given, and its randomness.
+"""Playing every person's device in one process: what a local randomizer is given, and its randomness.
 
-In the field the randomiser runs on the person's own device (`hushgraph.collect`). In a study the vault stands in for
+In the field the randomizer runs on the person's own device (`hushgraph.collect`). In a study the vault stands in for
 all devices at once; the reports have the same law.
 """
 
@@ -18,7 +18,7 @@ Range = float | np.ndarray
 """One number for all columns, or one per column."""
 
 
-class FeatureRandomiser(Protocol):
+class FeatureRandomizer(Protocol):
     """A local mechanism for a whole row of features in [0, 1]; `epsilon` is for the row."""
 
     @property
@@ -31,7 +31,7 @@ class FeatureRandomiser(Protocol):
         ...
 
 
-class LabelRandomiser(Protocol):
+class LabelRandomizer(Protocol):
     """A local mechanism for one label."""
 
     @property

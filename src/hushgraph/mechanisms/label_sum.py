@@ -1,4 +1,4 @@
-"""The mechanism of Chorus: sum label rows over in-neighbours, add noise by kind of receiver.
+"""The mechanism of Chorus: sum label rows over in-neighbors, add noise by kind of receiver.
 
 Formal guarantee: one Gaussian release whose cost is that of `LabelSumStage` for the unit in force. The bounds the
 proof needs (no negative entry, norms by kind of sender, what a shared row adds up to) are enforced on the very rows
@@ -15,31 +15,31 @@ from torch import Tensor
 
 from hushgraph.accounting.label_sum import LabelSumStage
 from hushgraph.errors import InputError
-from hushgraph.graph.aggregate import sum_in_neighbours
-from hushgraph.graph.csr import InNeighbours
+from hushgraph.graph.aggregate import sum_in_neighbors
+from hushgraph.graph.csr import InNeighbors
 from hushgraph.mechanisms.noise import NoiseSource, round_to_grid
 
 _ROUNDING = 1e-6  # as in `mechanisms.aggregate`
 
 
 def noisy_label_sum(
-    edges: InNeighbours, rows: Tensor, labelled: Tensor, stage: LabelSumStage, noise: NoiseSource
+    edges: InNeighbors, rows: Tensor, labeled: Tensor, stage: LabelSumStage, noise: NoiseSource
 ) -> Tensor:
-    """The noisy sums, one row per node; `labelled` is the public mask of labelled nodes."""
-    exact = sum_in_neighbours(edges, label_messages(edges, rows, labelled, stage)).to(torch.float64)
-    noisy = exact + noise.gaussian(tuple(exact.shape), stage.std) * relative_noise(labelled, stage).to(torch.float64)
+    """The noisy sums, one row per node; `labeled` is the public mask of labeled nodes."""
+    exact = sum_in_neighbors(edges, label_messages(edges, rows, labeled, stage)).to(torch.float64)
+    noisy = exact + noise.gaussian(tuple(exact.shape), stage.std) * relative_noise(labeled, stage).to(torch.float64)
     return round_to_grid(noisy, stage.std).to(torch.float32)
 
 
-def label_messages(edges: InNeighbours, rows: Tensor, labelled: Tensor, stage: LabelSumStage) -> Tensor:
+def label_messages(edges: InNeighbors, rows: Tensor, labeled: Tensor, stage: LabelSumStage) -> Tensor:
     """What each node sends along each entry of its list; refuses rows that break the bounds."""
     if rows.dim() != 2 or not bool(torch.isfinite(rows).all()) or bool((rows < 0).any()):
         raise InputError("label sum: expected a matrix of finite entries without a negative one; got another")
-    loudness = torch.where(labelled, 1.0, stage.quiet)
+    loudness = torch.where(labeled, 1.0, stage.quiet)
     shrink = (rows.norm(dim=1).clamp(min=1.0).reciprocal() * loudness * (1.0 - _ROUNDING)).unsqueeze(1)
     sent = rows.to(torch.float32) * shrink
-    if stage.centred:
-        sent = centre_messages(sent)
+    if stage.centered:
+        sent = center_messages(sent)
     longest = sent.to(torch.float64).norm(dim=1)
     if bool((longest > loudness.to(torch.float64)).any()):
         raise InputError("label sum: expected rows within their bound; got a longer one")
@@ -48,7 +48,7 @@ def label_messages(edges: InNeighbours, rows: Tensor, labelled: Tensor, stage: L
     return sent
 
 
-def centre_messages(rows: Tensor) -> Tensor:
+def center_messages(rows: Tensor) -> Tensor:
     """Rows without their mean, times sqrt(C / (C - 1)): one-hot rows become the corners of a regular simplex.
 
     A row without negative entries gets no longer: its mean holds at least 1/C of its squared length.
@@ -57,9 +57,9 @@ def centre_messages(rows: Tensor) -> Tensor:
     return (rows - rows.mean(dim=1, keepdim=True)) * math.sqrt(columns / max(1, columns - 1))
 
 
-def relative_noise(labelled: Tensor, stage: LabelSumStage) -> Tensor:
+def relative_noise(labeled: Tensor, stage: LabelSumStage) -> Tensor:
     """The noise of every row as a multiple of `stage.std`, as a column."""
-    return torch.where(labelled, stage.labelled_noise, 1.0).unsqueeze(1)
+    return torch.where(labeled, stage.labeled_noise, 1.0).unsqueeze(1)
 
 
 def known_labels(labels: Tensor, train: Tensor, num_classes: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Do neighbours have the same label more often than two people at random?
+"""Do neighbors have the same label more often than two people at random?
 
 It is asked of few pairs, so that one node matters little. Every train node draws a role. A node with the role *asker*
 picks one train node among the *answerers* in its own list; an answerer that several picked keeps one of them. So a node
@@ -15,7 +15,7 @@ import numpy as np
 from torch import Tensor
 
 from hushgraph.accounting.pairs import PairStage
-from hushgraph.graph.csr import InNeighbours
+from hushgraph.graph.csr import InNeighbors
 from hushgraph.mechanisms.count import discrete_laplace
 from hushgraph.mechanisms.noise import NoiseSource
 
@@ -24,7 +24,7 @@ NO_LABEL = -1
 
 @dataclass(frozen=True)
 class PairCounts:
-    """Pairs of neighbours with equal and with unequal labels; blind pairs with equal labels, out of `blind`."""
+    """Pairs of neighbors with equal and with unequal labels; blind pairs with equal labels, out of `blind`."""
 
     equal: int
     unequal: int
@@ -33,14 +33,14 @@ class PairCounts:
 
     @property
     def excess(self) -> float:
-        """How much more often neighbours agree than two nodes at random (from -1 to 1; 0 where nothing was seen)."""
+        """How much more often neighbors agree than two nodes at random (from -1 to 1; 0 where nothing was seen)."""
         seen, blind = max(self.equal, 0) + max(self.unequal, 0), max(self.blind, 1)
         if seen == 0:
             return 0.0
         return max(self.equal, 0) / seen - min(max(self.blind_equal / blind, 0.0), 1.0)
 
 
-def noisy_pairs(edges: InNeighbours, labels: Tensor, train: Tensor, stage: PairStage, noise: NoiseSource) -> PairCounts:
+def noisy_pairs(edges: InNeighbors, labels: Tensor, train: Tensor, stage: PairStage, noise: NoiseSource) -> PairCounts:
     """The counts with whole-number noise on each; `noise` must be a stream used for this one release."""
     exact = count_pairs(edges, labels, train, noise)
 
@@ -50,7 +50,7 @@ def noisy_pairs(edges: InNeighbours, labels: Tensor, train: Tensor, stage: PairS
     return PairCounts(with_noise(exact.equal), with_noise(exact.unequal), with_noise(exact.blind_equal), exact.blind)
 
 
-def count_pairs(edges: InNeighbours, labels: Tensor, train: Tensor, noise: NoiseSource) -> PairCounts:
+def count_pairs(edges: InNeighbors, labels: Tensor, train: Tensor, noise: NoiseSource) -> PairCounts:
     """The exact counts: private. `train` are node numbers (public); `labels` are `NO_LABEL` where a record is null."""
     known, nodes = labels.numpy(), train.numpy()
     asker, answerer = _pairs(edges, nodes, noise)
@@ -63,7 +63,7 @@ def count_pairs(edges: InNeighbours, labels: Tensor, train: Tensor, noise: Noise
     return PairCounts(same, int(np.count_nonzero(both)) - same, blind_same, half)
 
 
-def _pairs(edges: InNeighbours, train: np.ndarray, noise: NoiseSource) -> tuple[np.ndarray, np.ndarray]:
+def _pairs(edges: InNeighbors, train: np.ndarray, noise: NoiseSource) -> tuple[np.ndarray, np.ndarray]:
     """Who asks whom: every asker's choice from its own list, and every answerer's choice among its askers."""
     asks = np.zeros(edges.num_nodes, dtype=bool)
     answers = np.zeros(edges.num_nodes, dtype=bool)

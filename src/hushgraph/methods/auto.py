@@ -5,8 +5,8 @@ which of two finished models is better. Auto releases Chorus's sums, trains Chor
 the sums did not help. The sums are charged either way: the choice is made after the release.
 
 Node level: validation labels are private, so the choice is made before: DP-MLP where the sums are expected to be mostly
-noise (few train nodes, few labelled neighbours) or neighbours have no more in common than strangers, Chorus otherwise.
-Sizes are public. The average degree (unless it was declared) and whether neighbours agree are not: where the choice
+noise (few train nodes, few labeled neighbors) or neighbors have no more in common than strangers, Chorus otherwise.
+Sizes are public. The average degree (unless it was declared) and whether neighbors agree are not: where the choice
 depends on them, both are asked with noise first, for a small part of the budget; the rest goes to the method. Nothing
 private is read without a charge.
 """
@@ -45,9 +45,9 @@ class Auto(Method):
     """No choices: all are made by rule.
 
     Edge level: `chorus`, or an `mlp` where public validation labels say that it is better. Node level: `chorus` or
-    `dp-mlp`, by sizes, epsilon, average degree, and whether neighbours have the same label more often than others.
+    `dp-mlp`, by sizes, epsilon, average degree, and whether neighbors have the same label more often than others.
     Where these decide they are asked with noise, charged and certified: edges for at most 2% of epsilon, pairs of
-    neighbours for at most 3%; the method then gets the rest. `average_degree`, if declared public (every list cut at
+    neighbors for at most 3%; the method then gets the rest. `average_degree`, if declared public (every list cut at
     100 entries), is believed and not counted.
     """
 

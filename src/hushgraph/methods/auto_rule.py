@@ -22,9 +22,9 @@ from hushgraph.methods.mlp import DPMLP
 from hushgraph.units import Node, NodeReplace, Unit
 
 # Average degrees of 5 to 90 and 1% to 75% train nodes: sums take a share of the budget from the gradients, and readers
-# of sums from the model of features. That is worth it where there are enough train nodes and labelled neighbours; more
-# neighbours are needed where there are fewer train nodes or less budget.
-_ENOUGH = (  # from this epsilon on: train nodes and labelled neighbours per node; either pair will do
+# of sums from the model of features. That is worth it where there are enough train nodes and labeled neighbors; more
+# neighbors are needed where there are fewer train nodes or less budget.
+_ENOUGH = (  # from this epsilon on: train nodes and labeled neighbors per node; either pair will do
     (5.0, ((7_000, 3.0), (1_000, 12.0))),
     (4.0, ((10_000, 10.0), (3_000, 16.0))),
     (0.0, ((3_000, 30.0),)),
@@ -43,20 +43,20 @@ COUNT_SHARE = 0.02
 COUNT_ERROR = 0.05
 COUNT = "count of edges"
 
-# Neighbours must have the same label this much more often than two train nodes at random. The graphs have 0.43 to 0.71,
+# Neighbors must have the same label this much more often than two train nodes at random. The graphs have 0.43 to 0.71,
 # and Tolokers, where no method gains, 0.03. With more and more edges moved at random, Chorus stayed ahead of DP-MLP
 # down to 0.1 (BU10, epsilon 2) and down to 0.24 (Amazon Computers, epsilon 8), by validation accuracy. About a fifth of
 # the train nodes come to answer; noise of `PAIR_ERROR` in the share is wanted, for at most `PAIR_SHARE` of the budget.
 NEEDED_EXCESS = 0.2
 PAIR_SHARE = 0.03
 PAIR_ERROR = 0.06
-PAIRS = "pairs of neighbours"
+PAIRS = "pairs of neighbors"
 _ANSWERS = 0.2
 
 
 @dataclass(frozen=True)
 class Answers:
-    """What is known of the edges: the average degree, where it comes from, and how much more neighbours agree."""
+    """What is known of the edges: the average degree, where it comes from, and how much more neighbors agree."""
 
     degree: float | None = None
     source: str = "as declared"
@@ -64,15 +64,15 @@ class Answers:
 
 
 def needed_degree(facts: PublicFacts, budget: Budget) -> float:
-    """The average degree from which on Chorus is expected to be better than DP-MLP, where neighbours agree.
+    """The average degree from which on Chorus is expected to be better than DP-MLP, where neighbors agree.
 
     Zero: it is at any degree. Infinite: at none.
     """
     if facts.num_train <= _ONE_BATCH and facts.num_classes is not None and facts.num_classes <= _FEW_CLASSES:
         return 0.0
     enough = next(pairs for epsilon, pairs in _ENOUGH if budget.epsilon >= epsilon)
-    labelled = [neighbours for nodes, neighbours in enough if facts.num_train >= nodes]
-    degree = min(labelled, default=math.inf) * facts.num_nodes / max(1, facts.num_train)
+    labeled = [neighbors for nodes, neighbors in enough if facts.num_train >= nodes]
+    degree = min(labeled, default=math.inf) * facts.num_nodes / max(1, facts.num_train)
     return degree if degree <= COUNT_CAP else math.inf
 
 
@@ -85,7 +85,7 @@ def questions(facts: PublicFacts, unit: Unit, budget: Budget, declared: float | 
     if declared is None:
         wanted = math.floor(COUNT_ERROR * needed * facts.num_nodes / math.sqrt(2.0))
         asked.append(_cheapest(CountStage, COUNT, COUNT_SHARE * budget.epsilon, unit, wanted, COUNT_CAP))
-    if type(unit) in (Node, NodeReplace):  # there is no bound for pairs under other units: neighbours are trusted there
+    if type(unit) in (Node, NodeReplace):  # there is no bound for pairs under other units: neighbors are trusted there
         wanted = math.floor(PAIR_ERROR * _ANSWERS * facts.num_train / math.sqrt(2.0))
         asked.append(_cheapest(PairStage, PAIRS, PAIR_SHARE * budget.epsilon, unit, wanted))
     return tuple(asked)
@@ -121,7 +121,7 @@ def decide(facts: PublicFacts, unit: Unit, budget: Budget, answers: Answers) -> 
     if answers.excess is None:
         return Chorus(), f"chorus: {words}"
     points = f"{100 * answers.excess:.0f} points (noisy)"
-    agree = f"neighbours have the same label {points} more often than two nodes at random"
+    agree = f"neighbors have the same label {points} more often than two nodes at random"
     if answers.excess < NEEDED_EXCESS:
         return DPMLP(), f"dp-mlp: {sizes}; {agree}, and sums of labels need {100 * NEEDED_EXCESS:.0f}"
     return Chorus(), f"chorus: {words}; {agree}"

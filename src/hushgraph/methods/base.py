@@ -172,7 +172,7 @@ class TrainedModel(ABC):
 
     @abstractmethod
     def class_scores(self, graph: Any | None) -> Tensor:
-        """Unnormalised scores `[nodes, classes]` for the training graph's nodes, from released values only."""
+        """Unnormalized scores `[nodes, classes]` for the training graph's nodes, from released values only."""
 
     def predict_proba(self, graph: Any | None = None) -> Tensor:
         """Class probabilities for the nodes of the training graph. Reads no edges and costs nothing."""

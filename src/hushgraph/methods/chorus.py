@@ -1,12 +1,12 @@
 """Chorus: labels as messages.
 
-A train node sends its label to its neighbours: one number out of C, of norm one, where other methods send a learned
+A train node sends its label to its neighbors: one number out of C, of norm one, where other methods send a learned
 row. Nodes without a label send nothing at first, and the roots of their guessed class probabilities once there is a
-model to guess with. Each stage sums these messages over in-neighbours with noise (released once and cached) and trains
+model to guess with. Each stage sums these messages over in-neighbors with noise (released once and cached) and trains
 a classifier on features and all sums so far.
 
 Five things keep the noise low for the same epsilon (proofs: docs/proofs/chorus.md; measured: docs/results.md):
-* labels are sent centred, as corners of a regular simplex: as long as one-hot rows, but further apart;
+* labels are sent centered, as corners of a regular simplex: as long as one-hot rows, but further apart;
 * edge level, a friendship counted whole: guesses are sent at half volume and sums of train nodes, which only serve to
   train, get more noise, so that the sums of the nodes to predict need 1.07 instead of 1.41 times one edge's noise;
 * node level: a node divides its message by the root of the length of its own list. All it sends has norm one, no list
@@ -17,7 +17,7 @@ Five things keep the noise low for the same epsilon (proofs: docs/proofs/chorus.
 * node level: the classifier is linear, from zero, on rows of norm one: few numbers to learn.
 
 A node's own label never enters its own sum of the first stage. Later it can come back only through the guess of an
-unlabelled neighbour, as one of that neighbour's many contributions.
+unlabeled neighbor, as one of that neighbor's many contributions.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _LEARNERS, _LEAST_LEARNERS = 0.25, 500
 class Chorus(Method):
     """Choices of Chorus. None means: 3 stages, 150 epochs, lr 0.03 where training is plain; 1, 10, 0.06 where private.
 
-    Sums: `centred` messages; `quiet` is the norm of a guess relative to a label (friendships only); `shared` divides a
+    Sums: `centered` messages; `quiet` is the norm of a guess relative to a label (friendships only); `shared` divides a
     message by the root of its sender's list's length instead of cutting lists at the unit's cap (node level).
 
     Plain training: `members` networks of `hidden` units are averaged in the last stage, with `dropout`. It stops after
@@ -72,7 +72,7 @@ class Chorus(Method):
     Private training: `aggregation_noise` is the noise multiplier of the sums relative to that of the gradients.
     `learners` is the share of train nodes that the classifier of sums is trained on (None: 0.25, and at least 500
     nodes where there are as many; where all learn, batches are of 512 and lr is 0.04). Sums shorter than `floor`
-    lengths of their noise are kept short. `zero_start`, `optimizer`, `normalise` and `average_last` are switches that
+    lengths of their noise are kept short. `zero_start`, `optimizer`, `normalize` and `average_last` are switches that
     were compared (docs/results.md); see `train_privately`.
     """
 
@@ -87,16 +87,16 @@ class Chorus(Method):
     learners: float | None = None
     max_grad_norm: float = 1.0
     aggregation_noise: float = 0.4
-    centred: bool = True
+    centered: bool = True
     shared: bool = True
     floor: float = 3.0
     zero_start: bool = True
     optimizer: OptimizerName = "adam"
-    normalise: bool = False
+    normalize: bool = False
     average_last: float = 0.0
 
     name = "chorus"
-    summary = "noisy sums of neighbours' labels, then of labels and guesses"
+    summary = "noisy sums of neighbors' labels, then of labels and guesses"
     units = frozenset({"directed-edge", "undirected-edge", "node", "node-replace", "node-promise"})
 
     def __post_init__(self) -> None:
@@ -155,14 +155,14 @@ class Chorus(Method):
     def _label_sums(self, unit: Unit, multiplier: float) -> LabelSumStage:
         """The sums with this noise multiplier, in the form that costs least under the unit."""
         count = self.num_stages or (3 if "labels" in unit.public else 1)
-        # Where a record is replaced, two centred messages can be opposite: as much is lost as was gained.
+        # Where a record is replaced, two centered messages can be opposite: as much is lost as was gained.
         shape: dict[str, Any] = {
             "shared": self._shares(unit),
-            "centred": self.centred and type(unit) is not NodeReplace,
+            "centered": self.centered and type(unit) is not NodeReplace,
         }
         if type(unit) is UndirectedEdge:
             # Friendships between two train nodes and between one and another node then cost the same.
-            shape |= {"quiet": self.quiet, "labelled_noise": math.sqrt(2.0 - self.quiet**2)}
+            shape |= {"quiet": self.quiet, "labeled_noise": math.sqrt(2.0 - self.quiet**2)}
         unscaled = LabelSumStage("label sums", count, 0.0, **shape)
         return LabelSumStage("label sums", count, multiplier * unscaled.sensitivity(unit), **shape)
 
@@ -236,16 +236,16 @@ class Chorus(Method):
 
     def _prepared(self, vault: Vault, released: Tensor | PrivateRows, sums: LabelSumStage, plain: bool) -> Part:
         """The sums on a scale that fits the classifier: in multiples of their noise, or of length at most one."""
-        columns = (vault.facts.num_classes or 1) - (1 if sums.centred else 0)
+        columns = (vault.facts.num_classes or 1) - (1 if sums.centered else 0)
         if not plain:
-            return vault.apply(FloorScale(self.floor * math.sqrt(columns) * sums.std, sums.centred), released)
+            return vault.apply(FloorScale(self.floor * math.sqrt(columns) * sums.std, sums.centered), released)
         assert isinstance(released, Tensor)
-        if sums.centred:
+        if sums.centered:
             released = without_mean(released)
         if sums.std == 0.0:
             return released
-        labelled = torch.zeros(len(released), dtype=torch.bool).index_fill_(0, vault.nodes("train"), True)
-        return released / (sums.std * relative_noise(labelled, sums))
+        labeled = torch.zeros(len(released), dtype=torch.bool).index_fill_(0, vault.nodes("train"), True)
+        return released / (sums.std * relative_noise(labeled, sums))
 
     def _recipe(self, plain: bool, opinion: Opinion | None = None) -> Recipe:
         if plain:
@@ -255,7 +255,7 @@ class Chorus(Method):
             self.epochs or PRIVATE_EPOCHS,
             self.lr or (FEW_COLUMNS_LR if opinion else PRIVATE_LR),
             self.optimizer,
-            normalise=self.normalise,
+            normalize=self.normalize,
             average_last=self.average_last,
         )
 

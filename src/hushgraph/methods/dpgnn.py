@@ -3,7 +3,7 @@
 1. Every node's own list is cut to K entries, so that one node occurs in at most N(K, r) rooted subgraphs.
 2. Encoder, r message-passing layers and decoder are trained together by DP-SGD or DP-Adam on Poisson batches of roots;
    the gradient of each rooted subgraph is clipped over all weights at once.
-3. The weights are the release. Predictions read raw neighbourhoods, which the certificate says plainly, or noisy sums
+3. The weights are the release. Predictions read raw neighborhoods, which the certificate says plainly, or noisy sums
    that are charged like GAP's.
 
 What differs from the publication, and why: docs/proofs/dpgnn.md.
@@ -199,13 +199,13 @@ def require_noisy_inference(convolution: str) -> None:
     if convolution == "attention":
         raise UnprovenError(
             "noisy inference: expected convolution gcn or gin; got attention, whose weights depend on sender and"
-            " receiver together and are divided by a total over private neighbours: one noisy sum of rows cannot stand"
+            " receiver together and are divided by a total over private neighbors: one noisy sum of rows cannot stand"
             " in for it, and equal weights would be another network; use inference=full, or train with gcn or gin"
         )
 
 
 def noisy_inference(vault: Vault, network: RootedNetwork, stage: AggregationStage) -> tuple[dict[str, Tensor], Tensor]:
-    """The network with every sum over neighbours replaced by a charged noisy sum; the sums are kept for later."""
+    """The network with every sum over neighbors replaced by a charged noisy sum; the sums are kept for later."""
     received: dict[str, Tensor] = {}
     rows: Rows | PrivateRows = vault.apply(encoder_of(network), vault.features)
     for level in range(network.num_layers):
@@ -250,7 +250,7 @@ class DPGNNModel(TrainedModel):
     def class_scores(self, graph: Any | None) -> Tensor:
         """Scores for the nodes of `graph`.
 
-        Trained for raw neighbourhoods: `graph` may be any graph with the same features; the scores read its edges and
+        Trained for raw neighborhoods: `graph` may be any graph with the same features; the scores read its edges and
         are not protected. Trained for noisy inference: the training graph only, from the kept sums.
         """
         if graph is None:

@@ -1,7 +1,7 @@
 """GAP: aggregation perturbation (Sajadmanesh, Shamsabadi, Bellet, Gatica-Perez, USENIX Security 2023).
 
 1. Encoder: an MLP learned from features and labels, no edges; its rows have unit norm.
-2. Aggregation: K times normalise, sum over in-neighbours, add noise. Released once and cached.
+2. Aggregation: K times normalize, sum over in-neighbors, add noise. Released once and cached.
 3. Classifier: one MLP per hop 0..K, combined, with a head; reads the cache only.
 
 At edge level features and labels are public, so steps 1 and 3 are plain training. At node level they are DP-SGD.
@@ -24,7 +24,7 @@ from hushgraph.facts import PublicFacts
 from hushgraph.methods import parameters
 from hushgraph.methods.base import Method, TrainedModel, checked_training_graph
 from hushgraph.methods.inductive import InductiveModel
-from hushgraph.nn import Encoder, HopClassifier, L2Normalise
+from hushgraph.nn import Encoder, HopClassifier, L2Normalize
 from hushgraph.nn.hops import COMBINATIONS
 from hushgraph.nn.sparse import Rows
 from hushgraph.units import EDGE_UNITS, NODE_UNITS, Unit
@@ -39,7 +39,7 @@ class GAP(Method):
     """Choices of GAP. `epochs=None` means 100 full-batch epochs where training is plain and 10 where it is private.
 
     `aggregation_noise` is the noise multiplier of the aggregation relative to that of the gradients (node level).
-    `encoder_layers=0` leaves the encoder out and aggregates normalised features.
+    `encoder_layers=0` leaves the encoder out and aggregates normalized features.
     """
 
     hops: int = 2
@@ -131,10 +131,10 @@ class GAP(Method):
 
 
 def noisy_hops(vault: Vault, start: Hop, stage: AggregationStage, hops: int) -> list[Hop]:
-    """Hops 1..K: each the normalised noisy sum of the one before."""
+    """Hops 1..K: each the normalized noisy sum of the one before."""
     rows = [start]
     for _ in range(hops):
-        rows.append(vault.apply(L2Normalise(), vault.aggregate(rows[-1], stage)))
+        rows.append(vault.apply(L2Normalize(), vault.aggregate(rows[-1], stage)))
     return rows[1:]
 
 

@@ -1,6 +1,6 @@
 """What methods for local differential privacy share: the public range, the local unit, and exact sums of epsilon.
 
-Every person sends one randomised report; all that follows is computed from reports and from the public graph. The
+Every person sends one randomized report; all that follows is computed from reports and from the public graph. The
 report's price is known without any accountant: epsilons add up.
 """
 

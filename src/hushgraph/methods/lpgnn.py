@@ -1,8 +1,8 @@
 """LPGNN: locally private graph neural networks (Sajadmanesh and Gatica-Perez, CCS 2021).
 
-1. On the device: the multi-bit encoder randomises the features, randomised response the label. One report, drawn once.
+1. On the device: the multi-bit encoder randomizes the features, randomized response the label. One report, drawn once.
 2. On the server: the reports are rectified, denoised by KProp over the public graph, and a graph network is trained on
-   them by a rule that knows how the labels were randomised (`training.noisy_labels`).
+   them by a rule that knows how the labels were randomized (`training.noisy_labels`).
 
 Step 2 is post-processing. The price is epsilon_x + epsilon_y, exactly (docs/proofs/lpgnn.md).
 """
@@ -22,14 +22,14 @@ from hushgraph.accounting.plan import LocalStage, Plan, Stage
 from hushgraph.budget import Budget
 from hushgraph.errors import InputError
 from hushgraph.facts import PublicFacts
-from hushgraph.graph.csr import InNeighbours
+from hushgraph.graph.csr import InNeighbors
 from hushgraph.local import MultiBit, RandomizedResponse, SampledReport
 from hushgraph.methods import parameters
 from hushgraph.methods.base import TrainedModel, checked_training_graph
 from hushgraph.methods.local_base import LocalMethod, local_stage, within
 from hushgraph.nn.backbones import BACKBONES, Backbone, backbone
 from hushgraph.nn.kprop import PropagatedRows
-from hushgraph.nn.propagation import Neighbourhood
+from hushgraph.nn.propagation import Neighborhood
 from hushgraph.nn.sparse import Rows, SparseRows, dense_rows
 from hushgraph.training.noisy_labels import RULES, Chosen, NoisyLabels, Schedule, Trainer
 from hushgraph.units import Local, Unit
@@ -45,7 +45,7 @@ class LPGNN(LocalMethod):
     """Choices of LPGNN. The budget is the total; `label_epsilon` of it goes to the label (None: half).
 
     `feature_steps` and `label_steps` are KProp's K; None means by rule (features: 16 on sparse graphs, 4 otherwise) and
-    by validation on noisy labels (labels). `normalise` scales the propagated rows to length 1; the paper does not.
+    by validation on noisy labels (labels). `normalize` scales the propagated rows to length 1; the paper does not.
     `features` other than `private` asks nobody anything: `codes` (a random sign in a random column for every node: a
     report that says nothing, but propagated it tells nodes apart by where they are), all ones, the degree, or random
     numbers.
@@ -56,7 +56,7 @@ class LPGNN(LocalMethod):
     label_steps: int | None = None
     rule: str = "votes"
     features: str = "private"
-    normalise: bool = True
+    normalize: bool = True
     backbone: str = "sage"
     hidden: int = 16
     dropout: float = 0.5
@@ -65,7 +65,7 @@ class LPGNN(LocalMethod):
     epochs: int = 100
 
     name = "lpgnn"
-    summary = "randomised features and labels from every person, denoised over the public graph"
+    summary = "randomized features and labels from every person, denoised over the public graph"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -97,7 +97,7 @@ class LPGNN(LocalMethod):
             words = f"multi-bit features, epsilon {for_features:g} for the whole row"
             stages.append(LocalStage("features", 1, 0.0, for_features, words))
         if for_label:
-            stages.append(LocalStage("labels", 1, 0.0, for_label, f"randomised response, epsilon {for_label:g}"))
+            stages.append(LocalStage("labels", 1, 0.0, for_label, f"randomized response, epsilon {for_label:g}"))
         return tuple(stages)
 
     def _split(self, unit: Local, total: float) -> tuple[float, float]:
@@ -111,7 +111,7 @@ class LPGNN(LocalMethod):
 
     def learn(self, vault: Vault, plan: Plan) -> TrainedModel:
         """Collect once, then train on what was collected."""
-        edges = InNeighbours.from_edge_index(vault.edge_index, vault.facts.num_nodes)
+        edges = InNeighbors.from_edge_index(vault.edge_index, vault.facts.num_nodes)
         features = self._collect_features(vault, plan)
         labels = self._collect_labels(vault, plan)
         return self.train_on(features, labels, edges, vault.facts, plan.unit, vault.generator, vault.report)
@@ -120,14 +120,14 @@ class LPGNN(LocalMethod):
         self,
         features: FeatureReports,
         labels: NoisyLabels,
-        edges: InNeighbours,
+        edges: InNeighbors,
         facts: PublicFacts,
         unit: Unit,
         generator: Callable[[str], torch.Generator],
         report: Progress = lambda stage, done, total: None,
     ) -> LpgnnModel:
         """The server's part: a network from reports and public edges. No private value comes in, nothing is charged."""
-        graph = Neighbourhood(edges)
+        graph = Neighborhood(edges)
         rows = self._rows(features, graph, generator("probes"))
         network = self.rebuild(facts, {"columns": rows.shape[1]})
         schedule = Schedule(self.epochs, self.lr, self.weight_decay, self._label_steps(labels))
@@ -172,13 +172,13 @@ class LPGNN(LocalMethod):
         reports = vault.collect_labels(mechanism, stage)
         return NoisyLabels(reports, train, val, transition_of(mechanism), stage.epsilon)
 
-    def _rows(self, features: FeatureReports, graph: Neighbourhood, generator: torch.Generator) -> PropagatedRows:
+    def _rows(self, features: FeatureReports, graph: Neighborhood, generator: torch.Generator) -> PropagatedRows:
         rows = PropagatedRows(
-            features.reports, graph.kprop, self._feature_steps(features, graph), features.step, features.centre
+            features.reports, graph.kprop, self._feature_steps(features, graph), features.step, features.center
         )
-        return rows.normalised(generator) if self.normalise else rows
+        return rows.normalized(generator) if self.normalize else rows
 
-    def _feature_steps(self, features: FeatureReports, graph: Neighbourhood) -> int:
+    def _feature_steps(self, features: FeatureReports, graph: Neighborhood) -> int:
         if self.feature_steps is not None:
             return self.feature_steps
         if not features.noisy:
@@ -199,11 +199,11 @@ class LPGNN(LocalMethod):
 
 @dataclass(frozen=True)
 class FeatureReports:
-    """What the server holds about features: `reports`, and how to read them (estimate = centre + step * report)."""
+    """What the server holds about features: `reports`, and how to read them (estimate = center + step * report)."""
 
     reports: Rows
     step: float = 1.0
-    centre: float = 0.0
+    center: float = 0.0
     noisy: bool = False
 
     @classmethod
@@ -216,11 +216,11 @@ class FeatureReports:
             torch.from_numpy(report.value.reshape(-1)).to(torch.float32),
             (people, mechanism.dimensions),
         )
-        return cls(reports, mechanism.step, mechanism.centre, noisy=True)
+        return cls(reports, mechanism.step, mechanism.center, noisy=True)
 
     @property
     def released(self) -> dict[str, Tensor]:
-        """The reports as plain tensors, for the model's folder; nothing where they were not randomised."""
+        """The reports as plain tensors, for the model's folder; nothing where they were not randomized."""
         if not self.noisy or not isinstance(self.reports, SparseRows):
             return {}
         values = self.reports.values
@@ -257,7 +257,7 @@ def _settings(features: FeatureReports, rows: PropagatedRows, chosen: Chosen) ->
     return {
         "columns": rows.shape[1],
         "step": features.step,
-        "centre": features.centre,
+        "center": features.center,
         "feature_steps": rows.steps,
         "label_steps": chosen.steps,
         "epochs": chosen.epochs,
@@ -281,13 +281,13 @@ class LpgnnModel(TrainedModel):
         if graph is None:
             return self.released["scores"]
         checked = checked_training_graph(self, graph)
-        hood = Neighbourhood(checked.edges)
+        hood = Neighborhood(checked.edges)
         features = self._features(checked)
         rows = PropagatedRows(
-            features.reports, hood.kprop, self.settings["feature_steps"], features.step, features.centre
+            features.reports, hood.kprop, self.settings["feature_steps"], features.step, features.center
         )
-        if self.method.normalise:
-            rows = rows.normalised(torch.Generator().manual_seed(0))
+        if self.method.normalize:
+            rows = rows.normalized(torch.Generator().manual_seed(0))
         scores: Tensor = self.network.eval()(rows, hood)
         return scores
 
@@ -296,7 +296,7 @@ class LpgnnModel(TrainedModel):
             shape = (self.facts.num_nodes, self.settings["columns"])
             signs = self.released["report_signs"].to(torch.float32)
             reports = SparseRows(self.released["report_rows"], self.released["report_columns"], signs, shape)
-            return FeatureReports(reports, self.settings["step"], self.settings["centre"], noisy=True)
+            return FeatureReports(reports, self.settings["step"], self.settings["center"], noisy=True)
         assert isinstance(self.method, LPGNN)
         if self.method.reads_features:
             return FeatureReports(dense_rows(checked.features))

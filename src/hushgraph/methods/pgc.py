@@ -1,7 +1,7 @@
 """PGC: private graph convolution (Sajadmanesh and Gatica-Perez 2020), for node classification.
 
 Every person sends one random bit about each feature. The first GCN layer adds up unbiased estimates over the
-neighbourhood, which is where the noise averages out; the rest of the network is ordinary. Labels and edges are public.
+neighborhood, which is where the noise averages out; the rest of the network is ordinary. Labels and edges are public.
 
 A person who sends d bits at epsilon each spends d times epsilon. Publications quote the per-feature epsilon; the
 certificate gives the total. Laplace and Piecewise take the place of the bit on request.
@@ -21,7 +21,7 @@ from hushgraph.accounting.plan import LocalStage, Plan, Stage
 from hushgraph.budget import Budget
 from hushgraph.errors import InputError
 from hushgraph.facts import PublicFacts
-from hushgraph.graph.csr import InNeighbours
+from hushgraph.graph.csr import InNeighbors
 from hushgraph.local import Laplace, OneBit, PerFeature, Piecewise, ScalarMechanism
 from hushgraph.local.base import LARGEST_EPSILON
 from hushgraph.methods import parameters
@@ -29,7 +29,7 @@ from hushgraph.methods.base import TrainedModel
 from hushgraph.methods.local_base import LocalMethod, local_stage, within
 from hushgraph.nn.backbones import Gcn
 from hushgraph.nn.kprop import PropagatedRows
-from hushgraph.nn.propagation import Neighbourhood, Propagation
+from hushgraph.nn.propagation import Neighborhood, Propagation
 from hushgraph.nn.sparse import Rows, SparseRows, dense_rows
 from hushgraph.training.early_stopping import Patience, train_watched
 from hushgraph.units import Local, Unit
@@ -91,23 +91,23 @@ class PerFeatureMethod(LocalMethod):
         stage = local_stage(plan, "features")
         columns = _columns(vault.facts)
         each = within(stage.epsilon, columns) if self.feature_epsilon is None else self.feature_epsilon
-        randomiser = PerFeature(MECHANISMS[self.mechanism](each), columns)
-        report = vault.collect_features(randomiser, stage, *self.range_for(vault, plan))
+        randomizer = PerFeature(MECHANISMS[self.mechanism](each), columns)
+        report = vault.collect_features(randomizer, stage, *self.range_for(vault, plan))
         if self.mechanism == "one-bit":
             return Estimates.from_bits(torch.from_numpy(report), each)
-        return Estimates(torch.from_numpy(randomiser.estimate(report)).to(torch.float32))
+        return Estimates(torch.from_numpy(randomizer.estimate(report)).to(torch.float32))
 
 
 @dataclass(frozen=True)
 class Estimates:
-    """The estimates `centre + step * reports`, not written out: bits that are almost all 0 are kept as a sparse matrix.
+    """The estimates `center + step * reports`, not written out: bits that are almost all 0 are kept as a sparse matrix.
 
     At epsilon 9 per feature one bit in 8,000 is a false 1, so a first layer on sparse bits is much cheaper.
     """
 
     reports: Rows
     step: float = 1.0
-    centre: float = 0.0
+    center: float = 0.0
 
     @classmethod
     def from_bits(cls, bits: Tensor, epsilon: float) -> Estimates:
@@ -119,11 +119,11 @@ class Estimates:
 
     def propagated(self, propagation: Propagation, steps: int) -> PropagatedRows:
         """The estimates after `steps` propagations."""
-        return PropagatedRows(self.reports, propagation, steps, self.step, self.centre)
+        return PropagatedRows(self.reports, propagation, steps, self.step, self.center)
 
     def to_dense(self) -> Tensor:
         """The estimates written out."""
-        return self.centre + self.step * dense_rows(self.reports)
+        return self.center + self.step * dense_rows(self.reports)
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class PGC(PerFeatureMethod):
     def learn(self, vault: Vault, plan: Plan) -> TrainedModel:
         """Collect once, then train plainly."""
         estimates = self.collect(vault, plan)
-        graph = Neighbourhood(InNeighbours.from_edge_index(vault.edge_index, vault.facts.num_nodes))
+        graph = Neighborhood(InNeighbors.from_edge_index(vault.edge_index, vault.facts.num_nodes))
         network = self.rebuild(vault.facts, {})
         rows = estimates.propagated(graph.kprop, self.feature_steps)
         labels, train = vault.labels, vault.nodes("train")

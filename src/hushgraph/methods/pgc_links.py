@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from hushgraph.accounting.plan import Plan
 from hushgraph.errors import InputError
 from hushgraph.facts import PublicFacts
-from hushgraph.graph.csr import InNeighbours
+from hushgraph.graph.csr import InNeighbors
 from hushgraph.graph.link_split import LinkSplit, split_links, unlinked_pairs
 from hushgraph.intake import CheckedGraph
 from hushgraph.methods import parameters
@@ -23,7 +23,7 @@ from hushgraph.methods.base import TrainedModel
 from hushgraph.methods.pgc import Estimates, PerFeatureMethod
 from hushgraph.nn.hop_similarity import HOPS, HopRows, HopWeights, fit_weights, log_degrees
 from hushgraph.nn.kprop import PropagatedRows
-from hushgraph.nn.propagation import Neighbourhood
+from hushgraph.nn.propagation import Neighborhood
 from hushgraph.nn.vgae import LinkEncoder, area_under_curve, divergence, link_scores, reconstruction_loss
 from hushgraph.run import Run
 from hushgraph.training.early_stopping import Patience, train_watched
@@ -61,7 +61,7 @@ class PGCLinks(PerFeatureMethod):
     hidden_share: float = 0.2
 
     name = "pgc-links"
-    summary = "one random bit per feature from every person; predicts links from averages over neighbours"
+    summary = "one random bit per feature from every person; predicts links from averages over neighbors"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -85,7 +85,7 @@ class PGCLinks(PerFeatureMethod):
         estimates = self.collect(vault, plan)
         nodes = vault.facts.num_nodes
         links = split_links(vault.edge_index, nodes, self.val_share, self.test_share, vault.generator("held-out links"))
-        graph = Neighbourhood(InNeighbours.from_edge_index(links.train_edges, nodes))
+        graph = Neighborhood(InNeighbors.from_edge_index(links.train_edges, nodes))
         learn = self._compare_hops if self.scorer == "hops" else self._auto_encode
         network, rows, bias, settings = learn(estimates, graph, links, vault)
         return LinkModel(
@@ -97,7 +97,7 @@ class PGCLinks(PerFeatureMethod):
             released={"rows": rows, "bias": bias, "test_links": links.test, "test_apart": links.test_apart},
         )
 
-    def _compare_hops(self, estimates: Estimates, graph: Neighbourhood, links: LinkSplit, vault: Vault) -> _Learned:
+    def _compare_hops(self, estimates: Estimates, graph: Neighborhood, links: LinkSplit, vault: Vault) -> _Learned:
         """Weights of the hops from links that the graph does not show, then rows on the graph with all train links."""
         generator = vault.generator("weights")
         shown, hidden = self._hide_some(links.train, graph, generator)
@@ -115,7 +115,7 @@ class PGCLinks(PerFeatureMethod):
         bias = weights.degree * log_degrees(graph)
         return weights, rows, bias, {"hop_weights": shares, "degree_weight": round(float(weights.degree), 3)}
 
-    def _auto_encode(self, estimates: Estimates, graph: Neighbourhood, links: LinkSplit, vault: Vault) -> _Learned:
+    def _auto_encode(self, estimates: Estimates, graph: Neighborhood, links: LinkSplit, vault: Vault) -> _Learned:
         """As published."""
         network = LinkEncoder(estimates.reports.shape[1], self.hidden, self.width, self.dropout)
         rows = estimates.propagated(graph.kprop, 0)
@@ -125,7 +125,7 @@ class PGCLinks(PerFeatureMethod):
         return network, embedding, torch.zeros(graph.num_nodes), {"epochs": patience.best_epoch}
 
     def _train(
-        self, network: LinkEncoder, rows: PropagatedRows, graph: Neighbourhood, links: LinkSplit, vault: Vault
+        self, network: LinkEncoder, rows: PropagatedRows, graph: Neighborhood, links: LinkSplit, vault: Vault
     ) -> Patience:
         nodes = vault.facts.num_nodes
 
@@ -154,15 +154,15 @@ class PGCLinks(PerFeatureMethod):
         return patience
 
     def _hide_some(
-        self, links: Tensor, graph: Neighbourhood, generator: torch.Generator | None = None
-    ) -> tuple[Neighbourhood, Tensor]:
+        self, links: Tensor, graph: Neighborhood, generator: torch.Generator | None = None
+    ) -> tuple[Neighborhood, Tensor]:
         """The graph without a random share of the train links, and those links (no generator: torch's global one)."""
         hidden = torch.rand(links.shape[1], generator=generator) < self.hidden_share
         if self.hidden_share == 0.0 or not bool(hidden.any()):
             return graph, links
         kept = links[:, ~hidden]
         edges = torch.cat([kept, kept.flip(0)], dim=1)
-        return Neighbourhood(InNeighbours.from_edge_index(edges, graph.num_nodes)), links[:, hidden]
+        return Neighborhood(InNeighbors.from_edge_index(edges, graph.num_nodes)), links[:, hidden]
 
     def rebuild(self, facts: PublicFacts, settings: dict[str, Any]) -> nn.Module:
         """The untrained network."""

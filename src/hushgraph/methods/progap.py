@@ -1,7 +1,7 @@
 """ProGAP: progressive learning with aggregation perturbation (Sajadmanesh, Gatica-Perez, WSDM 2024).
 
-Stage 0 learns from features alone. Stage s normalises what the newest base of stage s-1 puts out, sums it over
-in-neighbours, adds noise (released once and cached), and trains bases 0..s with jumping knowledge and a new head.
+Stage 0 learns from features alone. Stage s normalizes what the newest base of stage s-1 puts out, sums it over
+in-neighbors, adds noise (released once and cached), and trains bases 0..s with jumping knowledge and a new head.
 At edge level the stages are plain training; at node level each is DP-SGD. Proof: docs/proofs/progap.md.
 """
 

@@ -17,7 +17,7 @@ from hushgraph.accounting.plan import Plan, Stage
 from hushgraph.budget import Budget
 from hushgraph.errors import InputError, UnprovenError
 from hushgraph.facts import PublicFacts
-from hushgraph.graph.csr import InNeighbours
+from hushgraph.graph.csr import InNeighbors
 from hushgraph.methods import parameters
 from hushgraph.methods.base import Method, TrainedModel, checked_training_graph
 from hushgraph.nn.sparse import Rows
@@ -27,7 +27,7 @@ from hushgraph.vault import Vault
 if TYPE_CHECKING:  # PyG takes a second to import: only when a network is built
     from torch_geometric.nn.models.basic_gnn import BasicGNN
 
-    from hushgraph.nn.pyg_models import PygNeighbourhood
+    from hushgraph.nn.pyg_models import PygNeighborhood
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,12 @@ class _Unprotected(Method):
 
     def learn(self, vault: Vault, plan: Plan) -> TrainedModel:
         """Full-batch training with the best validation epoch kept."""
-        from hushgraph.nn.pyg_models import PygNeighbourhood, kept_features, scores_of
+        from hushgraph.nn.pyg_models import PygNeighborhood, kept_features, scores_of
 
         network = self.rebuild(vault.facts, {})
         reset_with(network, vault.generator("weights"))
         features = kept_features(cast(Rows, vault.features))
-        graph = PygNeighbourhood(InNeighbours.from_edge_index(vault.edge_index, vault.facts.num_nodes))
+        graph = PygNeighborhood(InNeighbors.from_edge_index(vault.edge_index, vault.facts.num_nodes))
         seed = int(torch.randint(2**62, (1,), generator=vault.generator("dropout")))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)  # PyG layers draw dropout from the global generator
@@ -76,7 +76,7 @@ class _Unprotected(Method):
             method=self, facts=vault.facts, unit=plan.unit, network=network, settings={}, released={}, scores=scores
         )
 
-    def _train(self, network: BasicGNN, features: Rows, graph: PygNeighbourhood, vault: Vault) -> None:
+    def _train(self, network: BasicGNN, features: Rows, graph: PygNeighborhood, vault: Vault) -> None:
         """Every epoch's weights are judged at the start of the next one, where the first sums serve both."""
         labels, train = vault.labels, vault.nodes("train")
         optimizer = torch.optim.Adam(network.parameters(), lr=self.lr, weight_decay=self.weight_decay)
@@ -109,7 +109,7 @@ class _Unprotected(Method):
 class _BestEpoch:
     """Judges weights by validation accuracy and keeps the best (the last, where there is no validation node)."""
 
-    def __init__(self, network: BasicGNN, features: Rows, graph: PygNeighbourhood, labels: Tensor, val: Tensor) -> None:
+    def __init__(self, network: BasicGNN, features: Rows, graph: PygNeighborhood, labels: Tensor, val: Tensor) -> None:
         from hushgraph.nn import pyg_models
 
         self._models = pyg_models
@@ -187,13 +187,13 @@ class UnprotectedModel(TrainedModel):
     @torch.no_grad()
     def class_scores(self, graph: Any | None) -> Tensor:
         """A forward pass on the raw graph."""
-        from hushgraph.nn.pyg_models import PygNeighbourhood, scores_of
+        from hushgraph.nn.pyg_models import PygNeighborhood, scores_of
 
         if graph is None:
             raise InputError("predict: a network without privacy reads the raw graph; pass it")
         checked = checked_training_graph(self, graph)
         network = cast("BasicGNN", self.network.eval())
-        return scores_of(network, checked.features, PygNeighbourhood(checked.edges))
+        return scores_of(network, checked.features, PygNeighborhood(checked.edges))
 
 
 def reset_with(network: nn.Module, generator: torch.Generator) -> None:

@@ -2,7 +2,7 @@
 
 from hushgraph.nn.encoder import Encoder
 from hushgraph.nn.hops import Combine, HopClassifier
-from hushgraph.nn.layers import Dropout, L2Normalise, Linear
+from hushgraph.nn.layers import Dropout, L2Normalize, Linear
 from hushgraph.nn.mlp import MLP
 from hushgraph.nn.sparse import Rows, SparseRows, linear_input, take_rows
 
@@ -12,7 +12,7 @@ __all__ = [
     "Dropout",
     "Encoder",
     "HopClassifier",
-    "L2Normalise",
+    "L2Normalize",
     "Linear",
     "Rows",
     "SparseRows",

@@ -1,6 +1,6 @@
 """Two-layer graph networks whose first layer meets the features through one matrix product.
 
-GCN, GraphSAGE (mean) and GAT as published, with the weights applied before the neighbours are added (the same by
+GCN, GraphSAGE (mean) and GAT as published, with the weights applied before the neighbors are added (the same by
 linearity, and cheap when the features are wide). `hidden` is everything before dropout, so that a training step and the
 evaluation of the same weights share it.
 """
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch_geometric.utils import softmax
 
 from hushgraph.errors import InputError, did_you_mean
-from hushgraph.nn.propagation import Neighbourhood
+from hushgraph.nn.propagation import Neighborhood
 
 _HEADS = 4
 ACTIVATIONS = {"selu": F.selu, "relu": F.relu}
@@ -45,15 +45,15 @@ class Backbone(nn.Module, ABC):
     def layer(self, columns: int, width: int, *, last: bool) -> Layer:
         """One layer of this kind."""
 
-    def hidden(self, rows: Multiplied, graph: Neighbourhood) -> Tensor:
+    def hidden(self, rows: Multiplied, graph: Neighborhood) -> Tensor:
         """The first layer's activations."""
         return self.activation(self.first(rows, graph))
 
-    def scores(self, hidden: Tensor, graph: Neighbourhood) -> Tensor:
+    def scores(self, hidden: Tensor, graph: Neighborhood) -> Tensor:
         """Class scores; dropout acts in training mode only."""
         return self.second(F.dropout(hidden, self.dropout, self.training), graph)
 
-    def forward(self, rows: Multiplied, graph: Neighbourhood) -> Tensor:
+    def forward(self, rows: Multiplied, graph: Neighborhood) -> Tensor:
         """Class scores from the rows."""
         return self.scores(self.hidden(rows, graph), graph)
 
@@ -80,27 +80,27 @@ class Layer(nn.Module):
 
 
 class SageLayer(Layer):
-    """Mean of the neighbours and the node itself, each with its own weights."""
+    """Mean of the neighbors and the node itself, each with its own weights."""
 
     def __init__(self, columns: int, width: int) -> None:
         super().__init__(columns, width, blocks=2)
 
-    def forward(self, rows: Multiplied, graph: Neighbourhood) -> Tensor:
+    def forward(self, rows: Multiplied, graph: Neighborhood) -> Tensor:
         """One layer."""
-        neighbours, own = rows.matmul(self.weight).chunk(2, dim=1)
-        return graph.mean(neighbours) + own + self.bias
+        neighbors, own = rows.matmul(self.weight).chunk(2, dim=1)
+        return graph.mean(neighbors) + own + self.bias
 
 
 class GcnLayer(Layer):
-    """The GCN-normalised sum with self loops."""
+    """The GCN-normalized sum with self loops."""
 
-    def forward(self, rows: Multiplied, graph: Neighbourhood) -> Tensor:
+    def forward(self, rows: Multiplied, graph: Neighborhood) -> Tensor:
         """One layer."""
         return graph.gcn(rows.matmul(self.weight)) + self.bias
 
 
 class GatLayer(Layer):
-    """Attention over the neighbours and the node itself; heads side by side, or averaged in the last layer."""
+    """Attention over the neighbors and the node itself; heads side by side, or averaged in the last layer."""
 
     def __init__(self, columns: int, width: int, heads: int) -> None:
         super().__init__(columns, width, blocks=heads)
@@ -116,7 +116,7 @@ class GatLayer(Layer):
         nn.init.xavier_uniform_(self.source)
         nn.init.xavier_uniform_(self.target)
 
-    def forward(self, rows: Multiplied, graph: Neighbourhood) -> Tensor:
+    def forward(self, rows: Multiplied, graph: Neighborhood) -> Tensor:
         """One layer."""
         values = rows.matmul(self.weight).unflatten(1, (self.heads, -1))
         loops = torch.arange(graph.num_nodes)
@@ -130,7 +130,7 @@ class GatLayer(Layer):
 
 
 class Sage(Backbone):
-    """GraphSAGE with the mean of the neighbours."""
+    """GraphSAGE with the mean of the neighbors."""
 
     name = "sage"
 

@@ -28,23 +28,23 @@ class UnitRows(nn.Module):
 
 
 def without_mean(rows: Tensor) -> Tensor:
-    """Each row less its mean: sums of centred messages have none, so it can only be noise."""
+    """Each row less its mean: sums of centered messages have none, so it can only be noise."""
     return rows - rows.mean(dim=1, keepdim=True)
 
 
 class FloorScale(nn.Module):
-    """Divide each row by its length, but by no less than `floor`; with `centred`, take its mean off first.
+    """Divide each row by its length, but by no less than `floor`; with `centered`, take its mean off first.
 
     Rows that are mostly noise stay short, so that a classifier listens to them less; long rows have length one.
     """
 
-    def __init__(self, floor: float, centred: bool = False) -> None:
+    def __init__(self, floor: float, centered: bool = False) -> None:
         super().__init__()
-        self.floor, self.centred = floor, centred
+        self.floor, self.centered = floor, centered
 
     def forward(self, rows: Tensor) -> Tensor:
         """Rows of length at most one."""
-        if self.centred:
+        if self.centered:
             rows = without_mean(rows)
         return rows / rows.norm(dim=1, keepdim=True).clamp(min=max(self.floor, 1e-12))
 

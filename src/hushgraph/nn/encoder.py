@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from hushgraph.nn.layers import L2Normalise, fresh_generator, reset_all
+from hushgraph.nn.layers import L2Normalize, fresh_generator, reset_all
 from hushgraph.nn.mlp import MLP, between_layers
 from hushgraph.nn.sparse import Rows
 
@@ -13,7 +13,7 @@ from hushgraph.nn.sparse import Rows
 class Encoder(nn.Module):
     """Features to unit rows of width `hidden` (`encode`); as a module, class scores for pre-training.
 
-    Body: `encoder_layers` linear layers, the last one plain, then L2-normalised rows. Head: norm, dropout, activation
+    Body: `encoder_layers` linear layers, the last one plain, then L2-normalized rows. Head: norm, dropout, activation
     and `head_layers` linear layers. Every output row depends on one input row only, unless `norm="batch"`.
     """
 
@@ -36,7 +36,7 @@ class Encoder(nn.Module):
         self.body = MLP(in_features, hidden, hidden, encoder_layers, **shared)  # type: ignore[arg-type]
         width = self.body.out_features
         self.middle = nn.Sequential(
-            L2Normalise(), *between_layers(width, activation, norm, dropout, "norm-first", generator)
+            L2Normalize(), *between_layers(width, activation, norm, dropout, "norm-first", generator)
         )
         self.head = MLP(width, hidden, num_classes, head_layers, **shared)  # type: ignore[arg-type]
 

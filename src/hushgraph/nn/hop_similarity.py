@@ -18,7 +18,7 @@ import torch
 from scipy.optimize import minimize
 from torch import Tensor, nn
 
-from hushgraph.nn.propagation import Neighbourhood
+from hushgraph.nn.propagation import Neighborhood
 from hushgraph.nn.sparse import Rows
 
 HOPS = (0, 1, 2, 4, 8, 16)
@@ -38,7 +38,7 @@ class HopWeights(nn.Module):
 class HopRows:
     """The rows, less their mean, after every number of propagations in `hops`; not written out."""
 
-    def __init__(self, rows: Rows, graph: Neighbourhood, hops: tuple[int, ...] = HOPS) -> None:
+    def __init__(self, rows: Rows, graph: Neighborhood, hops: tuple[int, ...] = HOPS) -> None:
         self.rows, self.graph, self.hops = rows, graph, hops
 
     def blocks(self) -> Iterator[list[Tensor]]:
@@ -98,7 +98,7 @@ class HopRows:
                 yield rows * scale[:, hop, None]
 
 
-def log_degrees(graph: Neighbourhood) -> Tensor:
+def log_degrees(graph: Neighborhood) -> Tensor:
     """log(1 + degree) of every node."""
     return graph.graph.in_degree().to(torch.float32).log1p()
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.errors import InputError, did_you_mean
-from hushgraph.nn.layers import L2Normalise, Linear, fresh_generator, reset_all
+from hushgraph.nn.layers import L2Normalize, Linear, fresh_generator, reset_all
 from hushgraph.nn.mlp import MLP, between_layers
 
 Combination = Literal["cat", "sum", "max", "attention"]
@@ -46,7 +46,7 @@ class Combine(nn.Module):
 class HopClassifier(nn.Module):
     """Rows `[n, hops + 1, in]` (hop 0 to K embeddings of each node) to class scores `[n, classes]`.
 
-    One base MLP per hop, combine, L2-normalise the combined row, norm, dropout, activation, head MLP. Every output row
+    One base MLP per hop, combine, L2-normalize the combined row, norm, dropout, activation, head MLP. Every output row
     depends on one input row only, unless `norm="batch"`.
     """
 
@@ -85,7 +85,7 @@ class HopClassifier(nn.Module):
         self.combine = Combine(combine, num_hops + 1, width, generator=generator)
         combined = self.combine.out_features
         self.middle = nn.Sequential(
-            L2Normalise(), *between_layers(combined, activation, norm, dropout, "norm-first", generator)
+            L2Normalize(), *between_layers(combined, activation, norm, dropout, "norm-first", generator)
         )
         self.head = MLP(
             combined,

@@ -1,6 +1,6 @@
-"""KProp: K steps of the GCN-normalised sum without self loops, the denoising layer of LPGNN.
+"""KProp: K steps of the GCN-normalized sum without self loops, the denoising layer of LPGNN.
 
-Averaging over many neighbours averages the noise of their reports away. A node's own report is left out of its own sum,
+Averaging over many neighbors averages the noise of their reports away. A node's own report is left out of its own sum,
 since with self loops the same noise would be added again at every step.
 
 KProp is linear and so is the first layer of a network, so the order does not matter: `PropagatedRows` multiplies the
@@ -28,7 +28,7 @@ def kprop(propagation: Propagation, rows: Tensor, steps: int) -> Tensor:
 
 
 class PropagatedRows:
-    """The rows D P^K (step * R + centre), not written out.
+    """The rows D P^K (step * R + center), not written out.
 
     R holds the reports (dense or sparse), P is the propagation, K = `steps`, D scales every row (None: not at all).
     """
@@ -39,17 +39,17 @@ class PropagatedRows:
         propagation: Propagation,
         steps: int,
         step: float = 1.0,
-        centre: float = 0.0,
+        center: float = 0.0,
         row_scale: Tensor | None = None,
     ) -> None:
         if steps < 0:
             raise InputError(f"steps: expected 0 or more; got {steps}")
         self.reports = reports.keep_transposed() if isinstance(reports, SparseRows) else reports
         self.propagation, self.steps = propagation, steps
-        self.step, self.centre, self.row_scale = step, centre, row_scale
+        self.step, self.center, self.row_scale = step, center, row_scale
         self.shape = (int(reports.shape[0]), int(reports.shape[1]))
         # What K propagations make of a constant column.
-        self._constant = kprop(propagation, torch.ones(self.shape[0], 1), steps) if centre else None
+        self._constant = kprop(propagation, torch.ones(self.shape[0], 1), steps) if center else None
 
     def matmul(self, weight_t: Tensor) -> Tensor:
         """These rows times `weight_t` ([columns, out]); differentiable with respect to `weight_t`."""
@@ -57,17 +57,17 @@ class PropagatedRows:
         product = reports @ weight_t if isinstance(reports, Tensor) else reports.matmul(weight_t)
         product = kprop(self.propagation, product, self.steps) * self.step
         if self._constant is not None:
-            product = product + self.centre * self._constant * weight_t.sum(dim=0)
+            product = product + self.center * self._constant * weight_t.sum(dim=0)
         return product if self.row_scale is None else self.row_scale * product
 
     def to_dense(self) -> Tensor:
         """The matrix written out, for networks that need it."""
         return self.matmul(torch.eye(self.shape[1]))
 
-    def normalised(self, generator: torch.Generator) -> PropagatedRows:
-        """The same reports, not centred, every propagated row scaled to length 1 (rows of zeros stay).
+    def normalized(self, generator: torch.Generator) -> PropagatedRows:
+        """The same reports, not centered, every propagated row scaled to length 1 (rows of zeros stay).
 
-        The scale and the centre of the estimates are public constants that a network would have to undo, and hubs have
+        The scale and the center of the estimates are public constants that a network would have to undo, and hubs have
         longer rows; neither says anything about a person. Lengths are measured with random probes: |h|^2 is the mean
         of (h . g)^2 over Gaussian g.
         """

@@ -1,4 +1,4 @@
-"""The small layers every model here is made of: linear, dropout, row normalisation, activations and norms.
+"""The small layers every model here is made of: linear, dropout, row normalization, activations and norms.
 
 They differ from the ones in torch in two ways: random numbers come from a generator that is given, never from the
 global one, and `Linear` also takes sparse rows.
@@ -46,7 +46,7 @@ def make_activation(name: str) -> nn.Module:
 
 
 def make_norm(name: str | None, channels: int) -> nn.Module:
-    """A normalisation layer by name; "group" is GroupNorm(1, C), i.e. each row by itself. None is the identity."""
+    """A normalization layer by name; "group" is GroupNorm(1, C), i.e. each row by itself. None is the identity."""
     if name is None:
         return nn.Identity()
     if name == "batch":
@@ -108,7 +108,7 @@ class Dropout(nn.Module):
         return f"p={self.p}"
 
 
-class L2Normalise(nn.Module):
+class L2Normalize(nn.Module):
     """Scale each row to length one; an all-zero row stays zero."""
 
     eps = 1e-12

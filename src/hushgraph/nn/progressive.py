@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from hushgraph.nn.hops import Combination, Combine
 from hushgraph.nn.joined import JoinedRows
-from hushgraph.nn.layers import L2Normalise, Linear, fresh_generator
+from hushgraph.nn.layers import L2Normalize, Linear, fresh_generator
 from hushgraph.nn.mlp import MLP
 from hushgraph.nn.sparse import Rows
 
@@ -35,7 +35,7 @@ class Submodel(nn.Module):
         generator = fresh_generator(generator)
         self.bases = nn.ModuleList(bases)
         self.combine = Combine(combine, len(bases), hidden, generator=generator)
-        self.normalise = L2Normalise()
+        self.normalize = L2Normalize()
         self.head = Linear(self.combine.out_features, num_classes, generator=generator)
 
     def forward(self, rows: JoinedRows) -> Tensor:
@@ -44,7 +44,7 @@ class Submodel(nn.Module):
 
     def scores(self, outputs: Sequence[Tensor]) -> Tensor:
         """Class scores from the outputs of all bases."""
-        return self.head(self.normalise(self.combine(torch.stack(list(outputs), 1))))
+        return self.head(self.normalize(self.combine(torch.stack(list(outputs), 1))))
 
 
 def stage_base(

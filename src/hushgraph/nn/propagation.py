@@ -1,6 +1,6 @@
-"""Normalised sums over neighbours of a public graph, with gradients.
+"""Normalized sums over neighbors of a public graph, with gradients.
 
-`Propagation` is the linear map x -> L (A + s I) R x: A sums over in-neighbours, L and R are diagonal and made of public
+`Propagation` is the linear map x -> L (A + s I) R x: A sums over in-neighbors, L and R are diagonal and made of public
 degrees, s is 0 or 1. It is what GCN, GraphSAGE's mean and KProp have in common. Training repeats it thousands of times,
 so L and R are multiplied into one weight per edge once, and a step is a single weighted sum in either direction.
 """
@@ -14,14 +14,14 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from hushgraph.graph.aggregate import aligned_rows, check_rows, target_runs
-from hushgraph.graph.csr import INT32_LIMIT, InNeighbours
+from hushgraph.graph.csr import INT32_LIMIT, InNeighbors
 
 
 class Propagation:
     """x -> L (A + s I) R x. `left` and `right` are the diagonals of L and R, `[nodes, 1]`."""
 
     def __init__(
-        self, graph: InNeighbours, backward: InNeighbours, left: Tensor, right: Tensor, self_loops: bool
+        self, graph: InNeighbors, backward: InNeighbors, left: Tensor, right: Tensor, self_loops: bool
     ) -> None:
         self._forward, self._backward = graph, backward
         self._left, self._right = left.squeeze(1), right.squeeze(1)
@@ -48,19 +48,19 @@ class Propagation:
     def _backward_weights(self) -> Tensor:
         return _edge_weights(self._backward, self._right, self._left)
 
-    def _step(self, graph: InNeighbours, weights: Tensor, rows: Tensor) -> Tensor:
+    def _step(self, graph: InNeighbors, weights: Tensor, rows: Tensor) -> Tensor:
         total = weighted_sum(graph, weights, rows)
         return total if self._own is None else total.addcmul_(self._own.to(rows.dtype), rows)
 
 
-def _edge_weights(graph: InNeighbours, of_target: Tensor, of_source: Tensor) -> Tensor:
+def _edge_weights(graph: InNeighbors, of_target: Tensor, of_source: Tensor) -> Tensor:
     """One weight per edge, in stored order."""
     weights = torch.repeat_interleave(of_target, graph.in_degree())
     return weights.mul_(of_source.index_select(0, graph.sources))
 
 
 @torch.no_grad()
-def weighted_sum(graph: InNeighbours, weights: Tensor, rows: Tensor) -> Tensor:
+def weighted_sum(graph: InNeighbors, weights: Tensor, rows: Tensor) -> Tensor:
     """For every node, the sum of the `rows` of the nodes that send to it, each times the edge's weight."""
     check_rows(rows, graph.num_nodes)
     table, weights = aligned_rows(rows), weights.to(rows.dtype)
@@ -91,10 +91,10 @@ class _Propagate(torch.autograd.Function):
         return ctx.propagation.backward_step(grad), None
 
 
-class Neighbourhood:
+class Neighborhood:
     """A public graph, with the propagations that networks ask for (made once, on demand)."""
 
-    def __init__(self, graph: InNeighbours) -> None:
+    def __init__(self, graph: InNeighbors) -> None:
         self.graph = graph
 
     @property
@@ -114,25 +114,25 @@ class Neighbourhood:
 
     @cached_property
     def kprop(self) -> Propagation:
-        """The GCN-normalised sum without self loops."""
-        return self._normalised(0)
+        """The GCN-normalized sum without self loops."""
+        return self._normalized(0)
 
     @cached_property
     def gcn(self) -> Propagation:
-        """The GCN-normalised sum with a self loop at every node."""
-        return self._normalised(1)
+        """The GCN-normalized sum with a self loop at every node."""
+        return self._normalized(1)
 
     @cached_property
     def mean(self) -> Propagation:
-        """The mean over in-neighbours (zero where there are none)."""
+        """The mean over in-neighbors (zero where there are none)."""
         left = self.graph.in_degree().clamp(min=1).to(torch.float32).reciprocal().unsqueeze(1)
         return Propagation(self.graph, self._transposed, left, torch.ones_like(left), False)
 
     @cached_property
-    def _transposed(self) -> InNeighbours:
+    def _transposed(self) -> InNeighbors:
         return self.graph.transpose()
 
-    def _normalised(self, loops: int) -> Propagation:
+    def _normalized(self, loops: int) -> Propagation:
         arriving = (self.graph.in_degree() + loops).clamp(min=1).to(torch.float32).rsqrt().unsqueeze(1)
         leaving = (self.graph.out_degree() + loops).clamp(min=1).to(torch.float32).rsqrt().unsqueeze(1)
         return Propagation(self.graph, self._transposed, arriving, leaving, bool(loops))

@@ -1,7 +1,7 @@
 """PyG's GCN, GraphSAGE, GIN and GAT models, computed faster: same weights, same numbers, other order.
 
 A layer is linear up to its activation, so the weights are applied first (to sparse rows, if the features are sparse)
-and the few columns that result are summed over neighbours with the library's own sum. The models stay PyG's: their
+and the few columns that result are summed over neighbors with the library's own sum. The models stay PyG's: their
 weights, their way to draw them, and their own `forward`, which the tests compare with.
 """
 
@@ -19,23 +19,23 @@ from torch_geometric.nn import GATConv, GCNConv, GINConv, SAGEConv
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from hushgraph.errors import InputError
-from hushgraph.graph.csr import InNeighbours, pack
-from hushgraph.nn.propagation import Neighbourhood, Propagation
+from hushgraph.graph.csr import InNeighbors, pack
+from hushgraph.nn.propagation import Neighborhood, Propagation
 from hushgraph.nn.sparse import Rows, SparseRows, linear_input
 
 
-class PygNeighbourhood(Neighbourhood):
+class PygNeighborhood(Neighborhood):
     """A public graph with the sums of PyG's layers (made once, on demand)."""
 
     @cached_property
     def gcn(self) -> Propagation:
-        """The GCN-normalised sum with self loops; PyG takes in-degrees on both sides."""
+        """The GCN-normalized sum with self loops; PyG takes in-degrees on both sides."""
         scale = (self.graph.in_degree() + 1).to(torch.float32).rsqrt().unsqueeze(1)
         return Propagation(self.graph, self._transposed, scale, scale, True)
 
     @cached_property
     def plain(self) -> Propagation:
-        """The sum over in-neighbours."""
+        """The sum over in-neighbors."""
         ones = torch.ones(self.num_nodes, 1)
         return Propagation(self.graph, self._transposed, ones, ones, False)
 
@@ -48,11 +48,11 @@ class PygNeighbourhood(Neighbourhood):
 class AttentionEdges:
     """Edges sorted by target, one self loop per node among them, and the same edges sorted by source."""
 
-    def __init__(self, graph: InNeighbours) -> None:
+    def __init__(self, graph: InNeighbors) -> None:
         nodes = np.arange(graph.num_nodes, dtype=np.int32)
         sources = np.concatenate((graph.sources.numpy(), nodes))
         targets = np.concatenate((graph.targets().numpy(), nodes))
-        with_loops = InNeighbours.from_packed(pack(targets, sources), graph.num_nodes)
+        with_loops = InNeighbors.from_packed(pack(targets, sources), graph.num_nodes)
         self.num_nodes = graph.num_nodes
         self.sources, self.offsets = with_loops.sources.to(torch.int64), with_loops.offsets.to(torch.int64)
         self.targets = with_loops.targets().to(torch.int64)
@@ -96,8 +96,8 @@ def _bags(indices: Tensor, rows: Tensor, offsets: Tensor, weights: Tensor) -> Te
     )
 
 
-def first_sums(model: BasicGNN, rows: Rows, graph: PygNeighbourhood) -> Tensor:
-    """The first layer up to its sum over neighbours.
+def first_sums(model: BasicGNN, rows: Rows, graph: PygNeighborhood) -> Tensor:
+    """The first layer up to its sum over neighbors.
 
     It is the same in training and in evaluation mode, so that a training step and an evaluation of the same weights can
     share it (only attention with dropout differs: `shares_first_sums`).
@@ -105,7 +105,7 @@ def first_sums(model: BasicGNN, rows: Rows, graph: PygNeighbourhood) -> Tensor:
     return _summed(model.convs[0], rows, graph)
 
 
-def remaining_layers(model: BasicGNN, x: Tensor, graph: PygNeighbourhood) -> Tensor:
+def remaining_layers(model: BasicGNN, x: Tensor, graph: PygNeighborhood) -> Tensor:
     """Class scores from what `first_sums` gave."""
     layers = list(model.convs)
     x = _finished(layers[0], x)
@@ -115,7 +115,7 @@ def remaining_layers(model: BasicGNN, x: Tensor, graph: PygNeighbourhood) -> Ten
     return x
 
 
-def scores_of(model: BasicGNN, rows: Rows, graph: PygNeighbourhood) -> Tensor:
+def scores_of(model: BasicGNN, rows: Rows, graph: PygNeighborhood) -> Tensor:
     """What `model(dense rows, edge index)` gives."""
     return remaining_layers(model, first_sums(model, rows, graph), graph)
 
@@ -126,7 +126,7 @@ def shares_first_sums(model: BasicGNN) -> bool:
     return not (type(layer) is GATConv and layer.dropout > 0)
 
 
-def _summed(layer: nn.Module, rows: Rows, graph: PygNeighbourhood) -> Tensor:
+def _summed(layer: nn.Module, rows: Rows, graph: PygNeighborhood) -> Tensor:
     run = _LAYERS.get(type(layer))
     if run is None:
         raise InputError(f"expected one of PyG's GCN, SAGE, GIN and GAT layers; got {type(layer).__name__}")
@@ -142,23 +142,23 @@ def _finished(layer: nn.Module, x: Tensor) -> Tensor:
     return finished
 
 
-def _gcn(layer: Any, rows: Rows, graph: PygNeighbourhood) -> Tensor:
+def _gcn(layer: Any, rows: Rows, graph: PygNeighborhood) -> Tensor:
     return graph.gcn(linear_input(rows, layer.lin.weight)) + layer.bias
 
 
-def _sage(layer: Any, rows: Rows, graph: PygNeighbourhood) -> Tensor:
+def _sage(layer: Any, rows: Rows, graph: PygNeighborhood) -> Tensor:
     both = linear_input(rows, torch.cat((layer.lin_l.weight, layer.lin_r.weight)))
     received, own = both.chunk(2, dim=1)
     return graph.mean(received) + own + layer.lin_l.bias
 
 
-def _gin(layer: Any, rows: Rows, graph: PygNeighbourhood) -> Tensor:
+def _gin(layer: Any, rows: Rows, graph: PygNeighborhood) -> Tensor:
     first = layer.nn.lins[0]
     mapped = linear_input(rows, first.weight)
     return graph.plain(mapped) + (1.0 + layer.eps) * mapped + first.bias
 
 
-def _gat(layer: Any, rows: Rows, graph: PygNeighbourhood) -> Tensor:
+def _gat(layer: Any, rows: Rows, graph: PygNeighborhood) -> Tensor:
     if layer.heads != 1:
         raise InputError(f"expected attention with one head; got {layer.heads}")
     edges, values = graph.attention, linear_input(rows, layer.lin.weight)
@@ -170,7 +170,7 @@ def _gat(layer: Any, rows: Rows, graph: PygNeighbourhood) -> Tensor:
     return summed + layer.bias
 
 
-_LAYERS: dict[type[nn.Module], Callable[[Any, Rows, PygNeighbourhood], Tensor]] = {
+_LAYERS: dict[type[nn.Module], Callable[[Any, Rows, PygNeighborhood], Tensor]] = {
     GCNConv: _gcn,
     SAGEConv: _sage,
     GINConv: _gin,

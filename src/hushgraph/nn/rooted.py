@@ -47,7 +47,7 @@ class _NoTape:
 
 
 class GCNLayer(nn.Module):
-    """The mean of a node's own row and its in-neighbours' rows, (d + 1)^-1 (A + I), then a linear map."""
+    """The mean of a node's own row and its in-neighbors' rows, (d + 1)^-1 (A + I), then a linear map."""
 
     def __init__(self, width: int, heads: int, activation: nn.Module, generator: torch.Generator) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class GCNLayer(nn.Module):
 
 
 class GINLayer(GCNLayer):
-    """The sum of a node's own row and its in-neighbours' rows, then two linear maps (Xu et al. 2019, epsilon 0)."""
+    """The sum of a node's own row and its in-neighbors' rows, then two linear maps (Xu et al. 2019, epsilon 0)."""
 
     def __init__(self, width: int, heads: int, activation: nn.Module, generator: torch.Generator) -> None:
         super().__init__(width, heads, activation, generator)
@@ -81,7 +81,7 @@ class GINLayer(GCNLayer):
 
 
 class AttentionLayer(nn.Module):
-    """Dot-product attention over a node itself and its in-neighbours, in `heads` parts of equal width."""
+    """Dot-product attention over a node itself and its in-neighbors, in `heads` parts of equal width."""
 
     def __init__(self, width: int, heads: int, activation: nn.Module, generator: torch.Generator) -> None:
         super().__init__()
@@ -181,7 +181,7 @@ class RootedNetwork(nn.Module):
 
 
 class WithConstant(nn.Module):
-    """Append a constant column, so that a sum over neighbours also tells (noisily) how many there were."""
+    """Append a constant column, so that a sum over neighbors also tells (noisily) how many there were."""
 
     def forward(self, x: Tensor) -> Tensor:
         """The rows with sqrt(columns) appended, scaled to unit length."""

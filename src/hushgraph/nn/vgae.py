@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hushgraph.nn.backbones import GcnLayer, Multiplied
-from hushgraph.nn.propagation import Neighbourhood
+from hushgraph.nn.propagation import Neighborhood
 
 _LARGEST_LOG_STD = 10.0
 
@@ -30,7 +30,7 @@ class LinkEncoder(nn.Module):
         for layer in (self.first, self.mean, self.log_std):
             nn.init.xavier_uniform_(layer.weight)
 
-    def forward(self, rows: Multiplied, graph: Neighbourhood) -> tuple[Tensor, Tensor]:
+    def forward(self, rows: Multiplied, graph: Neighborhood) -> tuple[Tensor, Tensor]:
         """Mean and logarithm of the deviation of every node's row."""
         hidden = F.relu(self.norm(self.first(rows, graph)))
         hidden = F.dropout(hidden, self.dropout, self.training)

@@ -11,7 +11,7 @@ from hushgraph.report.record import RunRecord
 from hushgraph.report.svg import Axis, Series, line_chart
 
 EVALUATION = "Not private: evaluation. These figures were computed on the data itself, outside the guarantee."
-_COLOURS = 8
+_COLORS = 8
 _MOST_CLASSES = 40
 
 
@@ -68,22 +68,22 @@ def _curves(runs: Sequence[RunRecord]) -> list[Series]:
     ]
 
 
-def _curve(name: str, runs: Sequence[RunRecord], colour: int) -> Series:
+def _curve(name: str, runs: Sequence[RunRecord], color: int) -> Series:
     figures = [one.accuracy() or 0.0 for one in runs]
     tips = [
         f"{name}\nepsilon {one.epsilon:.4g} at delta {one.delta:g}\ntest {value:.2f}%"
         for one, value in zip(runs, figures)
     ]
-    return Series(name, [one.epsilon for one in runs], figures, colour % _COLOURS, dots=True, tips=tips)
+    return Series(name, [one.epsilon for one in runs], figures, color % _COLORS, dots=True, tips=tips)
 
 
-def _reference(record: RunRecord, low: float, high: float, colour: int) -> Series:
+def _reference(record: RunRecord, low: float, high: float, color: int) -> Series:
     """A level to compare with: a run without privacy, or one that never reads what is protected."""
     level = record.accuracy() or 0.0
     why = "no privacy" if math.isinf(record.epsilon) else "reads nothing protected"
     name = f"{record.method}, {why}"
     tips = [f"{name}\ntest {level:.2f}%"] * 2
-    return Series(name, [low, high], [level, level], colour % _COLOURS, dashed=True, tips=tips, label=name)
+    return Series(name, [low, high], [level, level], color % _COLORS, dashed=True, tips=tips, label=name)
 
 
 def _classes(record: RunRecord, others: Sequence[RunRecord]) -> str:

@@ -31,7 +31,7 @@ def reporting_list(record: RunRecord, *, ledger_checked: bool, selection: str | 
             "DP setting", "handled", "Central DP: a trusted holder of the data runs the method and releases its output."
         ),
         Row("Unit of privacy", "handled", f"{record.unit.name}: {certificate['change']}."),
-        Row("Neighbouring relation", "handled", f"{certificate['relation']}."),
+        Row("Neighboring relation", "handled", f"{certificate['relation']}."),
         Row("What is released", "handled", "; ".join(certificate["released"]) or "nothing that depends on the unit"),
         Row(
             "Data accesses covered",

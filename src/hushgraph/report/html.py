@@ -35,7 +35,7 @@ def bullets(items: Iterable[str], empty: str = "nothing") -> str:
 
 
 def pill(words: str, kind: str) -> str:
-    """A short coloured label: `good`, `warn`, `bad` or `plain`."""
+    """A short colored label: `good`, `warn`, `bad` or `plain`."""
     return f'<span class="pill {escape(kind)}">{text(words)}</span>'
 
 

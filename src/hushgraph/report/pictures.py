@@ -1,4 +1,4 @@
-"""Grey pictures inside the page: a small PNG writer, and images laid out in a grid."""
+"""Gray pictures inside the page: a small PNG writer, and images laid out in a grid."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def image_grid(images: Any, columns: int, gap: int = 2) -> np.ndarray:
 
 
 def png(pixels: np.ndarray) -> bytes:
-    """A grey 8-bit PNG of `[height, width]` bytes."""
+    """A gray 8-bit PNG of `[height, width]` bytes."""
     height, width = pixels.shape
     rows = np.concatenate([np.zeros((height, 1), dtype=np.uint8), pixels.astype(np.uint8)], axis=1)
     header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)

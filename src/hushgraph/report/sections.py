@@ -201,7 +201,7 @@ def _adds_to_more(record: RunRecord, prices: Sequence[StagePrice]) -> bool:
 
 
 def _known(value: float) -> str:
-    """A number, or a dash where there is none: reports of randomisers have neither noise scale nor sensitivity."""
+    """A number, or a dash where there is none: reports of randomizers have neither noise scale nor sensitivity."""
     return f"{value:.4g}" if math.isfinite(value) else "—"
 
 

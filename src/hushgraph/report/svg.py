@@ -1,6 +1,6 @@
 """Plots as inline SVG, drawn by hand: no library, no network, nothing that a browser has to fetch.
 
-Colours come from the page's style sheet (classes `c0` to `c7`), so a plot follows light and dark mode. A mark with a
+Colors come from the page's style sheet (classes `c0` to `c7`), so a plot follows light and dark mode. A mark with a
 `data-tip` shows its values when the pointer is on it.
 """
 
@@ -56,7 +56,7 @@ class Series:
     name: str
     x: Sequence[float]
     y: Sequence[float]
-    colour: int = 0
+    color: int = 0
     dashed: bool = False
     line: bool = True
     dots: bool = False
@@ -72,7 +72,7 @@ class Bar:
     name: str
     value: float
     tip: str = ""
-    colour: int = 0
+    color: int = 0
     mark: float | None = None
     mark_name: str = ""
 
@@ -81,7 +81,7 @@ def line_chart(x: Axis, y: Axis, series: Sequence[Series], *, title: str, width:
     """A figure with curves and points, and a legend whose entries switch a series on and off."""
     frame = _Frame(x, y, width, height)
     drawn = "".join(
-        f'<g class="series c{one.colour % 8}" data-series="{number}">{frame.series(one)}</g>'
+        f'<g class="series c{one.color % 8}" data-series="{number}">{frame.series(one)}</g>'
         for number, one in enumerate(series)
     )
     svg = f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(title)}">{frame.grid()}{drawn}</svg>'
@@ -123,7 +123,7 @@ def _bar(bar: Bar, axis: Axis, top: float, left: float, right: float) -> str:
             f'data-tip="{escape(bar.mark_name)} {bar.mark:.4g}"/>'
         )
     return (
-        f'<g class="c{bar.colour % 8}">{_text("name", left, top + 13, bar.name, "start")}'
+        f'<g class="c{bar.color % 8}">{_text("name", left, top + 13, bar.name, "start")}'
         f'<rect class="bar" tabindex="0" x="{left}" y="{bar_top:.1f}" width="{max(end - left, 1.5):.1f}" height="22" '
         f'rx="3" data-tip="{escape(bar.tip or f"{bar.name}: {bar.value:.4g}")}"/>{mark}'
         f"{_text('value', beside + 8, bar_top + 16, _bar_words(bar), 'start')}</g>"
@@ -204,7 +204,7 @@ def _legend(series: Sequence[Series]) -> str:
     if len(series) < 2:
         return ""
     buttons = "".join(
-        f'<button type="button" class="c{one.colour % 8}" data-toggle="{number}" aria-pressed="true">'
+        f'<button type="button" class="c{one.color % 8}" data-toggle="{number}" aria-pressed="true">'
         f'<span class="swatch{" dashed" if one.dashed else ""}"></span>{escape(one.name)}</button>'
         for number, one in enumerate(series)
     )

@@ -1,4 +1,4 @@
-"""Batch norm while training, alone or with its neighbours: L2-normalised rows before it, SELU after it.
+"""Batch norm while training, alone or with its neighbors: L2-normalized rows before it, SELU after it.
 
 Batch norm mixes rows, so it has no per-example gradients: these steps are for plain training only. Each pass over a
 large matrix costs about the same whatever it computes, so the three layers that GAP puts in a row are one step here:
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.errors import InputError
-from hushgraph.nn.layers import L2Normalise
+from hushgraph.nn.layers import L2Normalize
 from hushgraph.training.layer_steps import LOG2_E, SELU_ALPHA, SELU_SCALE, Views, ones_like_row
 from hushgraph.training.scratch import Scratch
 
@@ -34,7 +34,7 @@ class BatchNormStep:
         self.scratch = self.temporary = Scratch()
 
     def forward(self, x: Tensor, square_norms: Tensor | None) -> Tensor:
-        """Standardise each channel over the batch, scale and shift; keep the running statistics up to date."""
+        """Standardize each channel over the batch, scale and shift; keep the running statistics up to date."""
         if self.evaluating:
             self._use_running_statistics(x)
         else:
@@ -50,7 +50,7 @@ class BatchNormStep:
         self.mean, self.scale = mean, (variance + self.layer.eps).rsqrt_().mul_(self.layer.weight)
 
     def _use_batch_statistics(self, x: Tensor) -> None:
-        """Keep rows, their mean, and rstd; rows of any length are centred first, so that nothing cancels."""
+        """Keep rows, their mean, and rstd; rows of any length are centered first, so that nothing cancels."""
         self.weights = x.new_ones(len(x)) if self.copies is None else self.copies
         n = self.count = len(x) if self.copies is None else int(self.copies.sum())
         if n < 2:
@@ -76,7 +76,7 @@ class BatchNormStep:
         """The rows at unit length, their squares before, and one over their lengths."""
         squares = torch.square(x, out=self.temporary("temporary", x, *x.shape))
         self.length = torch.mv(squares, ones_like_row(x.shape[1], x.dtype)).sqrt_()
-        inverse = self.length.clamp_min(L2Normalise.eps).reciprocal_()
+        inverse = self.length.clamp_min(L2Normalize.eps).reciprocal_()
         self.inverse = inverse.unsqueeze(1)
         out = x if self.in_place else self.scratch("rows", x, *x.shape)
         return torch.mul(x, self.inverse, out=out), squares, inverse
@@ -88,7 +88,7 @@ class BatchNormStep:
         seen += 1
 
     def backward(self, grad: Tensor, first: bool) -> Tensor:
-        """Take off the mean and the part along the standardised channel, then rescale."""
+        """Take off the mean and the part along the standardized channel, then rescale."""
         n, product = self.count, self.temporary("temporary", grad, *grad.shape)
         self.of_bias = torch.mv(grad.t(), self.weights)
         along = torch.mv(torch.mul(grad, self.rows, out=product).t(), self.weights)
@@ -103,7 +103,7 @@ class BatchNormStep:
         """Back through the division by the row's length: without the part along the row."""
         product = torch.mul(grad, self.rows, out=self.temporary("temporary", grad, *grad.shape))
         along = torch.mv(product, ones_like_row(grad.shape[1], grad.dtype))
-        along.mul_(self.length >= L2Normalise.eps)
+        along.mul_(self.length >= L2Normalize.eps)
         return grad.addcmul_(self.rows, along.unsqueeze(1), value=-1.0).mul_(self.inverse)
 
     def square_norms(self, total: Tensor) -> None:

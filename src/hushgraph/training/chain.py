@@ -14,14 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hushgraph.nn import MLP, Combine, Dropout, Encoder, HopClassifier, L2Normalise, Linear
+from hushgraph.nn import MLP, Combine, Dropout, Encoder, HopClassifier, L2Normalize, Linear
 from hushgraph.nn.sparse import Rows
 from hushgraph.training.batch_norm_step import BatchNormStep, BatchSeluStep
 from hushgraph.training.layer_steps import (
     ACTIVATIONS,
     ActivationStep,
     LinearStep,
-    NormaliseStep,
+    NormalizeStep,
     RowNormStep,
     Step,
     Views,
@@ -141,14 +141,14 @@ def build_chain(module: nn.Module, views: Views, *, batch_norm: bool = False) ->
 
 
 def _fuse(steps: list[Step], views: Views) -> list[Step]:
-    """The same chain with batch norm and its neighbours (unit rows, SELU) as one step where they stand in a row."""
+    """The same chain with batch norm and its neighbors (unit rows, SELU) as one step where they stand in a row."""
     fused: list[Step] = []
     for i, step in enumerate(steps):
         before = fused[-1] if fused else None
         after = steps[i + 1] if i + 1 < len(steps) else None
         if isinstance(step, HopsStep):
             step.branches = [_fuse(branch, views) for branch in step.branches]
-        if isinstance(step, BatchNormStep) and isinstance(before, NormaliseStep):
+        if isinstance(step, BatchNormStep) and isinstance(before, NormalizeStep):
             fused[-1] = BatchNormStep(step.layer, views, unit_rows=True)
         elif _is_selu(step) and isinstance(before, BatchNormStep) and isinstance(after, LinearStep):
             fused[-1] = BatchSeluStep(before.layer, views, before.unit_rows)
@@ -199,8 +199,8 @@ def _build_layer(layer: nn.Module, views: Views, batch_norm: bool) -> list[Step]
         return [LinearStep(layer, views)]  # type: ignore[arg-type]
     if type(layer) in ACTIVATIONS:
         return [ActivationStep(*ACTIVATIONS[type(layer)])]  # type: ignore[list-item]
-    if type(layer) is L2Normalise:
-        return [NormaliseStep()]  # type: ignore[list-item]
+    if type(layer) is L2Normalize:
+        return [NormalizeStep()]  # type: ignore[list-item]
     if type(layer) is nn.LayerNorm or (type(layer) is nn.GroupNorm and layer.num_groups == 1):
         return [RowNormStep(layer, views)]  # type: ignore[list-item]
     if batch_norm and type(layer) is nn.BatchNorm1d and _is_usual(layer):

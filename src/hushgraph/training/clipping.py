@@ -52,7 +52,7 @@ class ClippedGradient:
     The fastest method that applies is chosen: "chain" (written out by hand), "closed-form" (autograd plus closed-form
     norms), "per-example" (gradients formed outright); all give the same sum. `microbatch` bounds the rows processed at
     a time and changes nothing else. `loss` is "cross_entropy" or a function from scores and labels to one loss per row.
-    With `normalise`, short gradients are lengthened almost to the bound too (by bound / (norm + bound / 100)), so that
+    With `normalize`, short gradients are lengthened almost to the bound too (by bound / (norm + bound / 100)), so that
     every example has about the same weight.
     """
 
@@ -64,10 +64,10 @@ class ClippedGradient:
         loss: str | RowLoss = "cross_entropy",
         microbatch: int | None = None,
         method: Method | None = None,
-        normalise: bool = False,
+        normalize: bool = False,
     ) -> None:
         InputError.collect(_problems(max_grad_norm, microbatch, method))
-        self.normalise = normalise
+        self.normalize = normalize
         require_rowwise(module)
         self.module, self.max_grad_norm, self.loss = module, float(max_grad_norm), row_loss(loss)
         self.microbatch = microbatch
@@ -149,7 +149,7 @@ class ClippedGradient:
     def _factors(self, norms: Tensor) -> Tensor:
         """What to scale each example by; checked on the very numbers that are used."""
         bound = self.max_grad_norm
-        if self.normalise:
+        if self.normalize:
             factors = norms.add(_SHORTEST * bound).reciprocal_().mul_(bound * (1.0 - _ROUNDING))
         else:
             factors = norms.reciprocal().mul_(bound * (1.0 - _ROUNDING)).clamp_(max=1.0)

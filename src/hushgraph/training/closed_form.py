@@ -1,4 +1,4 @@
-"""Per-example gradient norms for any module made of linear and normalisation layers, with autograd for the rest.
+"""Per-example gradient norms for any module made of linear and normalization layers, with autograd for the rest.
 
 Automatic differentiation gives the gradient with respect to the *output* of every layer that has parameters; from that
 and the layer's input, norms and weighted sums follow in closed form, as in `chain`.

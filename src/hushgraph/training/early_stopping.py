@@ -1,6 +1,6 @@
 """Full-batch training that stops when a watched value no longer falls, and keeps the best weights.
 
-Only for values that are public or already randomised: watching private labels costs privacy.
+Only for values that are public or already randomized: watching private labels costs privacy.
 """
 
 from __future__ import annotations

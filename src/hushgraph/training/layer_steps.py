@@ -19,7 +19,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from hushgraph.nn.layers import L2Normalise
+from hushgraph.nn.layers import L2Normalize
 from hushgraph.nn.sparse import Rows, row_square_norms
 from hushgraph.training.scratch import Scratch
 
@@ -209,7 +209,7 @@ ACTIVATIONS = {
 }
 
 
-class NormaliseStep(Parameterless):
+class NormalizeStep(Parameterless):
     """Rows scaled to unit length; the gradient loses its part along the row."""
 
     def __init__(self) -> None:
@@ -218,7 +218,7 @@ class NormaliseStep(Parameterless):
     def forward(self, x: Tensor, square_norms: Tensor | None) -> Tensor:
         """Divide each row by its length."""
         self.length = short_row_norms(x, self.temporary).sqrt_().unsqueeze(1)
-        self.divisor = self.length.clamp_min(L2Normalise.eps)
+        self.divisor = self.length.clamp_min(L2Normalize.eps)
         out = x if self.in_place else self.scratch("output", x, *x.shape)
         self.output = torch.div(x, self.divisor, out=out)
         return self.output
@@ -227,7 +227,7 @@ class NormaliseStep(Parameterless):
         """Project off the row and divide by its length."""
         product = torch.mul(grad, self.output, out=self.temporary("temporary", grad, *grad.shape))
         along = torch.mv(product, ones_like_row(grad.shape[1], grad.dtype)).unsqueeze(1)
-        along.mul_(self.length >= L2Normalise.eps)
+        along.mul_(self.length >= L2Normalize.eps)
         return grad.addcmul_(self.output, along, value=-1.0).div_(self.divisor)
 
 
@@ -243,7 +243,7 @@ class RowNormStep:
         self.scratch = self.temporary = Scratch()
 
     def forward(self, x: Tensor, square_norms: Tensor | None) -> Tensor:
-        """Standardise each row, then scale and shift the channels."""
+        """Standardize each row, then scale and shift the channels."""
         self.x = x
         self.standard, self.mean, self.rstd = torch.native_layer_norm(x, x.shape[1:], None, None, self.eps)
         if self.weight is None:
@@ -253,7 +253,7 @@ class RowNormStep:
         return torch.addcmul(self.bias, self.standard, self.weight)
 
     def backward(self, grad: Tensor, first: bool) -> Tensor:
-        """Back through scale and standardisation."""
+        """Back through scale and standardization."""
         self.grad = grad
         if first:
             return grad

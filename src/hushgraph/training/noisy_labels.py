@@ -1,13 +1,13 @@
-"""Training on randomised labels, without a single clean one.
+"""Training on randomized labels, without a single clean one.
 
-Labels arrive through randomised response: y' is the true class y with a known probability (`transition`). A network
+Labels arrive through randomized response: y' is the true class y with a known probability (`transition`). A network
 that fits y' learns the noise. The rules here use the known noise and the public graph:
 
 * `cross-entropy`: fit y' as if it were y (a baseline);
 * `forward`: fit p(y'|x) = p(y|x) T to y' (Patrini et al. 2017; a baseline);
 * `drop`: LPGNN's rule. The labels are smoothed by KProp, and so are the predicted p(y'|x); the two are compared;
 * `votes`: ours. The smoothed labels are read as votes: with n effective votes, of which a share f names class c, the
-  posterior of c is proportional to exp(epsilon n f), which is what randomised response says. The network learns that
+  posterior of c is proportional to exp(epsilon n f), which is what randomized response says. The network learns that
   posterior. Validation labels are held out to choose the number of steps and of epochs, then join the training.
 
 All of it is post-processing of the reports: it costs no privacy and may be repeated.
@@ -25,7 +25,7 @@ from torch import Tensor
 
 from hushgraph.nn.backbones import Backbone, Multiplied
 from hushgraph.nn.kprop import kprop
-from hushgraph.nn.propagation import Neighbourhood
+from hushgraph.nn.propagation import Neighborhood
 
 RULES = ("votes", "drop", "forward", "cross-entropy")
 _TINY = 1e-20
@@ -122,7 +122,7 @@ class Trainer:
         self,
         network: Backbone,
         rows: Multiplied,
-        graph: Neighbourhood,
+        graph: Neighborhood,
         labels: NoisyLabels,
         schedule: Schedule,
         report: Callable[[int, int], None] = lambda done, total: None,
@@ -176,7 +176,7 @@ class Trainer:
         if rule == "forward" or steps == 0:
             return lambda p: _cross_entropy((p @ labels.transition)[train], labels.reports[train])
         smoothed = kprop(self.graph.kprop, labels.one_hot(torch.cat([train, labels.val])), steps)
-        # A node that no labelled node reaches keeps its own report.
+        # A node that no labeled node reaches keeps its own report.
         target = torch.where(smoothed.sum(dim=1) > 0, smoothed.argmax(dim=1), labels.reports)[train]
 
         def drop(p: Tensor) -> Tensor:
@@ -262,7 +262,7 @@ class Trainer:
             self.report(epoch + 1, epochs)
 
 
-def vote_posterior(graph: Neighbourhood, one_hot: Tensor, steps: int, epsilon: float) -> Tensor:
+def vote_posterior(graph: Neighborhood, one_hot: Tensor, steps: int, epsilon: float) -> Tensor:
     """For every node, the posterior over classes after the votes that `steps` propagations bring it.
 
     A node that receives votes with weights w has n = (sum w)^2 / sum w^2 effective votes. A report multiplies the odds

@@ -42,7 +42,7 @@ def train_privately(
     loss: str | RowLoss = "cross_entropy",
     microbatch: int | None = None,
     allow_no_noise: bool = False,
-    normalise: bool = False,
+    normalize: bool = False,
     average_last: float = 0.0,
     on_step: Callable[[int, int], None] | None = None,
 ) -> None:
@@ -54,11 +54,11 @@ def train_privately(
     progress bars and learns nothing. Zero noise is refused unless `allow_no_noise=True` says that no privacy is
     claimed.
 
-    `normalise` lengthens short gradients to the bound as well (the bound, hence the cost, is the same); `average_last`
+    `normalize` lengthens short gradients to the bound as well (the bound, hence the cost, is the same); `average_last`
     is the share of the steps whose weights are averaged at the end.
     """
     _check(rows, labels, sampler, steps, noise_std, allow_no_noise)
-    engine = ClippedGradient(module, loss=loss, max_grad_norm=max_grad_norm, microbatch=microbatch, normalise=normalise)
+    engine = ClippedGradient(module, loss=loss, max_grad_norm=max_grad_norm, microbatch=microbatch, normalize=normalize)
     batches = _Batches(rows, labels, sampler, noise, steps)
     was_training = module.training
     module.train()

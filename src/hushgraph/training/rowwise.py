@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from hushgraph.errors import UnprovenError
-from hushgraph.nn import MLP, Combine, Dropout, Encoder, HopClassifier, L2Normalise, Linear
+from hushgraph.nn import MLP, Combine, Dropout, Encoder, HopClassifier, L2Normalize, Linear
 from hushgraph.nn.chorus import Ensemble, FloorScale, LinearNetwork, Opinion, UnitRows
 from hushgraph.nn.progressive import ProgressiveNetwork, Submodel
 
@@ -56,7 +56,7 @@ def _objection(layer: nn.Module) -> str | None:
         return f"expected a row-wise layer; got batch norm, which mixes the rows of a batch; {alternative}"
     if any(base.__name__ == "MessagePassing" for base in type(layer).__mro__):
         return (
-            "expected a row-wise layer; got message passing, which mixes the rows of neighbours; aggregate with a"
+            "expected a row-wise layer; got message passing, which mixes the rows of neighbors; aggregate with a"
             " private mechanism first, or use per-root gradients on rooted subgraphs"
         )
     if type(layer) not in _ROWWISE:
@@ -77,7 +77,7 @@ def _last_dimension_only(layer: nn.Module) -> str | None:
     return f"expected a softmax over a dimension after the first; got dim={dim}; use dim=-1"
 
 
-def _one_normalised_dimension(layer: nn.Module) -> str | None:
+def _one_normalized_dimension(layer: nn.Module) -> str | None:
     shape = layer.normalized_shape
     if len(shape) == 1:  # type: ignore[arg-type]
         return None
@@ -109,10 +109,10 @@ def _register_known() -> None:
     for linear in (nn.Linear, Linear):
         register_rowwise(linear, "Each output row is the weight applied to one input row.")
     for softmax in (nn.Softmax, nn.LogSoftmax):
-        register_rowwise(softmax, "Normalises within a row.", _last_dimension_only)
-    register_rowwise(nn.LayerNorm, "Mean and variance of one row.", _one_normalised_dimension)
+        register_rowwise(softmax, "Normalizes within a row.", _last_dimension_only)
+    register_rowwise(nn.LayerNorm, "Mean and variance of one row.", _one_normalized_dimension)
     register_rowwise(nn.GroupNorm, "Mean and variance of channel groups of one row.")
-    register_rowwise(L2Normalise, "Divides a row by its own length.")
+    register_rowwise(L2Normalize, "Divides a row by its own length.")
     register_rowwise(nn.Flatten, "Reshapes within a row.", _keeps_rows)
     register_rowwise(Combine, "Concatenates, adds or weighs the hops of one row.")
     register_rowwise(UnitRows, "Divides a row by its own length.")

@@ -16,7 +16,7 @@ class Noise(Protocol):
     """What training needs from a source of randomness (`hushgraph.mechanisms.noise.NoiseSource` has it)."""
 
     def gaussian(self, shape: tuple[int, ...], std: float) -> Tensor:
-        """Independent centred Gaussian samples, computed in double precision."""
+        """Independent centered Gaussian samples, computed in double precision."""
         ...
 
     def bernoulli_indices(self, n: int, p: float) -> Tensor:
@@ -29,7 +29,7 @@ class PoissonSampler:
     """Each example joins each batch with probability `rate`, independently of everything else.
 
     `num_examples` must be a public number. The accountant reads `rate`; the noisy sum of a batch is divided by
-    `expected_batch_size`, never by the realised size, which is private. A batch may be empty: that step is noise only.
+    `expected_batch_size`, never by the realized size, which is private. A batch may be empty: that step is noise only.
     """
 
     num_examples: int

@@ -29,7 +29,7 @@ class Counts(Holder):
             return noisy_count(self._graph.edges.out_degree(), stage, self._noise.stream(f"count/{stage.name}"))
 
     def compare_pairs(self, stage: PairStage) -> PairCounts:
-        """How many pairs of neighbours agree, and how many blind pairs; noisy, charged before it leaves.
+        """How many pairs of neighbors agree, and how many blind pairs; noisy, charged before it leaves.
 
         Each train node is in at most one pair. In a run without protection the counts are exact.
         """

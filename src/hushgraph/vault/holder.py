@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from hushgraph.accounting.plan import UnprotectedStage
 from hushgraph.errors import InputError, PrivateAccessError, UnprovenError
 from hushgraph.facts import PublicFacts
-from hushgraph.graph.csr import InNeighbours
+from hushgraph.graph.csr import InNeighbors
 from hushgraph.graph.degree import cap_senders
 from hushgraph.intake import CheckedGraph, check_unit
 from hushgraph.mechanisms.noise import NoiseSource
@@ -144,18 +144,18 @@ class Holder:
         return self._rows[rows]
 
     @cached_property
-    def _edges(self) -> InNeighbours:
+    def _edges(self) -> InNeighbors:
         """The edges that sums read: cut when they are first needed, because not all runs need them."""
         return self._graph.edges if self.unprotected else self._capped(self._graph.edges)
 
-    def _capped(self, edges: InNeighbours) -> InNeighbours:
+    def _capped(self, edges: InNeighbors) -> InNeighbors:
         """The owned lists cut to the unit's cap, where it has one; a promised bound was checked instead."""
         cap = self.unit.max_out_degree
         if cap is None or self.unit.degree_promised:
             return edges
         return self._capped_at(edges, cap)
 
-    def _capped_at(self, edges: InNeighbours, cap: int) -> InNeighbours:
+    def _capped_at(self, edges: InNeighbors, cap: int) -> InNeighbors:
         """Every owner keeps at most `cap` entries, by its own keys; a smaller cap keeps a part of a larger one."""
         return cap_senders(edges, cap, self._noise.stream("degree cap"))
 

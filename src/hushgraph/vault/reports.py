@@ -10,24 +10,24 @@ from torch import Tensor
 
 from hushgraph.accounting.plan import LocalStage
 from hushgraph.errors import BudgetError, PrivateAccessError
-from hushgraph.mechanisms.devices import FeatureRandomiser, LabelRandomiser, Range, device_randomness, unit_interval
+from hushgraph.mechanisms.devices import FeatureRandomizer, LabelRandomizer, Range, device_randomness, unit_interval
 from hushgraph.nn.sparse import dense_rows
 from hushgraph.units import Local
 from hushgraph.vault.holder import Holder
 
 
 class LocalReports(Holder):
-    """The part of the vault that draws one randomised report per person."""
+    """The part of the vault that draws one randomized report per person."""
 
-    def collect_features(self, mechanism: FeatureRandomiser, stage: LocalStage, low: Range, high: Range) -> Any:
-        """Every person's randomised features, drawn once: clipped to the range, moved to [0, 1], randomised."""
+    def collect_features(self, mechanism: FeatureRandomizer, stage: LocalStage, low: Range, high: Range) -> Any:
+        """Every person's randomized features, drawn once: clipped to the range, moved to [0, 1], randomized."""
         with self._timed(stage.name):
             self._charge_report(mechanism.epsilon, stage)
             rows = unit_interval(dense_rows(self._graph.features).numpy(), low, high)
             return mechanism.perturb(rows, device_randomness(self._noise, stage.name))
 
-    def collect_labels(self, mechanism: LabelRandomiser, stage: LocalStage) -> Tensor:
-        """The randomised labels of train and validation nodes, drawn once; -1 for everybody else."""
+    def collect_labels(self, mechanism: LabelRandomizer, stage: LocalStage) -> Tensor:
+        """The randomized labels of train and validation nodes, drawn once; -1 for everybody else."""
         with self._timed(stage.name):
             self._charge_report(mechanism.epsilon, stage)
             asked = torch.cat([self._graph.train, self._graph.val])
@@ -47,6 +47,6 @@ class LocalReports(Holder):
     def _charge_report(self, epsilon: float, stage: LocalStage) -> None:
         if not epsilon <= stage.epsilon:
             raise BudgetError(
-                f"'{stage.name}' was planned at epsilon {stage.epsilon:g}; its randomiser has {epsilon:g}"
+                f"'{stage.name}' was planned at epsilon {stage.epsilon:g}; its randomizer has {epsilon:g}"
             )
         self._run.charge(stage)

@@ -1,4 +1,4 @@
-"""Noisy sums over in-neighbours: of learned rows, and of labels. Charged before anything leaves."""
+"""Noisy sums over in-neighbors: of learned rows, and of labels. Charged before anything leaves."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from torch import Tensor
 
 from hushgraph.accounting.label_sum import LabelSumStage
 from hushgraph.accounting.plan import AggregationStage
-from hushgraph.graph.aggregate import sum_in_neighbours
-from hushgraph.graph.csr import InNeighbours
+from hushgraph.graph.aggregate import sum_in_neighbors
+from hushgraph.graph.csr import InNeighbors
 from hushgraph.mechanisms.aggregate import bounded_rows, noisy_sum
 from hushgraph.mechanisms.label_sum import known_labels, label_messages, noisy_label_sum
 from hushgraph.nn.sparse import Rows, dense_rows
@@ -17,7 +17,7 @@ from hushgraph.vault.holder import Holder
 
 
 class NoisySums(Holder):
-    """The part of the vault that sums over neighbours."""
+    """The part of the vault that sums over neighbors."""
 
     def label_rows(self, guesses: Rows | PrivateRows | None = None) -> Rows | PrivateRows:
         """One-hot labels of the train nodes; for all others, zeros or their row of `guesses`.
@@ -26,41 +26,41 @@ class NoisySums(Holder):
         """
         rows = known_labels(self._graph.labels, self._graph.train, len(self._graph.class_names))
         if guesses is not None:
-            rows = torch.where(self._labelled().unsqueeze(1), rows, dense_rows(self._open(guesses)))
+            rows = torch.where(self._labeled().unsqueeze(1), rows, dense_rows(self._open(guesses)))
         private = isinstance(guesses, PrivateRows) or not self.is_public("labels")
         return self._keep(rows, "label rows") if private else rows
 
-    def _labelled(self) -> Tensor:
+    def _labeled(self) -> Tensor:
         return torch.zeros(self.facts.num_nodes, dtype=torch.bool).index_fill_(0, self._graph.train, True)
 
     def aggregate_labels(
         self, rows: Rows | PrivateRows, stage: LabelSumStage, receivers: Tensor | None = None
     ) -> Tensor | PrivateRows:
-        """One noisy sum over in-neighbours of label rows; the noise of a row depends on the kind of its node.
+        """One noisy sum over in-neighbors of label rows; the noise of a row depends on the kind of its node.
 
         A shared stage bounds what a record sends by itself, so it reads whole lists: the unit's cap is not needed.
         With a public mask of `receivers`, all other nodes get zeros and entries that name them are not used.
         """
         with self._timed(stage.name):
-            opened, labelled = dense_rows(self._open(rows)), self._labelled()
+            opened, labeled = dense_rows(self._open(rows)), self._labeled()
             edges = self._graph.edges if stage.shared else self._edges
             if receivers is not None:
-                edges = InNeighbours.from_edge_index(
+                edges = InNeighbors.from_edge_index(
                     edges.edge_index()[:, receivers[edges.targets().long()]], len(opened)
                 )
             if self.unprotected:
-                return sum_in_neighbours(edges, label_messages(edges, opened, labelled, stage))
+                return sum_in_neighbors(edges, label_messages(edges, opened, labeled, stage))
             self._run.charge(stage, 1)
             self._releases += 1
             self.report(stage.name, self._releases, stage.count)
             noise = self._noise.stream(f"label sum/{stage.name}/{self._releases}")
-            released = noisy_label_sum(edges, opened, labelled, stage, noise)
+            released = noisy_label_sum(edges, opened, labeled, stage, noise)
             if receivers is not None:
                 released[~receivers] = 0.0
             return self._keep(released, "aggregated rows") if self.unit.degree_promised else released
 
     def aggregate(self, rows: Rows | PrivateRows, stage: AggregationStage) -> Tensor | PrivateRows:
-        """One noisy sum over in-neighbours of the rows, each scaled to the stage's norm first.
+        """One noisy sum over in-neighbors of the rows, each scaled to the stage's norm first.
 
         Under `node-promise` a node's own sum is part of its own record, so the result stays in the vault.
         """
@@ -70,7 +70,7 @@ class NoisySums(Holder):
     def _aggregate(self, rows: Rows | PrivateRows, stage: AggregationStage) -> Tensor | PrivateRows:
         if self.unprotected:
             with torch.no_grad():
-                return sum_in_neighbours(self._edges, bounded_rows(dense_rows(self._open(rows)), stage.row_norm))
+                return sum_in_neighbors(self._edges, bounded_rows(dense_rows(self._open(rows)), stage.row_norm))
         self._run.charge(stage, 1)
         self._releases += 1
         self.report(stage.name, self._releases, stage.count)

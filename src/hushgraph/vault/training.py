@@ -36,7 +36,7 @@ class Recipe:
     """How to train: public choices. `epochs` counts passes over the train nodes.
 
     `best_by` says how the best epoch is told (see `train_plainly`). `patience` concerns ensembles (see
-    `train_ensemble`), `normalise` and `average_last` private training (see `train_privately`).
+    `train_ensemble`), `normalize` and `average_last` private training (see `train_privately`).
     """
 
     epochs: int
@@ -47,7 +47,7 @@ class Recipe:
     select_best: bool = False
     best_by: BestBy = "accuracy"
     patience: int | None = None
-    normalise: bool = False
+    normalize: bool = False
     average_last: float = 0.0
 
 
@@ -143,7 +143,7 @@ class Training(Holder):
             lr=recipe.lr,
             optimizer=recipe.optimizer,
             weight_decay=recipe.weight_decay,
-            normalise=recipe.normalise,
+            normalize=recipe.normalize,
             average_last=recipe.average_last,
             on_step=lambda done, total: self.report(stage.name, done, total),
         )
@@ -211,13 +211,13 @@ class Training(Holder):
         )
 
     def raw_predictions(self, network: RootedNetwork) -> Tensor:
-        """Class scores that read raw neighbourhoods. They are NOT protected, and the plan must have said so.
+        """Class scores that read raw neighborhoods. They are NOT protected, and the plan must have said so.
 
         Only the weights of `network` are covered by the guarantee. A node's scores are for someone who may see the
         records of the nodes around it.
         """
         if not self.unprotected and RAW_PREDICTIONS not in self._run.plan.not_protected:
-            raise UnprovenError("predictions from raw neighbourhoods: expected a plan that declares them unprotected")
+            raise UnprovenError("predictions from raw neighborhoods: expected a plan that declares them unprotected")
         network.eval()
         with torch.no_grad():
             scores: Tensor = network(self._graph.features, whole_graph(self._graph.edges, network.num_layers))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hushgraph.datasets.campus import campus
-from hushgraph.datasets.catalogue import (
+from hushgraph.datasets.catalog import (
     PUBLIC,
     available,
     cache_folder,
@@ -43,7 +43,7 @@ def test_built_in_sizes_are_true() -> None:
         assert record.nodes == data.num_nodes
         assert record.classes == len(data.class_names)
         assert record.edges is not None
-        # Library versions may place ties of the nearest neighbours differently.
+        # Library versions may place ties of the nearest neighbors differently.
         assert abs(record.edges - data.edge_index.shape[1]) <= 0.01 * record.edges
 
 

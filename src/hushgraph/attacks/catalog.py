@@ -8,7 +8,7 @@ from typing import Any
 from torch_geometric.data import Data
 
 from hushgraph import units
-from hushgraph.attacks.analysis import Analysis, analyse
+from hushgraph.attacks.analysis import Analysis, analyze
 from hushgraph.attacks.base import Attack, Progress, Target, silent
 from hushgraph.attacks.inversion import EnhancedInversion
 from hushgraph.attacks.links import LinkTeller, PosteriorSimilarity, ReleasedRows
@@ -57,7 +57,7 @@ def attack_model(
     attack = attack_by_name(name, **parameters)
     _same_graph(model, data)
     target = _retrained(model, data) if name in _RETRAINS else target_of(model, data)
-    return analyse(attack.run(target, data, progress))
+    return analyze(attack.run(target, data, progress))
 
 
 def attack_images(

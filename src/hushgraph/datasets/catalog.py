@@ -53,7 +53,7 @@ class PublicDataset:
 
 BUILT_IN = (
     DatasetRecord("campus", "built-in", 8000, 299692, 6, "generated social network", True),
-    DatasetRecord("digits", "built-in", 1797, 24680, 10, "nearest neighbours of scikit-learn's digits", True),
+    DatasetRecord("digits", "built-in", 1797, 24680, 10, "nearest neighbors of scikit-learn's digits", True),
 )
 
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import hushgraph as hg
 from hushgraph import datasets
-from hushgraph.attacks.catalogue import ATTACKS, attack_by_name, attack_model
+from hushgraph.attacks.catalog import ATTACKS, attack_by_name, attack_model
 from hushgraph.attacks.cli import NAMES, attack
 from hushgraph.errors import InputError
 from hushgraph.methods.gap import GAP
