@@ -40,12 +40,12 @@ from scipy.sparse import csr_array
 from torch import Tensor
 from torch_geometric import EdgeIndex
 
-from hushgraph.graph.aggregate import sum_in_neighbors
 from hushgraph.graph.blocks import aggregate_blocks
-from hushgraph.graph.csr import InNeighbors
 from hushgraph.graph.degree import cap_owned_lists
+from hushgraph.graph.edges import InNeighbors
 from hushgraph.graph.store import ingest
-from hushgraph.mechanisms.noise import NoiseSource
+from hushgraph.graph.sums import sum_in_neighbors
+from hushgraph.noise.source import NoiseSource
 
 warnings.filterwarnings("ignore")
 

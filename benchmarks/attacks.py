@@ -37,7 +37,7 @@ from hushgraph.attacks.regression import AttributeInference, DegreeInference, Fe
 from hushgraph.attacks.targets import method_trainer, target_of
 from hushgraph.methods.base import Method
 from hushgraph.methods.gap import GAP
-from hushgraph.methods.unprotected import GCN, GraphSAGE
+from hushgraph.methods.plain_gnn import GCN, GraphSAGE
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from attack_page import write_page

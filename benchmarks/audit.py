@@ -26,15 +26,15 @@ import torch
 from scipy import stats
 
 import hushgraph as hg
-from hushgraph.accounting.plan import GradientStage, Plan, RootedGradientStage, Stage, calibrated
 from hushgraph.audit import bounds, local_reports
 from hushgraph.audit.family import Family, family_bound
 from hushgraph.audit.watching import canary_stages, watch
-from hushgraph.facts import PublicFacts
-from hushgraph.mechanisms.noise import NoiseSource
+from hushgraph.data.metadata import PublicFacts
 from hushgraph.methods.base import Method
 from hushgraph.methods.local_base import LocalMethod
-from hushgraph.units import DirectedEdge, Local, Node, NodeReplace, UndirectedEdge, Unit
+from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy.plan import GradientStage, Plan, RootedGradientStage, Stage, calibrated
+from hushgraph.privacy.units import DirectedEdge, Local, Node, NodeReplace, UndirectedEdge, Unit
 
 ROOT = Path(__file__).parent.parent
 KEEP = ROOT / "benchmarks" / "results" / "audit.json"

@@ -25,9 +25,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 
 import hushgraph as hg
-from hushgraph.intake import CheckedGraph
+from hushgraph.data.checks import CheckedGraph
 from hushgraph.methods.base import Method
-from hushgraph.methods.unprotected import GAT, GCN, GIN
+from hushgraph.methods.plain_gnn import GAT, GCN, GIN
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from results import load, read_rows

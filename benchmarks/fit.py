@@ -32,7 +32,7 @@ def fit(level: str, profile: bool = False) -> dict[str, Any]:
     import torch
 
     import hushgraph as hg
-    from hushgraph.intake import check_graph
+    from hushgraph.data.checks import check_graph
 
     torch.set_num_threads(1)
     data = hg.datasets.load(str(DATA / "Berkeley13.npz"), split=str(DATA / "Berkeley13-split.npz"))

@@ -9,7 +9,7 @@ from typing import Any
 
 from hushgraph import LPGNN, PGC, PGCLinks
 from hushgraph.methods.base import Method
-from hushgraph.units import Local
+from hushgraph.privacy.units import Local
 
 FEATURES = {"Cora": 1433, "CiteSeer": 3703, "PubMed": 500, "Facebook pages": 4714, "Twitch": 3170}
 OURS, OUR_LINKS = "LPGNN, our defaults", "PGC, hops (our default)"

@@ -24,7 +24,7 @@ import torch
 from local_cases import FEATURES, OUR_LINKS, OURS, Case, cases, range_cases
 
 from hushgraph import Budget, datasets
-from hushgraph.intake import CheckedGraph, check_graph
+from hushgraph.data.checks import CheckedGraph, check_graph
 
 torch.set_num_threads(1)
 ROOT = Path(__file__).resolve().parent.parent

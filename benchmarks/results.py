@@ -21,16 +21,17 @@ from typing import Any
 import torch
 from scipy.stats import t as student
 
-from hushgraph import datasets, units
-from hushgraph.budget import Budget
-from hushgraph.intake import check_graph
+from hushgraph import datasets
+from hushgraph.data.checks import check_graph
 from hushgraph.methods.auto import Auto
 from hushgraph.methods.base import Method
 from hushgraph.methods.chorus import Chorus
 from hushgraph.methods.gap import GAP
 from hushgraph.methods.mlp import DPMLP, MLP
+from hushgraph.methods.plain_gnn import GraphSAGE
 from hushgraph.methods.progap import ProGAP
-from hushgraph.methods.unprotected import GraphSAGE
+from hushgraph.privacy import units
+from hushgraph.privacy.budget import Budget
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = Path(os.environ.get("HUSHGRAPH_DATA", ROOT.parent / "shared" / "data"))

@@ -24,10 +24,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 import torch.nn.functional as F
 
-from hushgraph.graph.csr import InNeighbors
+from hushgraph.graph.edges import InNeighbors
 from hushgraph.graph.rooted import RootedSubgraphs
-from hushgraph.mechanisms.noise import NoiseSource
 from hushgraph.nn.rooted import RootedNetwork
+from hushgraph.noise.source import NoiseSource
 from hushgraph.training.flat import FlatParameters
 from hushgraph.training.optimizers import make_optimizer
 from hushgraph.training.rooted import RootedClippedGradient

@@ -24,8 +24,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hushgraph.mechanisms.noise import NoiseSource
 from hushgraph.nn import MLP, Encoder, HopClassifier, SparseRows
+from hushgraph.noise.source import NoiseSource
 from hushgraph.training import ClippedGradient, PoissonSampler, train_plainly, train_privately
 from hushgraph.training.flat import FlatParameters
 from hushgraph.training.optimizers import FlatAdam

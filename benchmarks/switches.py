@@ -22,9 +22,9 @@ from typing import Any
 import torch
 from results import half_width, load
 
-from hushgraph import units
-from hushgraph.budget import Budget
 from hushgraph.methods.chorus import Chorus
+from hushgraph.privacy import units
+from hushgraph.privacy.budget import Budget
 
 ROOT = Path(__file__).resolve().parent.parent
 ROWS = ROOT / "benchmarks" / "results" / "switches.json"

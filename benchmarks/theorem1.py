@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from hushgraph.accounting.mixture import group_pld, occurrence_bound, one_sided_pld, theorem1_epsilon
+from hushgraph.privacy.mixture import group_pld, occurrence_bound, one_sided_pld, theorem1_epsilon
 
 GRID = 2e-4
 

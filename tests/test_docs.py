@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hushgraph.cli import app
-from hushgraph.methods.registry import METHODS
+from hushgraph.registry import METHODS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
@@ -45,7 +45,7 @@ def test_the_readme_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_the_readme_lists_every_method_and_no_other() -> None:
     listed = set(re.findall(r"^\| `([a-z-]+)` \|", (ROOT / "README.md").read_text(), flags=re.MULTILINE))
-    from hushgraph.units import UNITS
+    from hushgraph.privacy.units import UNITS
 
     assert listed - set(UNITS) == set(METHODS)
     assert set(UNITS) <= listed | {"local"}

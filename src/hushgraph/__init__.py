@@ -11,8 +11,8 @@ from typing import Any
 __version__ = "0.1.0"
 
 _EXPORTS = {
-    "Budget": "hushgraph.budget",
-    "Certificate": "hushgraph.certificate",
+    "Budget": "hushgraph.privacy.budget",
+    "Certificate": "hushgraph.ledger.certificate",
     "GAP": "hushgraph.methods.gap",
     "ProGAP": "hushgraph.methods.progap",
     "DPGNN": "hushgraph.methods.dpgnn",
@@ -21,17 +21,17 @@ _EXPORTS = {
     "Chorus": "hushgraph.methods.chorus",
     "DPMLP": "hushgraph.methods.mlp",
     "MLP": "hushgraph.methods.mlp",
-    "GCN": "hushgraph.methods.unprotected",
-    "GIN": "hushgraph.methods.unprotected",
-    "GAT": "hushgraph.methods.unprotected",
-    "GraphSAGE": "hushgraph.methods.unprotected",
+    "GCN": "hushgraph.methods.plain_gnn",
+    "GIN": "hushgraph.methods.plain_gnn",
+    "GAT": "hushgraph.methods.plain_gnn",
+    "GraphSAGE": "hushgraph.methods.plain_gnn",
     "LPGNN": "hushgraph.methods.lpgnn",
     "PGC": "hushgraph.methods.pgc",
     "PGCLinks": "hushgraph.methods.pgc_links",
-    "Ledger": "hushgraph.ledger",
+    "Ledger": "hushgraph.ledger.ledger",
     "load_model": "hushgraph.methods.saving",
 }
-_MODULES = ("accounting", "budget", "datasets", "errors", "ledger", "local", "methods", "units")
+_MODULES = ("datasets", "errors", "ledger", "local", "methods", "privacy")
 
 __all__ = [*_EXPORTS, "__version__"]
 
@@ -39,6 +39,8 @@ __all__ = [*_EXPORTS, "__version__"]
 def __getattr__(name: str) -> Any:
     if name in _EXPORTS:
         return getattr(importlib.import_module(_EXPORTS[name]), name)
+    if name == "units":
+        return importlib.import_module("hushgraph.privacy.units")
     if name in _MODULES:
         return importlib.import_module(f"hushgraph.{name}")
     raise AttributeError(f"module 'hushgraph' has no attribute '{name}'")

@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 import hushgraph as hg
 from hushgraph import datasets
 from hushgraph.attacks.catalog import ATTACKS, attack_by_name, attack_model
-from hushgraph.attacks.cli import NAMES, attack
+from hushgraph.cli.attack import NAMES, attack
 from hushgraph.errors import InputError
 from hushgraph.methods.gap import GAP
+from hushgraph.methods.plain_gnn import GCN
 from hushgraph.methods.saving import save_model
-from hushgraph.methods.unprotected import GCN
-from hushgraph.units import UndirectedEdge
+from hushgraph.privacy.units import UndirectedEdge
 
 
 def test_attacks_are_found_by_name_and_mistakes_are_named() -> None:

@@ -13,8 +13,8 @@ from hushgraph.attacks.base import dense_features
 from hushgraph.attacks.links import sample_pairs
 from hushgraph.errors import InputError
 from hushgraph.methods.gap import GAP
-from hushgraph.methods.unprotected import GCN
-from hushgraph.units import UndirectedEdge
+from hushgraph.methods.plain_gnn import GCN
+from hushgraph.privacy.units import UndirectedEdge
 
 
 @pytest.fixture(scope="module")

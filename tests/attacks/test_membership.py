@@ -16,7 +16,7 @@ from hushgraph.attacks.membership import induced, member_graph, membership_signa
 from hushgraph.attacks.targets import method_trainer
 from hushgraph.errors import InputError
 from hushgraph.methods.gap import GAP
-from hushgraph.units import Node
+from hushgraph.privacy.units import Node
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from torch import Tensor
 
-from hushgraph.mechanisms.noise import NoiseSource
+from hushgraph.noise.source import NoiseSource
 
 
 class HalfNoise:

@@ -12,18 +12,18 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import hushgraph as hg
-from hushgraph.accounting.plan import GradientStage, Plan, RootedGradientStage
 from hushgraph.audit.enumeration import deletion_change
 from hushgraph.audit.run import audit_plan
+from hushgraph.data.metadata import PublicFacts
 from hushgraph.errors import UnprovenError
-from hushgraph.facts import PublicFacts
-from hushgraph.graph.aggregate import sum_in_neighbors
-from hushgraph.graph.csr import InNeighbors
 from hushgraph.graph.degree import cap_owned_lists
-from hushgraph.mechanisms.noise import NoiseSource
+from hushgraph.graph.edges import InNeighbors
+from hushgraph.graph.sums import sum_in_neighbors
 from hushgraph.methods.gap import GAP
+from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy.plan import GradientStage, Plan, RootedGradientStage
+from hushgraph.privacy.units import DirectedEdge, Node, NodeReplace, UndirectedEdge
 from hushgraph.training.clipping import ClippedGradient
-from hushgraph.units import DirectedEdge, Node, NodeReplace, UndirectedEdge
 
 FACTS = PublicFacts(20_000, 1_000_000, 15_000)
 

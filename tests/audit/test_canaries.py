@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import hushgraph as hg
-from hushgraph.accounting.plan import AggregationStage, Plan
 from hushgraph.audit.canaries import observe, plant
 from hushgraph.audit.layout import LARGEST_GRAPH
 from hushgraph.errors import InputError
-from hushgraph.mechanisms.noise import NoiseSource
-from hushgraph.units import DirectedEdge, Node, NodePromise, NodeReplace, Record, UndirectedEdge, Unit
+from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy.plan import AggregationStage, Plan
+from hushgraph.privacy.units import DirectedEdge, Node, NodePromise, NodeReplace, Record, UndirectedEdge, Unit
 
 
 def plan_of(unit: Unit, hops: int, multiplier: float) -> Plan:

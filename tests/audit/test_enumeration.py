@@ -11,8 +11,8 @@ from hushgraph.audit.enumeration import audit_local, largest_sum_change
 from hushgraph.errors import InputError
 from hushgraph.graph.degree import cap_owned_lists
 from hushgraph.local.labels import RandomizedResponse
-from hushgraph.mechanisms.noise import NoiseSource
-from hushgraph.units import DirectedEdge, Node, Record, UndirectedEdge
+from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy.units import DirectedEdge, Node, Record, UndirectedEdge
 
 
 @pytest.mark.parametrize("unit", [UndirectedEdge(), DirectedEdge()])

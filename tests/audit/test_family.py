@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from hushgraph.accounting.plan import AggregationStage, GradientStage
 from hushgraph.audit.family import SCALES, Family, family_bound, one_run_family_bound
-from hushgraph.units import DirectedEdge, Node
+from hushgraph.privacy.plan import AggregationStage, GradientStage
+from hushgraph.privacy.units import DirectedEdge, Node
 
 DELTA = 1e-5
 

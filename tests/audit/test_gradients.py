@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import hushgraph as hg
-from hushgraph.accounting.plan import GradientStage, Plan
 from hushgraph.audit.family import Family, family_bound
 from hushgraph.audit.gradients import observe_training
-from hushgraph.mechanisms.noise import NoiseSource
-from hushgraph.units import Node, NodeReplace, Unit
+from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy.plan import GradientStage, Plan
+from hushgraph.privacy.units import Node, NodeReplace, Unit
 
 
 def plan_of(unit: Unit, steps: int, std: float, rate: float) -> tuple[Plan, GradientStage]:

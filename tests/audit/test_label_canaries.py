@@ -13,20 +13,20 @@ from torch import Tensor
 
 import hushgraph as hg
 from hushgraph import datasets
-from hushgraph.accounting.label_sum import LabelSumStage
-from hushgraph.accounting.plan import Plan
 from hushgraph.audit import audit_plan, audit_run
 from hushgraph.audit.bounds import gaussian_bound
 from hushgraph.audit.label_canaries import costliest_kinds, observe_labels, plant_labels
+from hushgraph.data.metadata import PublicFacts
 from hushgraph.errors import InputError
-from hushgraph.facts import PublicFacts
-from hushgraph.graph.csr import InNeighbors
+from hushgraph.graph.edges import InNeighbors
 from hushgraph.mechanisms import label_sum
-from hushgraph.mechanisms.noise import NoiseSource
 from hushgraph.methods.auto import Auto
 from hushgraph.methods.chorus import Chorus
 from hushgraph.methods.saving import save_model
-from hushgraph.units import DirectedEdge, Node, NodePromise, NodeReplace, UndirectedEdge, Unit
+from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy.label_sum import LabelSumStage
+from hushgraph.privacy.plan import Plan
+from hushgraph.privacy.units import DirectedEdge, Node, NodePromise, NodeReplace, UndirectedEdge, Unit
 
 FACTS = PublicFacts(20_000, 1_000_000, 15_000)
 LOUD_LABELS = {"quiet": 0.5, "labeled_noise": math.sqrt(1.75)}

@@ -13,15 +13,15 @@ from hushgraph import datasets
 from hushgraph.audit import audit_plan, audit_run
 from hushgraph.audit.local_reports import collect
 from hushgraph.audit.result import AuditResult
-from hushgraph.facts import PublicFacts
+from hushgraph.data.metadata import PublicFacts
 from hushgraph.local import Laplace, MultiBit, OneBit, Piecewise, RandomizedResponse
-from hushgraph.mechanisms.noise import NoiseSource
 from hushgraph.methods.local_base import LocalMethod
 from hushgraph.methods.lpgnn import LPGNN
 from hushgraph.methods.pgc import PGC
 from hushgraph.methods.pgc_links import PGCLinks
 from hushgraph.methods.saving import save_model
-from hushgraph.units import Local
+from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy.units import Local
 
 FACTS = PublicFacts(500, 2000, 250, 125, 125, 12, 5)
 PUBLIC_LABELS = Local(private_labels=False)

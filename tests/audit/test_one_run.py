@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hushgraph.accounting import events
-from hushgraph.accounting.privacy_loss import PrivacyLoss
 from hushgraph.audit.one_run import (
     gaussian_curve,
     loss_curve,
@@ -17,7 +15,9 @@ from hushgraph.audit.one_run import (
     refutes,
     right_guesses,
 )
-from hushgraph.units import Relation
+from hushgraph.privacy import events
+from hushgraph.privacy.loss import PrivacyLoss
+from hushgraph.privacy.units import Relation
 
 
 def respond(epsilon: float, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

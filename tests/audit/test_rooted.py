@@ -5,13 +5,13 @@ import pytest
 import torch
 
 import hushgraph as hg
-from hushgraph.accounting.plan import Plan, RootedGradientStage
 from hushgraph.audit.family import Family, family_bound
 from hushgraph.audit.rooted import _small_network, canary_trees, most_rooted_canaries, observe_rooted_training
 from hushgraph.graph.rooted import RootedSubgraphs
-from hushgraph.mechanisms.noise import NoiseSource
+from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy.plan import Plan, RootedGradientStage
+from hushgraph.privacy.units import Node, NodeReplace
 from hushgraph.training.rooted import RootedClippedGradient
-from hushgraph.units import Node, NodeReplace
 
 
 def plan_of(unit: Node, stage: RootedGradientStage) -> Plan:

@@ -8,20 +8,20 @@ import pytest
 
 import hushgraph as hg
 from hushgraph import datasets
-from hushgraph.accounting.plan import AggregationStage, Plan, Stage
 from hushgraph.audit import audit_plan, audit_run
 from hushgraph.audit.bounds import gaussian_bound
 from hushgraph.audit.canaries import observe, plant
 from hushgraph.audit.run import require_consistent
+from hushgraph.data.metadata import PublicFacts
 from hushgraph.errors import AuditContradiction
-from hushgraph.facts import PublicFacts
-from hushgraph.ledger import Ledger
-from hushgraph.mechanisms.noise import NoiseSource
+from hushgraph.ledger.ledger import Ledger
 from hushgraph.methods import auto, auto_rule
 from hushgraph.methods.gap import GAP
 from hushgraph.methods.mlp import MLP
 from hushgraph.methods.saving import save_model
-from hushgraph.units import DirectedEdge, Node, UndirectedEdge, Unit
+from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy.plan import AggregationStage, Plan, Stage
+from hushgraph.privacy.units import DirectedEdge, Node, UndirectedEdge, Unit
 from small_graphs import random_graph
 
 

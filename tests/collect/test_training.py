@@ -9,7 +9,7 @@ from hushgraph.collect.export import Export, export_arrays
 from hushgraph.collect.report import draw_payload, encode_payload
 from hushgraph.collect.training import feature_reports, train_from_export
 from hushgraph.errors import InputError
-from hushgraph.ledger import Ledger
+from hushgraph.ledger.ledger import Ledger
 from hushgraph.methods.lpgnn import LPGNN
 from hushgraph.methods.saving import load_model, save_model
 
@@ -103,7 +103,7 @@ def test_exports_that_cannot_be_trained_on_are_refused(task_maker):
 def test_the_command_goes_from_an_export_to_a_model(task_maker, tmp_path):
     from typer.testing import CliRunner
 
-    from hushgraph.collect.cli import app
+    from hushgraph.cli.collect import app
 
     edges, truth = communities(60)
     task = task_maker(nodes=60, features=FeatureQuestion(4, 1.0), labels=LabelQuestion(("a", "b"), 1.5))

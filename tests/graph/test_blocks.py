@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from hushgraph.errors import InputError
-from hushgraph.graph.aggregate import sum_in_neighbors
 from hushgraph.graph.blocks import RowNoise, aggregate_blocks, blocks, sum_block
-from hushgraph.graph.csr import InNeighbors
+from hushgraph.graph.edges import InNeighbors
 from hushgraph.graph.store import BlockedGraph, ingest
-from hushgraph.mechanisms.noise import NoiseSource, round_to_grid
+from hushgraph.graph.sums import sum_in_neighbors
+from hushgraph.noise.source import NoiseSource, round_to_grid
 
 NODES, COLUMNS = 301, 16
 LIMITS = [1, 20_000, 10**7]

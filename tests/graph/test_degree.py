@@ -15,10 +15,10 @@ from torch import Tensor
 
 from hushgraph.errors import InputError
 from hushgraph.graph import degree
-from hushgraph.graph.aggregate import sum_in_neighbors
-from hushgraph.graph.csr import InNeighbors
 from hushgraph.graph.degree import cap_owned_lists, cap_senders
-from hushgraph.mechanisms.noise import NoiseSource
+from hushgraph.graph.edges import InNeighbors
+from hushgraph.graph.sums import sum_in_neighbors
+from hushgraph.noise.source import NoiseSource
 
 Cap = Callable[[Tensor, int, int, NoiseSource], Tensor]
 

@@ -7,12 +7,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hushgraph.accounting.mixture import occurrence_bound
 from hushgraph.errors import InputError
-from hushgraph.graph.csr import InNeighbors
 from hushgraph.graph.degree import cap_owned_lists
+from hushgraph.graph.edges import InNeighbors
 from hushgraph.graph.rooted import RootedSubgraphs, ragged, whole_graph
-from hushgraph.mechanisms.noise import NoiseSource
+from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy.mixture import occurrence_bound
 
 Lists = list[set[int]]
 

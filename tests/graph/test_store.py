@@ -16,10 +16,10 @@ from torch import Tensor
 
 from hushgraph.errors import HushgraphError, InputError
 from hushgraph.graph import external_sort, store
-from hushgraph.graph.csr import InNeighbors
 from hushgraph.graph.degree import cap_owned_lists
+from hushgraph.graph.edges import InNeighbors
 from hushgraph.graph.store import BlockedGraph, ingest
-from hushgraph.mechanisms.noise import NoiseSource
+from hushgraph.noise.source import NoiseSource
 
 
 @pytest.fixture(autouse=True)

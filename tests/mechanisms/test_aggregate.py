@@ -11,18 +11,17 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
 
-from hushgraph import units
-from hushgraph.accounting import events
-from hushgraph.accounting.calibration import noise_scale
-from hushgraph.accounting.privacy_loss import PrivacyLoss
-from hushgraph.budget import Budget
 from hushgraph.errors import InputError
-from hushgraph.graph.aggregate import sum_in_neighbors
-from hushgraph.graph.csr import InNeighbors
 from hushgraph.graph.degree import cap_owned_lists
+from hushgraph.graph.edges import InNeighbors
+from hushgraph.graph.sums import sum_in_neighbors
 from hushgraph.mechanisms.aggregate import bounded_rows, noisy_sum
-from hushgraph.mechanisms.noise import NoiseSource
-from hushgraph.units import Relation
+from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy import events, units
+from hushgraph.privacy.budget import Budget
+from hushgraph.privacy.calibration import noise_scale
+from hushgraph.privacy.loss import PrivacyLoss
+from hushgraph.privacy.units import Relation
 from small_graphs import hub_graph, random_graph
 
 NOISE = NoiseSource.seeded(0)

@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from hushgraph import units
-from hushgraph.accounting.count import CountStage
-from hushgraph.accounting.whole_numbers import discrete_laplace_std
 from hushgraph.errors import InputError
-from hushgraph.graph.csr import InNeighbors
+from hushgraph.graph.edges import InNeighbors
 from hushgraph.mechanisms import count as mechanism
 from hushgraph.mechanisms.count import bernoulli_exp, capped_entries, discrete_laplace, noisy_count, uniform_below
-from hushgraph.mechanisms.noise import NoiseSource
+from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy import units
+from hushgraph.privacy.count import CountStage
+from hushgraph.privacy.whole_numbers import discrete_laplace_std
 
 NODES, CAP = 12, 4
 Edges = set[tuple[int, int]]

@@ -6,7 +6,7 @@ import pytest
 from hushgraph.errors import InputError
 from hushgraph.local import OsRandom
 from hushgraph.mechanisms.devices import device_randomness, unit_interval
-from hushgraph.mechanisms.noise import NoiseSource
+from hushgraph.noise.source import NoiseSource
 
 ROWS = np.array([[-1.0, 0.5], [2.0, 9.0]], dtype=np.float32)
 

@@ -7,11 +7,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hushgraph import units
-from hushgraph.accounting.label_sum import LabelSumStage
 from hushgraph.errors import InputError, UnprovenError
-from hushgraph.graph.aggregate import sum_in_neighbors
-from hushgraph.graph.csr import InNeighbors
+from hushgraph.graph.edges import InNeighbors
+from hushgraph.graph.sums import sum_in_neighbors
 from hushgraph.mechanisms.label_sum import (
     center_messages,
     known_labels,
@@ -19,7 +17,9 @@ from hushgraph.mechanisms.label_sum import (
     noisy_label_sum,
     relative_noise,
 )
-from hushgraph.mechanisms.noise import NoiseSource
+from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy import units
+from hushgraph.privacy.label_sum import LabelSumStage
 
 CLASSES = 3
 FRIENDS = LabelSumStage("s", 1, 1.0, quiet=0.5, labeled_noise=math.sqrt(1.75))

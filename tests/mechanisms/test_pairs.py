@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
 
-from hushgraph import units
-from hushgraph.accounting.pairs import PairStage
-from hushgraph.graph.csr import InNeighbors
+from hushgraph.graph.edges import InNeighbors
 from hushgraph.mechanisms.count import discrete_laplace
-from hushgraph.mechanisms.noise import NoiseSource
 from hushgraph.mechanisms.pairs import NO_LABEL, PairCounts, _pairs, count_pairs, noisy_pairs
+from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy import units
+from hushgraph.privacy.pairs import PairStage
 
 NODES, CLASSES = 12, 3
 Edges = set[tuple[int, int]]

@@ -9,23 +9,23 @@ import pytest
 import torch
 
 import hushgraph
-from hushgraph import units
-from hushgraph.accounting.count import CountStage
-from hushgraph.accounting.whole_numbers import WholeNumberStage
-from hushgraph.budget import Budget
+from hushgraph.data.checks import check_graph
+from hushgraph.data.metadata import PublicFacts
 from hushgraph.errors import BudgetError, InputError
-from hushgraph.facts import PublicFacts
-from hushgraph.intake import check_graph
-from hushgraph.ledger import Ledger
+from hushgraph.ledger.ledger import Ledger
+from hushgraph.ledger.run import check_history, spent
 from hushgraph.methods import auto as module
 from hushgraph.methods import auto_rule as rule
 from hushgraph.methods.auto import Auto
 from hushgraph.methods.auto_rule import COUNT_CAP, COUNT_SHARE, PAIR_SHARE, Answers, needed_degree
 from hushgraph.methods.chorus import Chorus
-from hushgraph.methods.registry import method_class
 from hushgraph.methods.saving import load_model, save_model
+from hushgraph.privacy import units
+from hushgraph.privacy.budget import Budget
+from hushgraph.privacy.count import CountStage
+from hushgraph.privacy.whole_numbers import WholeNumberStage
+from hushgraph.registry import method_class
 from hushgraph.report import write_report
-from hushgraph.run import check_history, spent
 from small_graphs import random_graph
 
 BUDGET = Budget(4.0, 1e-3)

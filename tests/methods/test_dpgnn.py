@@ -8,21 +8,21 @@ from pathlib import Path
 import pytest
 import torch
 
-from hushgraph import units
-from hushgraph.accounting.plan import RootedGradientStage
-from hushgraph.budget import Budget
+from hushgraph.data.checks import check_graph
+from hushgraph.data.metadata import PublicFacts
 from hushgraph.datasets import disjoint_graphs
 from hushgraph.errors import BudgetError, InputError, PrivateAccessError, UnprovenError
-from hushgraph.facts import PublicFacts
-from hushgraph.intake import check_graph
-from hushgraph.ledger import Ledger
+from hushgraph.ledger.ledger import Ledger
 from hushgraph.methods.base import open_vault
 from hushgraph.methods.dpgnn import DPGNN, DPGNNModel
 from hushgraph.methods.mlp import DPMLP
-from hushgraph.methods.registry import method_class, model_class
+from hushgraph.methods.plain_gnn import GAT, GIN
 from hushgraph.methods.saving import load_model, save_model
-from hushgraph.methods.unprotected import GAT, GIN
 from hushgraph.nn.rooted import CONVOLUTIONS
+from hushgraph.privacy import units
+from hushgraph.privacy.budget import Budget
+from hushgraph.privacy.plan import RootedGradientStage
+from hushgraph.registry import method_class, model_class
 from hushgraph.vault import RAW_PREDICTIONS, Recipe
 from small_graphs import hub_graph, random_graph
 

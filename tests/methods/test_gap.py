@@ -7,14 +7,14 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from hushgraph import units
-from hushgraph.budget import Budget
+from hushgraph.data.metadata import PublicFacts
 from hushgraph.datasets import disjoint_graphs
 from hushgraph.errors import BudgetError, InputError, UnprovenError
-from hushgraph.facts import PublicFacts
-from hushgraph.ledger import Ledger
+from hushgraph.ledger.ledger import Ledger
 from hushgraph.methods.gap import GAP, GapModel
 from hushgraph.methods.saving import load_model, save_model
+from hushgraph.privacy import units
+from hushgraph.privacy.budget import Budget
 from small_graphs import hub_graph, random_graph
 
 EDGE, NODE = units.UndirectedEdge(), units.Node(max_degree=5)

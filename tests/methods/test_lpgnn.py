@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from hushgraph import units
-from hushgraph.budget import Budget
+from hushgraph.data.metadata import PublicFacts
 from hushgraph.errors import BudgetError, InputError, PrivateAccessError, UnprovenError
-from hushgraph.facts import PublicFacts
-from hushgraph.ledger import Ledger
+from hushgraph.ledger.ledger import Ledger
 from hushgraph.local import MultiBit, RandomizedResponse
 from hushgraph.methods.lpgnn import LPGNN, LpgnnModel
 from hushgraph.methods.saving import load_model, save_model
+from hushgraph.privacy import units
+from hushgraph.privacy.budget import Budget
 from hushgraph.vault import Vault
 from small_graphs import random_graph
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from hushgraph import units
-from hushgraph.budget import Budget
+from hushgraph.data.metadata import PublicFacts
 from hushgraph.errors import InputError, UnprovenError
-from hushgraph.facts import PublicFacts
 from hushgraph.methods.mlp import DPMLP, MLP
 from hushgraph.methods.saving import load_model, save_model
+from hushgraph.privacy import units
+from hushgraph.privacy.budget import Budget
 from small_graphs import random_graph
 
 EDGE, NODE = units.UndirectedEdge(), units.Node()

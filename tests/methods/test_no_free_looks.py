@@ -9,15 +9,15 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from hushgraph import units
-from hushgraph.budget import Budget
-from hushgraph.intake import check_graph
-from hushgraph.ledger import Ledger
+from hushgraph.data.checks import check_graph
+from hushgraph.ledger.ledger import Ledger
 from hushgraph.methods.base import Method
 from hushgraph.methods.chorus import Chorus
 from hushgraph.methods.gap import GAP
-from hushgraph.methods.registry import METHODS, method_class
 from hushgraph.methods.saving import save_model
+from hushgraph.privacy import units
+from hushgraph.privacy.budget import Budget
+from hushgraph.registry import METHODS, method_class
 from small_graphs import random_graph
 
 UNIT = units.Node(max_degree=5)

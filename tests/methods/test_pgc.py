@@ -9,12 +9,11 @@ import torch
 from sklearn.metrics import roc_auc_score
 from torch_geometric.data import Data
 
-from hushgraph import units
-from hushgraph.budget import Budget
+from hushgraph.data.metadata import PublicFacts
+from hushgraph.data.rows import SparseRows
 from hushgraph.errors import InputError
-from hushgraph.facts import PublicFacts
-from hushgraph.graph.csr import InNeighbors
-from hushgraph.graph.link_split import split_links, unlinked_pairs
+from hushgraph.graph.edges import InNeighbors
+from hushgraph.graph.links import split_links, unlinked_pairs
 from hushgraph.local import OneBit
 from hushgraph.methods import pgc_links
 from hushgraph.methods.pgc import PGC, Estimates
@@ -22,8 +21,9 @@ from hushgraph.methods.pgc_links import LinkModel, PGCLinks
 from hushgraph.methods.saving import load_model, save_model
 from hushgraph.nn.kprop import PropagatedRows
 from hushgraph.nn.propagation import Neighborhood
-from hushgraph.nn.sparse import SparseRows
 from hushgraph.nn.vgae import area_under_curve, divergence
+from hushgraph.privacy import units
+from hushgraph.privacy.budget import Budget
 from small_graphs import random_graph
 
 FACTS = PublicFacts(2708, 10556, 140, 500, 1000, 1433, 7)

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from hushgraph import units
-from hushgraph.budget import Budget
+from hushgraph.data.metadata import PublicFacts
 from hushgraph.errors import BudgetError, InputError, UnprovenError
-from hushgraph.facts import PublicFacts
-from hushgraph.ledger import Ledger
+from hushgraph.ledger.ledger import Ledger
 from hushgraph.methods.progap import ProGAP, ProgapModel
 from hushgraph.methods.saving import load_model, save_model
+from hushgraph.privacy import units
+from hushgraph.privacy.budget import Budget
 from small_graphs import random_graph
 
 EDGE, NODE = units.UndirectedEdge(), units.Node(max_degree=5)

@@ -5,7 +5,7 @@ import torch
 from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 
 from hushgraph.errors import InputError
-from hushgraph.graph.csr import InNeighbors
+from hushgraph.graph.edges import InNeighbors
 from hushgraph.nn.backbones import GatLayer, GcnLayer, SageLayer, backbone
 from hushgraph.nn.propagation import Neighborhood
 from small_graphs import random_graph

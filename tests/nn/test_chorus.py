@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
+from hushgraph.data.joined import JoinedRows
+from hushgraph.data.rows import SparseRows
 from hushgraph.nn.chorus import Ensemble, FloorScale, LinearNetwork, Opinion, UnitRows, without_mean
-from hushgraph.nn.joined import JoinedRows
-from hushgraph.nn.sparse import SparseRows
 
 
 def generator(seed: int = 0) -> torch.Generator:

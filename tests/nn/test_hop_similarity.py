@@ -6,11 +6,11 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
-from hushgraph.graph.csr import InNeighbors
+from hushgraph.data.rows import SparseRows
+from hushgraph.graph.edges import InNeighbors
 from hushgraph.nn import hop_similarity
 from hushgraph.nn.hop_similarity import HopRows, fit_weights, log_degrees
 from hushgraph.nn.propagation import Neighborhood
-from hushgraph.nn.sparse import SparseRows
 from small_graphs import random_graph
 
 NODES, COLUMNS = 30, 11

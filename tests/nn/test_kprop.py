@@ -5,11 +5,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hushgraph.data.rows import SparseRows
 from hushgraph.errors import InputError
-from hushgraph.graph.csr import InNeighbors
+from hushgraph.graph.edges import InNeighbors
 from hushgraph.nn.kprop import PropagatedRows, kprop
 from hushgraph.nn.propagation import Neighborhood
-from hushgraph.nn.sparse import SparseRows
 from small_graphs import random_graph
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from hushgraph.graph.csr import InNeighbors
+from hushgraph.graph.edges import InNeighbors
 from hushgraph.nn import propagation as module
 from hushgraph.nn.propagation import Neighborhood, weighted_sum
 

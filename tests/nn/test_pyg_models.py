@@ -5,10 +5,10 @@ import torch
 import torch.nn.functional as F
 from torch_geometric.nn import models
 
+from hushgraph.data.rows import SparseRows
 from hushgraph.errors import InputError
-from hushgraph.graph.csr import InNeighbors
+from hushgraph.graph.edges import InNeighbors
 from hushgraph.nn.pyg_models import PygNeighborhood, first_sums, kept_features, remaining_layers, scores_of
-from hushgraph.nn.sparse import SparseRows
 
 NODES, COLUMNS = 40, 9
 KINDS = ["GCN", "GraphSAGE", "GIN", "GAT"]

@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from hushgraph.data.rows import SparseRows
 from hushgraph.errors import InputError
-from hushgraph.graph.csr import InNeighbors
+from hushgraph.graph.edges import InNeighbors
 from hushgraph.graph.rooted import RootedSubgraphs, whole_graph
 from hushgraph.nn.rooted import (
     CONVOLUTIONS,
@@ -20,7 +21,6 @@ from hushgraph.nn.rooted import (
     WithRest,
     shrunk,
 )
-from hushgraph.nn.sparse import SparseRows
 
 NODES = 25
 

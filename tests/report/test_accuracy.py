@@ -4,9 +4,9 @@ import math
 import re
 from typing import Any
 
+from hushgraph.privacy.units import UndirectedEdge
 from hushgraph.report.accuracy import accuracy
 from hushgraph.report.record import RunRecord
-from hushgraph.units import UndirectedEdge
 
 
 def run(method: str, epsilon: float, test: float | None = 70.0, classes: list[float | None] | None = None) -> RunRecord:

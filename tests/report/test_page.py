@@ -14,14 +14,14 @@ from typer.testing import CliRunner
 
 import hushgraph as hg
 from hushgraph import datasets
+from hushgraph.cli.report import report
 from hushgraph.errors import InputError
-from hushgraph.ledger import Ledger
+from hushgraph.ledger.ledger import Ledger
 from hushgraph.methods.gap import GAP
 from hushgraph.methods.mlp import MLP
 from hushgraph.methods.saving import save_model
+from hushgraph.privacy.units import DirectedEdge, Node, UndirectedEdge
 from hushgraph.report import write_report
-from hushgraph.report.cli import report
-from hushgraph.units import DirectedEdge, Node, UndirectedEdge
 
 SECTIONS = ("claim", "accuracy", "budget", "attacks", "audit", "scope", "reporting", "nist", "provenance")
 VOID = {"meta", "br", "input", "img", "line", "circle", "polyline", "rect"}

@@ -11,9 +11,10 @@ from torch.func import functional_call
 
 from hushgraph.errors import HushgraphError, InputError, UnprovenError
 from hushgraph.nn import MLP, Combine, Encoder, HopClassifier, L2Normalize, Linear, SparseRows
-from hushgraph.training import ClippedGradient, chain, register_rowwise, rowwise
-from hushgraph.training.chain import Branches, register_unfolding
+from hushgraph.training import ClippedGradient, register_rowwise, rowwise
+from hushgraph.training import manual_backward as chain
 from hushgraph.training.clipping import METHODS
+from hushgraph.training.manual_backward import Branches, register_unfolding
 
 
 def generator(seed: int = 0) -> torch.Generator:

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from hushgraph.data.joined import JoinedRows
+from hushgraph.data.rows import SparseRows
 from hushgraph.errors import InputError
 from hushgraph.nn.chorus import Ensemble
-from hushgraph.nn.joined import JoinedRows
-from hushgraph.nn.sparse import SparseRows
 from hushgraph.training.ensemble import DropoutStep, EnsembleGradient, train_ensemble
 from hushgraph.training.flat import FlatParameters
 

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from hushgraph.graph.csr import InNeighbors
+from hushgraph.graph.edges import InNeighbors
 from hushgraph.local import RandomizedResponse
 from hushgraph.methods.lpgnn import transition_of
 from hushgraph.nn.backbones import backbone

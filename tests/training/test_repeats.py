@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from hushgraph.data.rows import SparseRows
 from hushgraph.nn import MLP, Encoder
-from hushgraph.nn.sparse import SparseRows
 from hushgraph.training.plain import train_plainly
 from hushgraph.training.repeats import merge_repeats
 

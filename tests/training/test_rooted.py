@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor, nn
 
-from hushgraph.accounting.mixture import occurrence_bound
+from hushgraph.data.rows import Rows, SparseRows, dense_rows
 from hushgraph.errors import InputError, UnprovenError
-from hushgraph.graph.csr import InNeighbors
 from hushgraph.graph.degree import cap_owned_lists
+from hushgraph.graph.edges import InNeighbors
 from hushgraph.graph.rooted import RootedSubgraphs, whole_graph
-from hushgraph.mechanisms.noise import NoiseSource
 from hushgraph.nn.rooted import CONVOLUTIONS, RootedNetwork
-from hushgraph.nn.sparse import Rows, SparseRows, dense_rows
+from hushgraph.noise.sampler import PoissonSampler
+from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy.mixture import occurrence_bound
 from hushgraph.training import rooted_norms
 from hushgraph.training.rooted import RootedClippedGradient, train_rooted_privately
-from hushgraph.training.sampling import PoissonSampler
 
 NODES, CLASSES = 30, 3
 

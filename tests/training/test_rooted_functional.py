@@ -8,17 +8,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.nn import SAGEConv
 
+from hushgraph.data.rows import SparseRows
 from hushgraph.errors import InputError, UnprovenError
-from hushgraph.graph.csr import InNeighbors
+from hushgraph.graph.edges import InNeighbors
 from hushgraph.graph.rooted import RootedSubgraphs, whole_graph
-from hushgraph.mechanisms.noise import NoiseSource
 from hushgraph.nn.layers import Linear
 from hushgraph.nn.messages import AnyMessages, sum_messages
 from hushgraph.nn.rooted import CONVOLUTIONS, RootedNetwork, Tape
-from hushgraph.nn.sparse import SparseRows
+from hushgraph.noise.sampler import PoissonSampler
+from hushgraph.noise.source import NoiseSource
 from hushgraph.training.rooted import RootedClippedGradient, rooted_gradient, train_rooted_privately
 from hushgraph.training.rooted_functional import FormedRootedGradient
-from hushgraph.training.sampling import PoissonSampler
 
 NODES, CLASSES = 24, 3
 

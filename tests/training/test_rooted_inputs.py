@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from hushgraph.data.rows import SparseRows
 from hushgraph.errors import InputError
 from hushgraph.nn.layers import Linear
-from hushgraph.nn.sparse import SparseRows
 from hushgraph.training import rooted_inputs
 from hushgraph.training.rooted_inputs import SharedInputs
 

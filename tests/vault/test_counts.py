@@ -8,17 +8,17 @@ import math
 import pytest
 import torch
 
-from hushgraph import units
-from hushgraph.accounting.count import CountStage
-from hushgraph.accounting.pairs import PairStage
-from hushgraph.accounting.plan import Plan, UnprotectedStage
-from hushgraph.budget import Budget
+from hushgraph.data.checks import check_graph
 from hushgraph.errors import BudgetError, InputError
-from hushgraph.intake import check_graph
-from hushgraph.ledger import Ledger
-from hushgraph.mechanisms.noise import NoiseSource
+from hushgraph.ledger.ledger import Ledger
+from hushgraph.ledger.run import Run, open_run
 from hushgraph.mechanisms.pairs import count_pairs
-from hushgraph.run import Run, open_run
+from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy import units
+from hushgraph.privacy.budget import Budget
+from hushgraph.privacy.count import CountStage
+from hushgraph.privacy.pairs import PairStage
+from hushgraph.privacy.plan import Plan, UnprotectedStage
 from hushgraph.vault import Vault
 from hushgraph.vault import counts as module
 from small_graphs import hub_graph, random_graph

@@ -12,15 +12,15 @@ import pytest
 import torch
 from torch import nn
 
-from hushgraph import units
-from hushgraph.accounting.plan import AggregationStage, GradientStage, Plan, Stage, UnprotectedStage
-from hushgraph.budget import Budget
+from hushgraph.data.checks import check_graph
 from hushgraph.errors import BudgetError, InputError, PrivateAccessError, UnprovenError
-from hushgraph.intake import check_graph
-from hushgraph.ledger import Ledger
-from hushgraph.mechanisms.noise import NoiseSource
+from hushgraph.ledger.ledger import Ledger
+from hushgraph.ledger.run import Run, open_run
 from hushgraph.nn import MLP, Linear
-from hushgraph.run import Run, open_run
+from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy import units
+from hushgraph.privacy.budget import Budget
+from hushgraph.privacy.plan import AggregationStage, GradientStage, Plan, Stage, UnprotectedStage
 from hushgraph.vault import PrivateRows, Recipe, Vault
 from small_graphs import hub_graph, random_graph
 

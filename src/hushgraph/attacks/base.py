@@ -107,6 +107,6 @@ def dense_features(data: Data) -> Tensor:
         return dense.float()
     if isinstance(x, Tensor):
         return x.float()
-    from hushgraph.nn.sparse import dense_rows
+    from hushgraph.data.rows import dense_rows
 
     return dense_rows(x).float()

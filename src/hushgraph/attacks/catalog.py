@@ -7,7 +7,6 @@ from typing import Any
 
 from torch_geometric.data import Data
 
-from hushgraph import units
 from hushgraph.attacks.analysis import Analysis, analyze
 from hushgraph.attacks.base import Attack, Progress, Target, silent
 from hushgraph.attacks.inversion import EnhancedInversion
@@ -16,9 +15,10 @@ from hushgraph.attacks.lira import Lira
 from hushgraph.attacks.membership import ShadowMembership, trained_target
 from hushgraph.attacks.regression import AttributeInference, DegreeInference, FeatureReconstruction
 from hushgraph.attacks.targets import method_trainer, target_of
-from hushgraph.budget import Budget
 from hushgraph.errors import InputError, did_you_mean
 from hushgraph.methods.base import TrainedModel
+from hushgraph.privacy import units
+from hushgraph.privacy.budget import Budget
 
 ATTACKS: dict[str, Callable[..., Attack]] = {
     "linkteller": LinkTeller,

@@ -18,7 +18,7 @@ from torch_geometric.data import Data
 from hushgraph.attacks.base import Attack, AttackScores, Progress, Target, silent
 from hushgraph.attacks.distances import Metric, class_distances, class_table
 from hushgraph.errors import InputError
-from hushgraph.methods.parameters import above, at_least, one_of
+from hushgraph.settings import above, at_least, one_of
 
 
 @dataclass(frozen=True)

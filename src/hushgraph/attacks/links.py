@@ -20,7 +20,7 @@ from torch_geometric.data import Data
 
 from hushgraph.attacks.base import Attack, AttackScores, Progress, Target, dense_features, silent
 from hushgraph.errors import InputError
-from hushgraph.methods.parameters import above, at_least
+from hushgraph.settings import above, at_least
 
 
 @dataclass(frozen=True)

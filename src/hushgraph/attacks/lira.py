@@ -18,7 +18,7 @@ from torch_geometric.data import Data
 from hushgraph.attacks.base import Progress, Target
 from hushgraph.attacks.membership import MembershipAttack, log_odds, member_graph
 from hushgraph.errors import InputError
-from hushgraph.methods.parameters import at_least
+from hushgraph.settings import at_least
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from torch_geometric.utils import subgraph
 
 from hushgraph.attacks.base import Attack, AttackScores, Progress, Target, Trainer, dense_features, silent
 from hushgraph.errors import InputError
-from hushgraph.methods.parameters import at_least
+from hushgraph.settings import at_least
 
 _LEAST = 1e-9  # probabilities nearer to 0 or 1 are cut off before a logarithm
 

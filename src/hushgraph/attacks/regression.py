@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 
 from hushgraph.attacks.base import Attack, AttackScores, Progress, Target, dense_features, silent
 from hushgraph.errors import InputError
-from hushgraph.methods.parameters import one_of
+from hushgraph.settings import one_of
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,12 @@ from torch_geometric.data import Data
 from torch_geometric.utils import to_torch_csr_tensor
 
 from hushgraph.attacks.base import Predictor, Query, Target, Trainer, dense_features
-from hushgraph.budget import Budget
 from hushgraph.errors import InputError
-from hushgraph.ledger import Ledger
+from hushgraph.ledger.ledger import Ledger
 from hushgraph.methods.base import Method, TrainedModel
-from hushgraph.methods.unprotected import UnprotectedModel
-from hushgraph.units import Unit
+from hushgraph.methods.plain_gnn import UnprotectedModel
+from hushgraph.privacy.budget import Budget
+from hushgraph.privacy.units import Unit
 
 
 def target_of(model: TrainedModel, data: Data, *, fresh_noise: bool = True, trainer: Trainer | None = None) -> Target:

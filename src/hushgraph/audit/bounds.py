@@ -13,10 +13,10 @@ import math
 import numpy as np
 from scipy import optimize, stats
 
-from hushgraph.accounting import events
-from hushgraph.accounting.privacy_loss import PrivacyLoss
 from hushgraph.errors import InputError
-from hushgraph.units import Relation
+from hushgraph.privacy import events
+from hushgraph.privacy.loss import PrivacyLoss
+from hushgraph.privacy.units import Relation
 
 _LARGEST_MU = 1e3
 

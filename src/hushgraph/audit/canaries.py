@@ -16,15 +16,15 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric.data import Data
 
-from hushgraph.accounting.plan import AggregationStage, Plan
 from hushgraph.audit.layout import Evidence, Layout, flip_coins, lay_out, most_canaries
-from hushgraph.intake import CheckedGraph, check_graph
-from hushgraph.ledger import Ledger
+from hushgraph.data.checks import CheckedGraph, check_graph
+from hushgraph.data.rows import dense_rows
+from hushgraph.ledger.ledger import Ledger
+from hushgraph.ledger.run import open_run
 from hushgraph.mechanisms.aggregate import bounded_rows
-from hushgraph.mechanisms.noise import NoiseSource
-from hushgraph.nn.sparse import dense_rows
-from hushgraph.run import open_run
-from hushgraph.units import Relation, Unit
+from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy.plan import AggregationStage, Plan
+from hushgraph.privacy.units import Relation, Unit
 from hushgraph.vault import Vault
 
 WIDTH = 8

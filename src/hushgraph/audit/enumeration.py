@@ -16,10 +16,10 @@ from torch import Tensor
 
 from hushgraph.audit.result import Finding
 from hushgraph.errors import InputError
-from hushgraph.graph.aggregate import sum_in_neighbors
-from hushgraph.graph.csr import InNeighbors
+from hushgraph.graph.edges import InNeighbors
+from hushgraph.graph.sums import sum_in_neighbors
 from hushgraph.local.check import realized_epsilon
-from hushgraph.units import DirectedEdge, Node, UndirectedEdge, Unit
+from hushgraph.privacy.units import DirectedEdge, Node, UndirectedEdge, Unit
 
 _LARGEST_TINY = 5
 _ROUNDING = 1e-9

@@ -24,13 +24,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import stats
 
-from hushgraph.accounting import events
-from hushgraph.accounting.plan import Stage
-from hushgraph.accounting.privacy_loss import COARSE_GRID, FINE_GRID, PrivacyLoss
 from hushgraph.audit import one_run
 from hushgraph.audit.bounds import check_scores
 from hushgraph.errors import CalibrationError
-from hushgraph.units import Unit
+from hushgraph.privacy import events
+from hushgraph.privacy.loss import COARSE_GRID, FINE_GRID, PrivacyLoss
+from hushgraph.privacy.plan import Stage
+from hushgraph.privacy.units import Unit
 
 SCALES = (1.0, 0.5)
 _RISK_SHARES = (0.8, 0.2)

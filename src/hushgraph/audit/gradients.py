@@ -20,17 +20,17 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from hushgraph.accounting.mixture import TwoSidedMixture
-from hushgraph.accounting.plan import GradientStage, Plan, RootedGradientStage
 from hushgraph.audit.family import SCALES
 from hushgraph.audit.layout import flip_coins
-from hushgraph.intake import CheckedGraph, check_graph
-from hushgraph.ledger import Ledger
-from hushgraph.mechanisms.noise import NoiseSource
+from hushgraph.data.checks import CheckedGraph, check_graph
+from hushgraph.data.rows import SparseRows
+from hushgraph.ledger.ledger import Ledger
+from hushgraph.ledger.run import open_run
 from hushgraph.nn import Linear
-from hushgraph.nn.sparse import SparseRows
-from hushgraph.run import open_run
-from hushgraph.units import Relation
+from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy.mixture import TwoSidedMixture
+from hushgraph.privacy.plan import GradientStage, Plan, RootedGradientStage
+from hushgraph.privacy.units import Relation
 from hushgraph.vault import Recipe, Vault
 
 LOUD = 1e4  # a feature so large that the gradient is clipped

@@ -19,15 +19,15 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric.data import Data
 
-from hushgraph.accounting.label_sum import LabelSumStage
-from hushgraph.accounting.plan import Plan
 from hushgraph.audit.layout import BASE_NODES, Evidence, Layout, flip_coins, lay_out, most_canaries
-from hushgraph.intake import CheckedGraph, check_graph
-from hushgraph.ledger import Ledger
-from hushgraph.mechanisms.noise import NoiseSource
-from hushgraph.nn.sparse import dense_rows
-from hushgraph.run import open_run
-from hushgraph.units import Node, Relation, UndirectedEdge, Unit
+from hushgraph.data.checks import CheckedGraph, check_graph
+from hushgraph.data.rows import dense_rows
+from hushgraph.ledger.ledger import Ledger
+from hushgraph.ledger.run import open_run
+from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy.label_sum import LabelSumStage
+from hushgraph.privacy.plan import Plan
+from hushgraph.privacy.units import Node, Relation, UndirectedEdge, Unit
 from hushgraph.vault import Vault
 
 CLASSES = 2  # the fewest: centered labels of two classes are each other's opposites, as far apart as labels can be

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from hushgraph.errors import InputError
-from hushgraph.units import DirectedEdge, Node, UndirectedEdge, Unit
+from hushgraph.privacy.units import DirectedEdge, Node, UndirectedEdge, Unit
 
 BASE_NODES = 100
 LARGEST_GRAPH = 400_000

@@ -21,20 +21,20 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from hushgraph.accounting.plan import LocalStage, Plan
 from hushgraph.audit import bounds, one_run
 from hushgraph.audit.enumeration import within_rounding
 from hushgraph.audit.layout import flip_coins
 from hushgraph.audit.result import Finding
+from hushgraph.data.checks import CheckedGraph, check_graph
+from hushgraph.data.metadata import PublicFacts
 from hushgraph.errors import InputError
-from hushgraph.facts import PublicFacts
-from hushgraph.intake import CheckedGraph, check_graph
-from hushgraph.ledger import Ledger
+from hushgraph.ledger.ledger import Ledger
+from hushgraph.ledger.run import open_run
 from hushgraph.local import MultiBit, PerFeature, RandomizedResponse, SampledReport
 from hushgraph.local.check import realized_epsilon
-from hushgraph.mechanisms.noise import NoiseSource
 from hushgraph.methods.local_base import LocalMethod
-from hushgraph.run import open_run
+from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy.plan import LocalStage, Plan
 from hushgraph.vault import Vault
 
 MOST_NUMBERS = 8_000_000

@@ -17,8 +17,8 @@ from functools import partial
 import numpy as np
 from scipy import special, stats
 
-from hushgraph.accounting.privacy_loss import PrivacyLoss
 from hushgraph.audit.bounds import check_scores
+from hushgraph.privacy.loss import PrivacyLoss
 
 _SHARES = (1.0, 0.3, 0.1, 0.03, 0.01)
 F_SHARES = (0.3, 0.1, 0.03)

@@ -15,17 +15,17 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from hushgraph.accounting.mixture import occurrence_bound
-from hushgraph.accounting.plan import Plan, RootedGradientStage
 from hushgraph.audit.gradients import LOUD, GradientScores, SumsWatcher, most_gradient_canaries
 from hushgraph.audit.layout import flip_coins
-from hushgraph.intake import CheckedGraph, check_graph
-from hushgraph.ledger import Ledger
-from hushgraph.mechanisms.noise import NoiseSource
+from hushgraph.data.checks import CheckedGraph, check_graph
+from hushgraph.data.rows import SparseRows
+from hushgraph.ledger.ledger import Ledger
+from hushgraph.ledger.run import open_run
 from hushgraph.nn.rooted import RootedNetwork
-from hushgraph.nn.sparse import SparseRows
-from hushgraph.run import open_run
-from hushgraph.units import Relation
+from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy.mixture import occurrence_bound
+from hushgraph.privacy.plan import Plan, RootedGradientStage
+from hushgraph.privacy.units import Relation
 from hushgraph.vault import Recipe, Vault
 
 MOST_ROOTS = 60_000

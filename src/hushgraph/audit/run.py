@@ -15,19 +15,19 @@ from typing import Any
 
 import numpy as np
 
-from hushgraph.accounting import events
-from hushgraph.accounting.plan import Plan, Stage
-from hushgraph.accounting.privacy_loss import PrivacyLoss
 from hushgraph.audit import bounds, one_run
 from hushgraph.audit.family import Family, family_bound, one_run_family_bound
 from hushgraph.audit.local_reports import audit_reports, local_stages
 from hushgraph.audit.result import AuditResult, Finding
 from hushgraph.audit.watching import KNOWN, Watched, watch
+from hushgraph.data.metadata import PublicFacts
 from hushgraph.errors import AuditContradiction
-from hushgraph.facts import PublicFacts
-from hushgraph.mechanisms.noise import NoiseSource
 from hushgraph.methods.base import Method
 from hushgraph.methods.local_base import LocalMethod
+from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy import events
+from hushgraph.privacy.loss import PrivacyLoss
+from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.report.record import RunRecord, read_run, rebuild_method, rebuild_plan
 
 CANARIES = 10_000

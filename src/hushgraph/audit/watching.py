@@ -11,8 +11,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hushgraph.accounting.label_sum import LabelSumStage
-from hushgraph.accounting.plan import (
+from hushgraph.audit.canaries import aggregation_stages, observe_sums, plant_coins
+from hushgraph.audit.family import SCALES
+from hushgraph.audit.gradients import GradientScores, most_gradient_canaries, observe_training
+from hushgraph.audit.label_canaries import label_stages, most_label_canaries, observe_label_sums, plant_label_coins
+from hushgraph.audit.layout import Evidence, flip_coins, most_canaries
+from hushgraph.audit.rooted import most_rooted_canaries, observe_rooted_training
+from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy.label_sum import LabelSumStage
+from hushgraph.privacy.plan import (
     AggregationStage,
     GradientStage,
     LocalStage,
@@ -21,13 +28,6 @@ from hushgraph.accounting.plan import (
     Stage,
     UnprotectedStage,
 )
-from hushgraph.audit.canaries import aggregation_stages, observe_sums, plant_coins
-from hushgraph.audit.family import SCALES
-from hushgraph.audit.gradients import GradientScores, most_gradient_canaries, observe_training
-from hushgraph.audit.label_canaries import label_stages, most_label_canaries, observe_label_sums, plant_label_coins
-from hushgraph.audit.layout import Evidence, flip_coins, most_canaries
-from hushgraph.audit.rooted import most_rooted_canaries, observe_rooted_training
-from hushgraph.mechanisms.noise import NoiseSource
 
 KNOWN = (AggregationStage, LabelSumStage, GradientStage, RootedGradientStage, LocalStage, UnprotectedStage)
 

@@ -7,12 +7,8 @@ from typing import Annotated
 import typer
 
 from hushgraph import __version__
-from hushgraph.attacks.cli import attack
-from hushgraph.audit.cli import audit
-from hushgraph.cli import datasets, doctor, ledger, methods, plan, predict, train
-from hushgraph.collect.cli import app as collect
-from hushgraph.console import command
-from hushgraph.report.cli import report
+from hushgraph.cli import attack, audit, collect, datasets, doctor, ledger, methods, plan, predict, report, train
+from hushgraph.cli.console import command
 
 app = typer.Typer(
     name="hushgraph",
@@ -42,11 +38,11 @@ def _root(
 app.command("plan")(plan.plan)
 app.command("train")(train.train)
 app.command("predict")(predict.predict)
-app.command("attack")(command(attack))
-app.command("audit")(command(audit))
-app.command("report")(command(report))
+app.command("attack")(command(attack.attack))
+app.command("audit")(command(audit.audit))
+app.command("report")(command(report.report))
 app.add_typer(ledger.app, name="ledger")
-app.add_typer(collect, name="collect")
+app.add_typer(collect.app, name="collect")
 app.command("methods")(methods.methods)
 app.command("datasets")(datasets.datasets)
 app.command("doctor")(doctor.doctor)

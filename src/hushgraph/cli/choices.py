@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from hushgraph import units
-from hushgraph.budget import Budget
 from hushgraph.errors import InputError
+from hushgraph.privacy import units
+from hushgraph.privacy.budget import Budget
 
 if TYPE_CHECKING:
     from hushgraph.methods.base import Method
@@ -47,14 +47,14 @@ def _split_words(unit: str | None, settings: dict[str, str]) -> tuple[dict[str, 
 
 
 def _unit(name: str, own: dict[str, str]) -> units.Unit:
-    from hushgraph.methods.parameters import from_words
+    from hushgraph.settings import from_words
 
     return units.by_name(name, **(from_words(units.UNITS[name], own) if own else {}))
 
 
 def _method(name: str, words: dict[str, str]) -> Method:
-    from hushgraph.methods.parameters import from_words
-    from hushgraph.methods.registry import method_class
+    from hushgraph.registry import method_class
+    from hushgraph.settings import from_words
 
     found = method_class(name)
     return found(**from_words(found, words))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from hushgraph.console import Json, command, show_json
+from hushgraph.cli.console import Json, command, show_json
 
 
 @command

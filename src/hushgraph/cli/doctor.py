@@ -12,7 +12,7 @@ from typing import Any
 
 import typer
 
-from hushgraph.console import Json, command, show_json
+from hushgraph.cli.console import Json, command, show_json
 
 CORE = ("torch", "torch-geometric", "dp-accounting", "numpy", "scipy", "scikit-learn", "safetensors", "cryptography")
 OPTIONAL = {
@@ -65,7 +65,7 @@ def _entropy() -> dict[str, Any]:
 
 
 def _noise() -> dict[str, Any]:
-    from hushgraph.mechanisms.noise import NoiseSource
+    from hushgraph.noise.source import NoiseSource
 
     sample = NoiseSource.from_os().gaussian(100_000)
     spread = float(sample.std())
@@ -75,9 +75,9 @@ def _noise() -> dict[str, Any]:
 
 
 def _accountant() -> dict[str, Any]:
-    from hushgraph.accounting.events import gaussian
-    from hushgraph.accounting.privacy_loss import PrivacyLoss
-    from hushgraph.units import Relation
+    from hushgraph.privacy.events import gaussian
+    from hushgraph.privacy.loss import PrivacyLoss
+    from hushgraph.privacy.units import Relation
 
     epsilon = PrivacyLoss(gaussian(1.8354, 2), Relation.ADD_OR_REMOVE).epsilon(1e-7)
     return _check(
@@ -86,7 +86,7 @@ def _accountant() -> dict[str, Any]:
 
 
 def _ledger() -> dict[str, Any]:
-    from hushgraph.ledger import Ledger
+    from hushgraph.ledger.ledger import Ledger
 
     with tempfile.TemporaryDirectory() as folder:
         book = Ledger(Path(folder) / "ledger")

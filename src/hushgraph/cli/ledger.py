@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from hushgraph.console import Json, command, show_json
-from hushgraph.rounding import rounded_up
+from hushgraph.cli.console import Json, command, show_json
+from hushgraph.text import rounded_up
 
 app = typer.Typer(help="What has been spent on a dataset.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -20,8 +20,8 @@ AtDelta = Annotated[float | None, typer.Option(help="Delta for the totals; defau
 @command
 def show(folder: Folder, delta: AtDelta = None, as_json: Json = False) -> None:
     """Show every run with its price, and the total of the dataset."""
-    from hushgraph.ledger import Ledger
-    from hushgraph.run import statement
+    from hushgraph.ledger.ledger import Ledger
+    from hushgraph.ledger.run import statement
 
     found = statement(Ledger(folder).history(), delta)
     if as_json:
@@ -34,8 +34,8 @@ def show(folder: Folder, delta: AtDelta = None, as_json: Json = False) -> None:
 @command
 def verify(folder: Folder, delta: AtDelta = None, as_json: Json = False) -> None:
     """Check the chain of hashes and every charge, and recompute epsilon from the file alone."""
-    from hushgraph.ledger import Ledger
-    from hushgraph.run import check_history, statement
+    from hushgraph.ledger.ledger import Ledger
+    from hushgraph.ledger.run import check_history, statement
 
     history = Ledger(folder).history()
     check_history(history)
@@ -59,10 +59,10 @@ def limit(
     as_json: Json = False,
 ) -> None:
     """Declare (or change) the limit on the whole dataset; runs over it are refused with exit code 3."""
-    from hushgraph import units
-    from hushgraph.budget import Budget
     from hushgraph.errors import InputError
-    from hushgraph.ledger import Ledger
+    from hushgraph.ledger.ledger import Ledger
+    from hushgraph.privacy import units
+    from hushgraph.privacy.budget import Budget
 
     Budget(epsilon, delta)
     book = Ledger(folder)

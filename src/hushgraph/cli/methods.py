@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hushgraph.console import Json, command, show_json
+from hushgraph.cli.console import Json, command, show_json
 
 
 @command
@@ -17,7 +17,7 @@ def methods(
     as_json: Json = False,
 ) -> None:
     """List the methods, or the settings of one with their defaults."""
-    from hushgraph.methods.registry import METHODS, method_class
+    from hushgraph.registry import METHODS, method_class
 
     if name is None:
         records = [_record(method_class(known)) for known in METHODS]

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from hushgraph.console import Json, Settings, command, show_json, words
-from hushgraph.rounding import rounded_up
+from hushgraph.cli.console import Json, Settings, command, show_json, words
+from hushgraph.text import rounded_up
 
 Method = Annotated[str, typer.Argument(help="auto, gap, progap, chorus, dp-gnn, mlp, dp-mlp, sage, gcn, ...")]
 UnitName = Annotated[
@@ -36,7 +36,7 @@ def plan(
 ) -> None:
     """Show which releases a method would make, with how much noise, without reading any data."""
     from hushgraph.cli.choices import read_choices
-    from hushgraph.facts import PublicFacts
+    from hushgraph.data.metadata import PublicFacts
 
     choices = read_choices(method, unit, epsilon, delta, words(settings))
     facts = PublicFacts.from_sizes(nodes, edges, train_nodes, classes)

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from hushgraph.cli.console import Json, command, show_json
 from hushgraph.cli.train import Directed, Split
-from hushgraph.console import Json, command, show_json
 from hushgraph.errors import InputError
 
 
@@ -62,8 +62,8 @@ def predict(
 def _predict_on(
     trained: Any, graph: Any, epsilon: float | None, delta: float | None, ledger: Path | None
 ) -> tuple[Any, dict[str, Any]]:
-    from hushgraph.budget import Budget
-    from hushgraph.ledger import Ledger
+    from hushgraph.ledger.ledger import Ledger
+    from hushgraph.privacy.budget import Budget
 
     if epsilon is None:
         raise InputError("--on: expected --epsilon too, because another graph is a new release; got none")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hushgraph.cli.console import Json, Settings, command, progress_bar, require_new_folder, show_json, words
 from hushgraph.cli.plan import Delta, Epsilon, Method, PaperMode
-from hushgraph.console import Json, Settings, command, progress_bar, require_new_folder, show_json, words
 
 if TYPE_CHECKING:
     from hushgraph.methods.base import TrainedModel
@@ -46,7 +46,7 @@ def train(
     import torch
 
     from hushgraph.datasets import load
-    from hushgraph.ledger import Ledger
+    from hushgraph.ledger.ledger import Ledger
     from hushgraph.methods.saving import save_model
 
     torch.set_num_threads(threads)

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from hushgraph.collect.cli import app
+from hushgraph.cli.collect import app
 
 app()

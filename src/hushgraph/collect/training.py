@@ -15,23 +15,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hushgraph.accounting.plan import LocalStage, Plan, Stage
-from hushgraph.budget import Budget
-from hushgraph.certificate import certify
 from hushgraph.collect.estimates import estimate, sampled_report
 from hushgraph.collect.export import Export, read_export
 from hushgraph.collect.task import FeatureQuestion, Task
+from hushgraph.data.metadata import PublicFacts
+from hushgraph.data.rows import SparseRows
 from hushgraph.errors import InputError
-from hushgraph.facts import PublicFacts
-from hushgraph.graph.csr import InNeighbors
-from hushgraph.ledger import Ledger
+from hushgraph.graph.edges import InNeighbors
+from hushgraph.ledger.certificate import certify
+from hushgraph.ledger.ledger import Ledger
+from hushgraph.ledger.run import open_run
 from hushgraph.local import MultiBit, RandomizedResponse
-from hushgraph.mechanisms.noise import NoiseSource
 from hushgraph.methods.lpgnn import LPGNN, FeatureReports, LpgnnModel, transition_of
-from hushgraph.nn.sparse import SparseRows
-from hushgraph.run import open_run
+from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy.budget import Budget
+from hushgraph.privacy.plan import LocalStage, Plan, Stage
+from hushgraph.privacy.units import Local
 from hushgraph.training.noisy_labels import NoisyLabels
-from hushgraph.units import Local
 
 VALIDATION_SHARE = 1.0 / 3.0
 

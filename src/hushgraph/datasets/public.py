@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from hushgraph.datasets import trust
+from hushgraph.datasets import no_pickle as trust
 from hushgraph.datasets.catalog import PUBLIC, PublicDataset, cache_folder, public_dataset
 from hushgraph.datasets.splits import MASKS
 from hushgraph.errors import HushgraphError, InputError, did_you_mean

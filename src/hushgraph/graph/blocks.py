@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from hushgraph.errors import InputError
-from hushgraph.graph.aggregate import aligned_rows, check_rows, sum_bags, target_runs
 from hushgraph.graph.store import BlockedGraph
-from hushgraph.mechanisms.noise import NoiseSource, round_to_grid
+from hushgraph.graph.sums import aligned_rows, check_rows, sum_bags, target_runs
+from hushgraph.noise.source import NoiseSource, round_to_grid
 
 # Edges a block holds when the limit allows more: small enough for the processor's cache, so that what was read from
 # the file is still near when it is used.

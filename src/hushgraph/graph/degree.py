@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from hushgraph.errors import InputError
-from hushgraph.graph.csr import InNeighbors, checked_edges, pack
-from hushgraph.mechanisms.noise import NoiseSource
+from hushgraph.graph.edges import InNeighbors, checked_edges, pack
+from hushgraph.noise.source import NoiseSource
 
 _LABEL = "degree cap"
 _RUN = 1 << 19

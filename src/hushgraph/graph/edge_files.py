@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from hushgraph.errors import InputError
-from hushgraph.graph.csr import checked_edges
+from hushgraph.graph.edges import checked_edges
 
 EdgeSource = Tensor | str | Path | Iterable[Tensor]
 

@@ -1,7 +1,7 @@
 """Sorting more pairs than fit in memory: sorted runs on disk, then one pass over ranges of keys.
 
-Pairs of node numbers are packed into int64 (see `hushgraph.graph.csr.pack`). Writing is by plain file writes, so a full
-disk is an error and never a crash; reading is by `readinto`, so a short file is an error too.
+Pairs of node numbers are packed into int64 (see `hushgraph.graph.edges.pack`). Writing is by plain file writes, so a
+full disk is an error and never a crash; reading is by `readinto`, so a short file is an error too.
 """
 
 from __future__ import annotations

@@ -24,11 +24,11 @@ import numpy as np
 import torch
 
 from hushgraph.errors import HushgraphError, InputError
-from hushgraph.graph.csr import INT32_LIMIT, InNeighbors, pack, unpack_minor
 from hushgraph.graph.degree import capped, distinct
 from hushgraph.graph.edge_files import EdgeSource, edge_chunks
+from hushgraph.graph.edges import INT32_LIMIT, InNeighbors, pack, unpack_minor
 from hushgraph.graph.external_sort import external_sort, read_array
-from hushgraph.mechanisms.noise import NoiseSource
+from hushgraph.noise.source import NoiseSource
 
 FORMAT = "hushgraph graph 1"
 _OFFSETS, _SOURCES = "offsets.bin", "sources.bin"

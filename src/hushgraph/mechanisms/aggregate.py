@@ -12,9 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hushgraph.errors import InputError
-from hushgraph.graph.aggregate import sum_in_neighbors
-from hushgraph.graph.csr import InNeighbors
-from hushgraph.mechanisms.noise import NoiseSource, round_to_grid
+from hushgraph.graph.edges import InNeighbors
+from hushgraph.graph.sums import sum_in_neighbors
+from hushgraph.noise.source import NoiseSource, round_to_grid
 
 # float32 rounding can leave a "unit" row a few parts in ten million too long; this much shorter is always enough.
 _ROUNDING = 1e-6

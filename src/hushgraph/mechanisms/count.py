@@ -10,9 +10,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hushgraph.accounting.count import CountStage
 from hushgraph.errors import InputError
-from hushgraph.mechanisms.noise import NoiseSource
+from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy.count import CountStage
 
 _BITS = 53
 _LARGEST = 1 << 40  # keeps the share of draws that are thrown away below 2^-13, and every product below 2^53

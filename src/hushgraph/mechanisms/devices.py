@@ -12,7 +12,7 @@ import numpy as np
 
 from hushgraph.errors import InputError
 from hushgraph.local.randomness import Randomness, os_generator
-from hushgraph.mechanisms.noise import NoiseSource
+from hushgraph.noise.source import NoiseSource
 
 Range = float | np.ndarray
 """One number for all columns, or one per column."""

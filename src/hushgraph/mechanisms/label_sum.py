@@ -13,11 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hushgraph.accounting.label_sum import LabelSumStage
 from hushgraph.errors import InputError
-from hushgraph.graph.aggregate import sum_in_neighbors
-from hushgraph.graph.csr import InNeighbors
-from hushgraph.mechanisms.noise import NoiseSource, round_to_grid
+from hushgraph.graph.edges import InNeighbors
+from hushgraph.graph.sums import sum_in_neighbors
+from hushgraph.noise.source import NoiseSource, round_to_grid
+from hushgraph.privacy.label_sum import LabelSumStage
 
 _ROUNDING = 1e-6  # as in `mechanisms.aggregate`
 

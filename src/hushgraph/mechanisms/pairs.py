@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from hushgraph.accounting.pairs import PairStage
-from hushgraph.graph.csr import InNeighbors
+from hushgraph.graph.edges import InNeighbors
 from hushgraph.mechanisms.count import discrete_laplace
-from hushgraph.mechanisms.noise import NoiseSource
+from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy.pairs import PairStage
 
 NO_LABEL = -1
 

@@ -20,21 +20,21 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from hushgraph.accounting.calibration import Accountant
-from hushgraph.accounting.count import CountStage
-from hushgraph.accounting.pairs import PairStage
-from hushgraph.accounting.plan import Plan, Stage
-from hushgraph.accounting.whole_numbers import WholeNumberStage
-from hushgraph.budget import Budget
+from hushgraph import settings as parameters
+from hushgraph.data.metadata import PublicFacts
 from hushgraph.errors import InputError, UnprovenError
-from hushgraph.facts import PublicFacts
-from hushgraph.ledger import Ledger
-from hushgraph.methods import parameters
+from hushgraph.ledger.ledger import Ledger
 from hushgraph.methods.auto_rule import Answers, decide, questions
 from hushgraph.methods.base import Method, TrainedModel
 from hushgraph.methods.chorus import Chorus
 from hushgraph.methods.mlp import DPMLP, MLP
-from hushgraph.units import Unit
+from hushgraph.privacy.budget import Budget
+from hushgraph.privacy.calibration import Accountant
+from hushgraph.privacy.count import CountStage
+from hushgraph.privacy.pairs import PairStage
+from hushgraph.privacy.plan import Plan, Stage
+from hushgraph.privacy.units import Unit
+from hushgraph.privacy.whole_numbers import WholeNumberStage
 from hushgraph.vault import Progress, Vault
 
 _LARGE_EPSILON = 1e3  # for a run without protection: what would be asked if noise were no matter

@@ -10,16 +10,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from hushgraph.accounting.count import CountStage
-from hushgraph.accounting.pairs import PairStage
-from hushgraph.accounting.whole_numbers import WholeNumberStage
-from hushgraph.budget import Budget
+from hushgraph.data.metadata import PublicFacts
 from hushgraph.errors import InputError
-from hushgraph.facts import PublicFacts
 from hushgraph.methods.base import Method
 from hushgraph.methods.chorus import Chorus
 from hushgraph.methods.mlp import DPMLP
-from hushgraph.units import Node, NodeReplace, Unit
+from hushgraph.privacy.budget import Budget
+from hushgraph.privacy.count import CountStage
+from hushgraph.privacy.pairs import PairStage
+from hushgraph.privacy.units import Node, NodeReplace, Unit
+from hushgraph.privacy.whole_numbers import WholeNumberStage
 
 # Average degrees of 5 to 90 and 1% to 75% train nodes: sums take a share of the budget from the gradients, and readers
 # of sums from the model of features. That is worth it where there are enough train nodes and labeled neighbors; more

@@ -15,18 +15,18 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from hushgraph.accounting.calibration import Accountant
-from hushgraph.accounting.plan import Plan, Stage, UnprotectedStage
-from hushgraph.budget import Budget
-from hushgraph.certificate import Certificate, certify
+from hushgraph.data.checks import CheckedGraph, check_graph, check_unit, default_unit
+from hushgraph.data.metadata import PublicFacts
 from hushgraph.errors import InputError, UnprovenError
-from hushgraph.evaluation import balanced_accuracy, by_class
-from hushgraph.facts import PublicFacts
-from hushgraph.intake import CheckedGraph, check_graph, check_unit, default_unit
-from hushgraph.ledger import Ledger
-from hushgraph.mechanisms.noise import NoiseSource
-from hushgraph.run import Run, open_run
-from hushgraph.units import EDGE_UNITS, DirectedEdge, UndirectedEdge, Unit
+from hushgraph.ledger.certificate import Certificate, certify
+from hushgraph.ledger.ledger import Ledger
+from hushgraph.ledger.run import Run, open_run
+from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy.budget import Budget
+from hushgraph.privacy.calibration import Accountant
+from hushgraph.privacy.plan import Plan, Stage, UnprotectedStage
+from hushgraph.privacy.units import EDGE_UNITS, DirectedEdge, UndirectedEdge, Unit
+from hushgraph.tasks import balanced_accuracy, by_class
 from hushgraph.vault import Progress, Vault
 
 SCORES = "scores"

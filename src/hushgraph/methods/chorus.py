@@ -29,14 +29,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hushgraph.accounting.calibration import Accountant
-from hushgraph.accounting.label_sum import LabelSumStage
-from hushgraph.accounting.plan import GradientStage, Plan, Stage, calibrated
-from hushgraph.budget import Budget
+from hushgraph import settings as parameters
+from hushgraph.data.joined import JoinedRows
+from hushgraph.data.metadata import PublicFacts
+from hushgraph.data.rows import Rows, SparseRows
 from hushgraph.errors import InputError
-from hushgraph.facts import PublicFacts
 from hushgraph.mechanisms.label_sum import relative_noise
-from hushgraph.methods import parameters
 from hushgraph.methods.base import Method, TrainedModel, checked_training_graph
 from hushgraph.methods.inductive import InductiveModel
 from hushgraph.nn.chorus import (
@@ -47,10 +45,12 @@ from hushgraph.nn.chorus import (
     UnitRows,
     without_mean,
 )
-from hushgraph.nn.joined import JoinedRows
-from hushgraph.nn.sparse import Rows, SparseRows
+from hushgraph.privacy.budget import Budget
+from hushgraph.privacy.calibration import Accountant
+from hushgraph.privacy.label_sum import LabelSumStage
+from hushgraph.privacy.plan import GradientStage, Plan, Stage, calibrated
+from hushgraph.privacy.units import Node, NodeReplace, UndirectedEdge, Unit
 from hushgraph.training.optimizers import OPTIMIZERS, OptimizerName
-from hushgraph.units import Node, NodeReplace, UndirectedEdge, Unit
 from hushgraph.vault import PrivateRows, Recipe, Vault
 
 Part = Rows | PrivateRows

@@ -18,15 +18,13 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from hushgraph.accounting.calibration import Accountant
-from hushgraph.accounting.plan import AggregationStage, Plan, RootedGradientStage, Stage, calibrated
-from hushgraph.budget import Budget
+from hushgraph import settings as parameters
+from hushgraph.data.checks import CheckedGraph, check_graph, check_unit
+from hushgraph.data.metadata import PublicFacts
+from hushgraph.data.rows import Rows
 from hushgraph.errors import InputError, UnprovenError
-from hushgraph.facts import PublicFacts
 from hushgraph.graph.rooted import whole_graph
-from hushgraph.intake import CheckedGraph, check_graph, check_unit
-from hushgraph.ledger import Ledger
-from hushgraph.methods import parameters
+from hushgraph.ledger.ledger import Ledger
 from hushgraph.methods.base import Method, TrainedModel, checked_training_graph, open_vault
 from hushgraph.nn.rooted import (
     CONVOLUTIONS,
@@ -38,9 +36,11 @@ from hushgraph.nn.rooted import (
     WithConstant,
     WithRest,
 )
-from hushgraph.nn.sparse import Rows
+from hushgraph.privacy.budget import Budget
+from hushgraph.privacy.calibration import Accountant
+from hushgraph.privacy.plan import AggregationStage, Plan, RootedGradientStage, Stage, calibrated
+from hushgraph.privacy.units import Unit
 from hushgraph.training.rowwise import register_rowwise
-from hushgraph.units import Unit
 from hushgraph.vault import RAW_PREDICTIONS, PrivateRows, Recipe, Vault
 
 # By rule from public sizes. Chosen by validation accuracy at epsilon 8 on JohnsHopkins55, Cornell5 and pubmed (4,000 to

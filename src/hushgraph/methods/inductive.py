@@ -8,13 +8,13 @@ from typing import Any
 
 from torch import Tensor
 
-from hushgraph.accounting.plan import Plan
-from hushgraph.budget import Budget
+from hushgraph.data.checks import check_graph, check_unit
+from hushgraph.data.metadata import PublicFacts
 from hushgraph.errors import InputError
-from hushgraph.facts import PublicFacts
-from hushgraph.intake import check_graph, check_unit
-from hushgraph.ledger import Ledger
+from hushgraph.ledger.ledger import Ledger
 from hushgraph.methods.base import Method, TrainedModel, open_vault
+from hushgraph.privacy.budget import Budget
+from hushgraph.privacy.plan import Plan
 from hushgraph.vault import Vault
 
 

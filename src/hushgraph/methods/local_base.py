@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from hushgraph.accounting.plan import LocalStage, Plan
-from hushgraph.budget import Budget
+from hushgraph.data.metadata import PublicFacts
 from hushgraph.errors import InputError, PrivateAccessError
-from hushgraph.facts import PublicFacts
-from hushgraph.ledger import Ledger
+from hushgraph.ledger.ledger import Ledger
 from hushgraph.mechanisms.devices import Range
 from hushgraph.methods.base import Method, TrainedModel
-from hushgraph.units import Local, Unit
+from hushgraph.privacy.budget import Budget
+from hushgraph.privacy.plan import LocalStage, Plan
+from hushgraph.privacy.units import Local, Unit
 from hushgraph.vault import Progress, Vault
 
 Bound = float | tuple[float, ...]

@@ -17,22 +17,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hushgraph.accounting.calibration import Accountant
-from hushgraph.accounting.plan import LocalStage, Plan, Stage
-from hushgraph.budget import Budget
+from hushgraph import settings as parameters
+from hushgraph.data.metadata import PublicFacts
+from hushgraph.data.rows import Rows, SparseRows, dense_rows
 from hushgraph.errors import InputError
-from hushgraph.facts import PublicFacts
-from hushgraph.graph.csr import InNeighbors
+from hushgraph.graph.edges import InNeighbors
 from hushgraph.local import MultiBit, RandomizedResponse, SampledReport
-from hushgraph.methods import parameters
 from hushgraph.methods.base import TrainedModel, checked_training_graph
 from hushgraph.methods.local_base import LocalMethod, local_stage, within
 from hushgraph.nn.backbones import BACKBONES, Backbone, backbone
 from hushgraph.nn.kprop import PropagatedRows
 from hushgraph.nn.propagation import Neighborhood
-from hushgraph.nn.sparse import Rows, SparseRows, dense_rows
+from hushgraph.privacy.budget import Budget
+from hushgraph.privacy.calibration import Accountant
+from hushgraph.privacy.plan import LocalStage, Plan, Stage
+from hushgraph.privacy.units import Local, Unit
 from hushgraph.training.noisy_labels import RULES, Chosen, NoisyLabels, Schedule, Trainer
-from hushgraph.units import Local, Unit
 from hushgraph.vault import PrivateRows, Progress, Vault
 
 FEATURES = ("private", "codes", "ones", "degree", "random")

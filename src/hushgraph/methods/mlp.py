@@ -13,15 +13,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hushgraph.accounting.calibration import Accountant
-from hushgraph.accounting.plan import GradientStage, Plan, Stage, calibrated
-from hushgraph.budget import Budget
+from hushgraph import settings as parameters
+from hushgraph.data.metadata import PublicFacts
 from hushgraph.errors import InputError
-from hushgraph.facts import PublicFacts
-from hushgraph.methods import parameters
 from hushgraph.methods.base import Method, TrainedModel, checked_training_graph
 from hushgraph.nn import MLP as Perceptron
-from hushgraph.units import Unit
+from hushgraph.privacy.budget import Budget
+from hushgraph.privacy.calibration import Accountant
+from hushgraph.privacy.plan import GradientStage, Plan, Stage, calibrated
+from hushgraph.privacy.units import Unit
 from hushgraph.vault import Recipe, Vault
 
 

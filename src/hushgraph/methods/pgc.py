@@ -16,23 +16,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hushgraph.accounting.calibration import Accountant
-from hushgraph.accounting.plan import LocalStage, Plan, Stage
-from hushgraph.budget import Budget
+from hushgraph import settings as parameters
+from hushgraph.data.metadata import PublicFacts
+from hushgraph.data.rows import Rows, SparseRows, dense_rows
 from hushgraph.errors import InputError
-from hushgraph.facts import PublicFacts
-from hushgraph.graph.csr import InNeighbors
+from hushgraph.graph.edges import InNeighbors
 from hushgraph.local import Laplace, OneBit, PerFeature, Piecewise, ScalarMechanism
 from hushgraph.local.base import LARGEST_EPSILON
-from hushgraph.methods import parameters
 from hushgraph.methods.base import TrainedModel
 from hushgraph.methods.local_base import LocalMethod, local_stage, within
 from hushgraph.nn.backbones import Gcn
 from hushgraph.nn.kprop import PropagatedRows
 from hushgraph.nn.propagation import Neighborhood, Propagation
-from hushgraph.nn.sparse import Rows, SparseRows, dense_rows
+from hushgraph.privacy.budget import Budget
+from hushgraph.privacy.calibration import Accountant
+from hushgraph.privacy.plan import LocalStage, Plan, Stage
+from hushgraph.privacy.units import Local, Unit
 from hushgraph.training.early_stopping import Patience, train_watched
-from hushgraph.units import Local, Unit
 from hushgraph.vault import PrivateRows, Vault
 
 MECHANISMS: dict[str, Callable[[float], ScalarMechanism]] = {

@@ -12,20 +12,20 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hushgraph.accounting.plan import Plan
+from hushgraph import settings as parameters
+from hushgraph.data.checks import CheckedGraph
+from hushgraph.data.metadata import PublicFacts
 from hushgraph.errors import InputError
-from hushgraph.facts import PublicFacts
-from hushgraph.graph.csr import InNeighbors
-from hushgraph.graph.link_split import LinkSplit, split_links, unlinked_pairs
-from hushgraph.intake import CheckedGraph
-from hushgraph.methods import parameters
+from hushgraph.graph.edges import InNeighbors
+from hushgraph.graph.links import LinkSplit, split_links, unlinked_pairs
+from hushgraph.ledger.run import Run
 from hushgraph.methods.base import TrainedModel
 from hushgraph.methods.pgc import Estimates, PerFeatureMethod
 from hushgraph.nn.hop_similarity import HOPS, HopRows, HopWeights, fit_weights, log_degrees
 from hushgraph.nn.kprop import PropagatedRows
 from hushgraph.nn.propagation import Neighborhood
 from hushgraph.nn.vgae import LinkEncoder, area_under_curve, divergence, link_scores, reconstruction_loss
-from hushgraph.run import Run
+from hushgraph.privacy.plan import Plan
 from hushgraph.training.early_stopping import Patience, train_watched
 from hushgraph.vault import Vault
 

@@ -15,19 +15,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hushgraph.accounting.calibration import Accountant
-from hushgraph.accounting.plan import AggregationStage, GradientStage, Plan, Stage, calibrated
-from hushgraph.budget import Budget
+from hushgraph import settings as parameters
+from hushgraph.data.metadata import PublicFacts
+from hushgraph.data.rows import Rows
 from hushgraph.errors import InputError
-from hushgraph.facts import PublicFacts
-from hushgraph.methods import parameters
 from hushgraph.methods.base import Method, TrainedModel, checked_training_graph
 from hushgraph.methods.inductive import InductiveModel
 from hushgraph.nn.hops import COMBINATIONS
 from hushgraph.nn.progressive import ProgressiveNetwork, Submodel, stage_base
-from hushgraph.nn.sparse import Rows
+from hushgraph.privacy.budget import Budget
+from hushgraph.privacy.calibration import Accountant
+from hushgraph.privacy.plan import AggregationStage, GradientStage, Plan, Stage, calibrated
+from hushgraph.privacy.units import Unit
 from hushgraph.training.plain import BEST_BY, BestBy
-from hushgraph.units import Unit
 from hushgraph.vault import PrivateRows, Recipe, Vault
 
 Hop = Rows | PrivateRows

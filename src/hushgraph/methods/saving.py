@@ -16,12 +16,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from hushgraph import units
-from hushgraph.certificate import Certificate
+from hushgraph.data.metadata import PublicFacts
 from hushgraph.errors import InputError
-from hushgraph.facts import PublicFacts
+from hushgraph.ledger.certificate import Certificate
 from hushgraph.methods.base import SCORES, TrainedModel
-from hushgraph.methods.registry import method_class, model_class
+from hushgraph.privacy import units
+from hushgraph.registry import method_class, model_class
 
 FORMAT = 1
 _WEIGHTS, _RELEASED = "weights.", "released."

@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hushgraph.nn.joined import JoinedRows
+from hushgraph.data.joined import JoinedRows
+from hushgraph.data.rows import Rows, SparseRows
 from hushgraph.nn.layers import Dropout, Linear, fresh_generator
-from hushgraph.nn.sparse import Rows, SparseRows
 
 
 class UnitRows(nn.Module):

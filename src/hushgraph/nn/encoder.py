@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from hushgraph.data.rows import Rows
 from hushgraph.nn.layers import L2Normalize, fresh_generator, reset_all
 from hushgraph.nn.mlp import MLP, between_layers
-from hushgraph.nn.sparse import Rows
 
 
 class Encoder(nn.Module):

@@ -18,8 +18,8 @@ import torch
 from scipy.optimize import minimize
 from torch import Tensor, nn
 
+from hushgraph.data.rows import Rows
 from hushgraph.nn.propagation import Neighborhood
-from hushgraph.nn.sparse import Rows
 
 HOPS = (0, 1, 2, 4, 8, 16)
 _BLOCK = 512

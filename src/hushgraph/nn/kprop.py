@@ -13,9 +13,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from hushgraph.data.rows import Rows, SparseRows, dense_rows
 from hushgraph.errors import InputError
 from hushgraph.nn.propagation import Propagation
-from hushgraph.nn.sparse import Rows, SparseRows, dense_rows
 
 _PROBES = 64
 

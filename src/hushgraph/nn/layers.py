@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from hushgraph.data.rows import Rows, linear_input
 from hushgraph.errors import InputError, did_you_mean
-from hushgraph.nn.sparse import Rows, linear_input
 
 Norm = Literal["batch", "group"]
 

@@ -7,9 +7,9 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from hushgraph.data.rows import Rows, dense_rows
 from hushgraph.errors import InputError
 from hushgraph.nn.layers import Dropout, Linear, fresh_generator, make_activation, make_norm, reset_all
-from hushgraph.nn.sparse import Rows, dense_rows
 
 Order = Literal["norm-first", "activation-first"]
 

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hushgraph.data.joined import JoinedRows
+from hushgraph.data.rows import Rows
 from hushgraph.nn.hops import Combination, Combine
-from hushgraph.nn.joined import JoinedRows
 from hushgraph.nn.layers import L2Normalize, Linear, fresh_generator
 from hushgraph.nn.mlp import MLP
-from hushgraph.nn.sparse import Rows
 
 
 class Submodel(nn.Module):

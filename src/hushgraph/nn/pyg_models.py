@@ -18,10 +18,10 @@ from torch import Tensor, nn
 from torch_geometric.nn import GATConv, GCNConv, GINConv, SAGEConv
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
+from hushgraph.data.rows import Rows, SparseRows, linear_input
 from hushgraph.errors import InputError
-from hushgraph.graph.csr import InNeighbors, pack
+from hushgraph.graph.edges import InNeighbors, pack
 from hushgraph.nn.propagation import Neighborhood, Propagation
-from hushgraph.nn.sparse import Rows, SparseRows, linear_input
 
 
 class PygNeighborhood(Neighborhood):

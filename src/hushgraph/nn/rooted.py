@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from hushgraph.data.rows import Rows
 from hushgraph.errors import InputError, did_you_mean
 from hushgraph.graph.rooted import RootedBatch
 from hushgraph.nn.layers import Linear, fresh_generator, make_activation
@@ -26,7 +27,6 @@ from hushgraph.nn.messages import (
     take_sources,
     take_targets,
 )
-from hushgraph.nn.sparse import Rows
 
 Convolution = Literal["gcn", "gin", "attention"]
 CONVOLUTIONS = ("gcn", "gin", "attention")

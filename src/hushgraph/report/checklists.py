@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hushgraph.report.record import RunRecord
-from hushgraph.rounding import rounded_up
+from hushgraph.text import rounded_up
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
-from hushgraph.rounding import rounded_up
+from hushgraph.text import rounded_up
 
 _PILLS = {
     "handled": ("good", "handled"),

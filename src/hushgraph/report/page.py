@@ -14,11 +14,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from hushgraph.accounting.adaptive import WorstOf
-from hushgraph.accounting.privacy_loss import PrivacyLoss
-from hushgraph.certificate import certify
 from hushgraph.errors import InputError
-from hushgraph.ledger import History
+from hushgraph.ledger.certificate import certify
+from hushgraph.ledger.ledger import History
+from hushgraph.privacy.adaptive import WorstOf
+from hushgraph.privacy.loss import PrivacyLoss
 from hushgraph.report import html, sections, verdicts
 from hushgraph.report.accuracy import accuracy
 from hushgraph.report.checklists import nist_rows, reporting_list

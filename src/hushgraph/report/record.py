@@ -8,19 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hushgraph import units
-from hushgraph.accounting import events
-from hushgraph.accounting.adaptive import WorstOf
-from hushgraph.accounting.events import Event
-from hushgraph.accounting.privacy_loss import PrivacyLoss
-from hushgraph.budget import Budget
+from hushgraph.data.metadata import PublicFacts
 from hushgraph.errors import HushgraphError, InputError
-from hushgraph.facts import PublicFacts
-from hushgraph.ledger import FILE, History, Ledger
+from hushgraph.ledger.ledger import FILE, History, Ledger
+from hushgraph.ledger.run import spent
 from hushgraph.methods.base import Method
-from hushgraph.methods.registry import method_class
 from hushgraph.methods.saving import read_json
-from hushgraph.run import spent
+from hushgraph.privacy import events, units
+from hushgraph.privacy.adaptive import WorstOf
+from hushgraph.privacy.budget import Budget
+from hushgraph.privacy.events import Event
+from hushgraph.privacy.loss import PrivacyLoss
+from hushgraph.registry import method_class
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from hushgraph.accounting.adaptive import WorstOf
-from hushgraph.accounting.privacy_loss import PrivacyLoss
+from hushgraph.privacy.adaptive import WorstOf
+from hushgraph.privacy.loss import PrivacyLoss
 from hushgraph.report import html
 from hushgraph.report.checklists import Row
 from hushgraph.report.record import RunRecord, StagePrice
 from hushgraph.report.svg import Axis, Bar, Series, bar_chart, line_chart
-from hushgraph.rounding import rounded_up
+from hushgraph.text import rounded_up
 
 PROVES_NOTHING = (
     "An attack that fails proves nothing: a better one may exist. The guarantee is the certificate, not this section."

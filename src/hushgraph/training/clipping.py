@@ -20,13 +20,13 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor, nn
 
+from hushgraph.data.rows import Rows, narrow_rows, take_rows
 from hushgraph.errors import HushgraphError, InputError, did_you_mean
-from hushgraph.nn.sparse import Rows, narrow_rows, take_rows
-from hushgraph.training.chain import ChainGradient, build_chain
-from hushgraph.training.closed_form import ClosedFormGradient, NotClosedForm, has_closed_form
 from hushgraph.training.flat import trainable, views_of
+from hushgraph.training.ghost_clipping import ClosedFormGradient, NotClosedForm, has_closed_form
 from hushgraph.training.losses import RowLoss, row_loss
-from hushgraph.training.per_example import PerExampleGradient
+from hushgraph.training.manual_backward import ChainGradient, build_chain
+from hushgraph.training.per_sample_grad import PerExampleGradient
 from hushgraph.training.rowwise import require_rowwise
 
 Method = Literal["chain", "closed-form", "per-example"]

@@ -13,15 +13,15 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from hushgraph.data.joined import JoinedRows
+from hushgraph.data.rows import SparseRows
 from hushgraph.errors import InputError
 from hushgraph.nn.chorus import Ensemble
-from hushgraph.nn.joined import JoinedRows
 from hushgraph.nn.layers import fresh_generator
-from hushgraph.nn.sparse import SparseRows
-from hushgraph.training.batch_norm_step import BatchNormStep
 from hushgraph.training.flat import FlatParameters, views_of
-from hushgraph.training.layer_steps import ACTIVATIONS, ActivationStep, LinearStep, Parameterless
 from hushgraph.training.losses import check_labels, cross_entropy_gradient
+from hushgraph.training.manual_batch_norm import BatchNormStep
+from hushgraph.training.manual_layers import ACTIVATIONS, ActivationStep, LinearStep, Parameterless
 from hushgraph.training.optimizers import make_optimizer
 from hushgraph.training.scratch import Scratch
 

@@ -11,13 +11,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from hushgraph.data.rows import Rows, SparseRows, take_rows
 from hushgraph.errors import InputError
 from hushgraph.nn.layers import fresh_generator
-from hushgraph.nn.sparse import Rows, SparseRows, take_rows
-from hushgraph.training.chain import ChainGradient, build_chain, set_copies
 from hushgraph.training.flat import FlatParameters, views_of
-from hushgraph.training.layer_steps import LinearStep, Step
 from hushgraph.training.losses import RowLoss, check_labels, row_loss
+from hushgraph.training.manual_backward import ChainGradient, build_chain, set_copies
+from hushgraph.training.manual_layers import LinearStep, Step
 from hushgraph.training.optimizers import OptimizerName, make_optimizer
 from hushgraph.training.repeats import merge_repeats
 

@@ -14,13 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hushgraph.data.rows import Rows, narrow_rows, row_square_norms, take_rows
 from hushgraph.errors import HushgraphError, InputError
-from hushgraph.nn.sparse import Rows, narrow_rows, row_square_norms, take_rows
+from hushgraph.noise.sampler import Noise, PoissonSampler
 from hushgraph.training.clipping import ClippedGradient
 from hushgraph.training.flat import FlatParameters
 from hushgraph.training.losses import RowLoss, check_labels
 from hushgraph.training.optimizers import OptimizerName, make_optimizer
-from hushgraph.training.sampling import Noise, PoissonSampler
 
 # Steps are prepared together up to about this many numbers, where a row counts as at least so many (measured).
 _NUMBERS_AT_ONCE, _ROW_COST = 2**19, 64

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hushgraph.nn.sparse import SparseRows
+from hushgraph.data.rows import SparseRows
 
 _WORTH_IT = 0.8  # with more distinct rows than this, the weights cost what the rows save
 

@@ -27,18 +27,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from hushgraph.data.rows import Rows, SparseRows, take_rows
 from hushgraph.errors import HushgraphError, InputError, UnprovenError
 from hushgraph.graph.rooted import RootedBatch, RootedSubgraphs
 from hushgraph.nn.layers import Linear
 from hushgraph.nn.rooted import AttentionLayer, GCNLayer, GINLayer, RootedNetwork
-from hushgraph.nn.sparse import Rows, SparseRows, take_rows
+from hushgraph.noise.sampler import Noise, PoissonSampler
 from hushgraph.training.flat import FlatParameters, trainable, views_of
 from hushgraph.training.optimizers import OptimizerName, make_optimizer
 from hushgraph.training.rooted_functional import FormedRootedGradient, check_rooted, state_objection
 from hushgraph.training.rooted_inputs import InputRows, SharedInputs
 from hushgraph.training.rooted_norms import InputProducts, RowLayout, layer_square_norms
 from hushgraph.training.rowwise import is_registered
-from hushgraph.training.sampling import Noise, PoissonSampler
 
 _ROUNDING = 1e-6
 _KNOWN = (RootedNetwork, GCNLayer, GINLayer, AttentionLayer)

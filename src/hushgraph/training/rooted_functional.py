@@ -19,11 +19,11 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.modules.batchnorm import _NormBase
 
+from hushgraph.data.rows import Rows, dense_rows, take_rows
 from hushgraph.errors import HushgraphError, InputError, UnprovenError
 from hushgraph.graph.rooted import RootedBatch, RootedSubgraphs
 from hushgraph.nn.messages import AnyMessages, LocalMessages
 from hushgraph.nn.rooted import RootedNetwork
-from hushgraph.nn.sparse import Rows, dense_rows, take_rows
 from hushgraph.training.flat import trainable
 from hushgraph.training.losses import check_labels
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from hushgraph.data.rows import SparseRows, linear_input
 from hushgraph.errors import InputError
 from hushgraph.nn.layers import Linear
-from hushgraph.nn.sparse import SparseRows, linear_input
 
 # With this share of a graph's nodes in a batch, taking all of them is cheaper than picking rows (measured).
 _TAKE_ALL = 0.4

@@ -19,8 +19,8 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
+from hushgraph.data.rows import SparseRows
 from hushgraph.graph.rooted import RootedSubgraphs, ragged
-from hushgraph.nn.sparse import SparseRows
 from hushgraph.training.rooted_inputs import InputRows
 
 # Single precision loses digits where large terms cancel; this share of the sum of absolute terms is added to be safe.

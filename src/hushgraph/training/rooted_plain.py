@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from hushgraph.data.rows import Rows, SparseRows
 from hushgraph.graph.rooted import RootedBatch
 from hushgraph.nn.rooted import RootedNetwork
-from hushgraph.nn.sparse import Rows, SparseRows
 
 
 def train_whole_graph(

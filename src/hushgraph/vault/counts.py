@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from hushgraph.accounting.count import CountStage
-from hushgraph.accounting.pairs import PairStage
-from hushgraph.accounting.plan import Plan
 from hushgraph.errors import InputError
 from hushgraph.mechanisms.count import capped_entries, noisy_count
 from hushgraph.mechanisms.pairs import PairCounts, count_pairs, noisy_pairs
+from hushgraph.privacy.count import CountStage
+from hushgraph.privacy.pairs import PairStage
+from hushgraph.privacy.plan import Plan
 from hushgraph.vault.holder import Holder
 
 

@@ -12,16 +12,16 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from hushgraph.accounting.plan import UnprotectedStage
+from hushgraph.data.checks import CheckedGraph, check_unit
+from hushgraph.data.joined import JoinedRows
+from hushgraph.data.metadata import PublicFacts
+from hushgraph.data.rows import Rows, dense_rows
 from hushgraph.errors import InputError, PrivateAccessError, UnprovenError
-from hushgraph.facts import PublicFacts
-from hushgraph.graph.csr import InNeighbors
 from hushgraph.graph.degree import cap_senders
-from hushgraph.intake import CheckedGraph, check_unit
-from hushgraph.mechanisms.noise import NoiseSource
-from hushgraph.nn.joined import JoinedRows
-from hushgraph.nn.sparse import Rows, dense_rows
-from hushgraph.run import Run
+from hushgraph.graph.edges import InNeighbors
+from hushgraph.ledger.run import Run
+from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy.plan import UnprotectedStage
 from hushgraph.training.rowwise import require_rowwise
 from hushgraph.vault.handles import PrivateRows
 

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hushgraph.accounting.plan import LocalStage
+from hushgraph.data.rows import dense_rows
 from hushgraph.errors import BudgetError, PrivateAccessError
 from hushgraph.mechanisms.devices import FeatureRandomizer, LabelRandomizer, Range, device_randomness, unit_interval
-from hushgraph.nn.sparse import dense_rows
-from hushgraph.units import Local
+from hushgraph.privacy.plan import LocalStage
+from hushgraph.privacy.units import Local
 from hushgraph.vault.holder import Holder
 
 

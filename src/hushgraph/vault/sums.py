@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hushgraph.accounting.label_sum import LabelSumStage
-from hushgraph.accounting.plan import AggregationStage
-from hushgraph.graph.aggregate import sum_in_neighbors
-from hushgraph.graph.csr import InNeighbors
+from hushgraph.data.rows import Rows, dense_rows
+from hushgraph.graph.edges import InNeighbors
+from hushgraph.graph.sums import sum_in_neighbors
 from hushgraph.mechanisms.aggregate import bounded_rows, noisy_sum
 from hushgraph.mechanisms.label_sum import known_labels, label_messages, noisy_label_sum
-from hushgraph.nn.sparse import Rows, dense_rows
+from hushgraph.privacy.label_sum import LabelSumStage
+from hushgraph.privacy.plan import AggregationStage
 from hushgraph.vault.handles import PrivateRows
 from hushgraph.vault.holder import Holder
 

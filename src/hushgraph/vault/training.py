@@ -8,13 +8,14 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from hushgraph.accounting.plan import GradientStage, RootedGradientStage
+from hushgraph.data.joined import JoinedRows
+from hushgraph.data.rows import Rows
 from hushgraph.errors import InputError, PrivateAccessError, UnprovenError
 from hushgraph.graph.rooted import RootedSubgraphs, whole_graph
 from hushgraph.nn.chorus import Ensemble
-from hushgraph.nn.joined import JoinedRows
 from hushgraph.nn.rooted import RootedNetwork
-from hushgraph.nn.sparse import Rows
+from hushgraph.noise.sampler import PoissonSampler
+from hushgraph.privacy.plan import GradientStage, RootedGradientStage
 from hushgraph.training.ensemble import train_ensemble
 from hushgraph.training.optimizers import OptimizerName
 from hushgraph.training.plain import BestBy, train_plainly
@@ -22,7 +23,6 @@ from hushgraph.training.private import train_privately
 from hushgraph.training.rooted import train_rooted_privately
 from hushgraph.training.rooted_plain import train_whole_graph
 from hushgraph.training.rowwise import require_rowwise
-from hushgraph.training.sampling import PoissonSampler
 from hushgraph.vault.handles import PrivateRows
 from hushgraph.vault.holder import Holder
 

@@ -1,0 +1,122 @@
+"""The command `hushgraph attack NAME --data ... --model RUN_DIR`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hushgraph.cli.console import progress_bar, show_json, words
+from hushgraph.errors import InputError
+
+NAMES = (
+    "linkteller",
+    "similarity",
+    "released-rows",
+    "membership",
+    "lira",
+    "degree",
+    "features",
+    "attribute",
+    "inversion",
+)
+
+
+def attack(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="One of: " + ", ".join(NAMES) + ".")],
+    data: Annotated[str, typer.Option(help="The graph it was trained on: a name or an npz file. Inversion: images.")],
+    model: Annotated[Path | None, typer.Option(help="The folder of a trained model; not for inversion.")] = None,
+    split: Annotated[str | None, typer.Option(help="The split, as for `train`.")] = None,
+    classifier: Annotated[
+        str | None, typer.Option(help="Inversion: the model to train on the images: softmax, mlp or cnn (default).")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="For what the attack draws.")] = 0,
+    parameter: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the attack; repeatable.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The JSON file to add the result to; default: MODEL/attacks.json.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Attack a trained model with what an adversary may have. A failed attack proves nothing.
+
+    The result is added to a file that `hushgraph report` shows. Inversion trains a classifier of images without
+    privacy and inverts that: give --data IMAGES.npz, --classifier, and --out RUN_DIR/attacks.json to see it in a
+    report. What each attack assumes is in docs/threats.md.
+    """
+    from hushgraph.attacks.catalog import ATTACKS, attack_by_name
+    from hushgraph.settings import from_words
+
+    attack_by_name(name)
+    chosen = {"seed": seed, **from_words(ATTACKS[name], words(parameter))}  # type: ignore[arg-type]
+    with progress_bar(as_json) as progress:
+        watched = {} if progress is None else {"progress": progress}
+        if name == "inversion":
+            result = _invert(data, model, classifier, out, {**watched, **chosen})
+        else:
+            result = _attack(name, data, model, split, classifier, {**watched, **chosen})
+    home = out or (model / "attacks.json" if model is not None else None)
+    if home is not None:
+        add_result(home, result)
+    if as_json:
+        show_json(result)
+    else:
+        typer.echo("\n".join([*lines(result), *([] if home is None else [f"added to {home}"])]))
+
+
+def _attack(
+    name: str, data: str, model: Path | None, split: str | None, classifier: str | None, options: dict[str, Any]
+) -> dict[str, Any]:
+    from hushgraph import datasets
+    from hushgraph.attacks.catalog import attack_model
+    from hushgraph.methods.saving import load_model
+
+    if model is None or classifier is not None:
+        raise InputError(f"the attack '{name}' needs --model RUN_DIR, a trained model, and takes no --classifier")
+    trained = load_model(model)
+    return attack_model(name, trained, datasets.load(data, split=split), **options).as_dict()
+
+
+def _invert(
+    data: str, model: Path | None, classifier: str | None, out: Path | None, options: dict[str, Any]
+) -> dict[str, Any]:
+    from hushgraph.attacks.catalog import attack_images
+
+    if model is not None:
+        raise InputError(
+            "inversion is for classifiers of images: leave --model out, give --classifier softmax, mlp or cnn, and "
+            "--out RUN_DIR/attacks.json to show the result in that run's report"
+        )
+    return attack_images(data, classifier or "cnn", **options)
+
+
+def lines(result: dict[str, Any]) -> list[str]:
+    """The result for a terminal."""
+    shown = [f"{result['name']} on {result['target']}"]
+    if "auc" in result:
+        shown.append(f"  AUC {result['auc']:.3f} [{result['auc_low']:.3f}, {result['auc_high']:.3f}], 0.5 is guessing")
+        shown.append(f"  balanced accuracy {result['balanced_accuracy']:.3f}")
+        for rate, found in result["tpr_at"].items():
+            share = f"{100 * float(rate):g}% false positives"
+            known = "too few guesses to say" if found is None else f"{100 * found['value']:.2f}% found"
+            shown.append(f"  at {share}: {known}")
+    figures = {**result.get("details", {}), **result.get("figures", {})}
+    shown += [f"  {key}: {_short(value)}" for key, value in figures.items() if isinstance(value, int | float | str)]
+    return [*shown, f"  assumes: {result['assumes']}", "  A failed attack proves nothing; see docs/threats.md."]
+
+
+def _short(value: float | str) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def add_result(path: Path, result: dict[str, Any]) -> None:
+    """Put a result in the file of all attacks on a model; the same attack on the same target is replaced."""
+    from hushgraph.methods.saving import read_json, write_json
+
+    before = read_json(path).get("attacks", []) if path.exists() else []
+    same = (result["name"], result["target"])
+    kept = [one for one in before if (one["name"], one["target"]) != same]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, {"format": 1, "attacks": [*kept, result]})

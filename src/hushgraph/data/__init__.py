@@ -1,0 +1,1 @@
+"""Data on its way in: checked graphs, their public metadata, sparse rows."""

@@ -1,0 +1,219 @@
+"""The way in: a PyG `Data` is checked, once and completely, before a vault takes it.
+
+Everything wrong is reported together. What is changed on the way (repeated edges kept once, self loops left out) is
+written down in `notes`. Nothing is charged here, because nothing is released.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hushgraph.data.metadata import PublicFacts
+from hushgraph.data.rows import Rows, SparseRows
+from hushgraph.errors import InputError
+from hushgraph.graph.edges import InNeighbors
+from hushgraph.privacy.units import DirectedEdge, UndirectedEdge, Unit
+
+
+@dataclass(frozen=True)
+class CheckedGraph:
+    """A graph that passed all checks. It holds private data: hand it to a `Vault`, not to a method."""
+
+    facts: PublicFacts
+    features: Rows
+    labels: Tensor
+    edges: InNeighbors
+    train: Tensor
+    val: Tensor
+    test: Tensor
+    class_names: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+    def split(self, name: str) -> Tensor:
+        """The node numbers of `train`, `val` or `test`."""
+        return {"train": self.train, "val": self.val, "test": self.test}[name]
+
+
+def check_graph(data: Any, *, known_classes: tuple[str, ...] | None = None) -> CheckedGraph:
+    """The graph of a PyG `Data` object, or one InputError that lists everything wrong with it.
+
+    `known_classes` is for inference with a trained model: labels and a split are then not needed.
+    """
+    inference = known_classes is not None
+    InputError.collect(_kind_problems(data, ("x", "edge_index") if inference else ("x", "y", "edge_index")))
+    notes: list[str] = []
+    features, num_nodes = _features(data.x)
+    labels = torch.as_tensor(data.y) if data.y is not None else torch.full((num_nodes,), -1)
+    labels = labels.squeeze(1) if labels.dim() == 2 and labels.shape[1] == 1 else labels
+    masks = {name: getattr(data, f"{name}_mask", None) for name in ("train", "val", "test")}
+    class_names = known_classes or _class_names(data, labels, notes)
+    problems = [
+        *_feature_problems(features),
+        *_edge_problems(data.edge_index, num_nodes),
+        *_label_problems(labels, num_nodes, len(class_names)),
+        *_mask_problems(masks, num_nodes, train_needed=not inference),
+    ]
+    InputError.collect(problems)
+    index = {name: _indices(mask) for name, mask in masks.items()}
+    InputError.collect(_unlabeled_problems(labels, index))
+    edges = _edges(data.edge_index, num_nodes, notes)
+    facts = PublicFacts(
+        num_nodes=num_nodes,
+        num_edges=edges.num_edges,
+        num_train=index["train"].numel(),
+        num_val=index["val"].numel(),
+        num_test=index["test"].numel(),
+        num_features=int(features.shape[1]),
+        num_classes=len(class_names),
+        name=str(getattr(data, "name", None) or "graph"),
+    )
+    return CheckedGraph(
+        facts, features, labels.long(), edges, index["train"], index["val"], index["test"], class_names, tuple(notes)
+    )
+
+
+def check_unit(graph: CheckedGraph, unit: Unit, *, paper_mode: bool = False) -> None:
+    """Refuse a unit whose neighbors are not neighbors of this kind of graph, or whose promise is broken."""
+    if isinstance(unit, UndirectedEdge) and not graph.edges.is_symmetric():
+        raise InputError(
+            "undirected-edge: expected a symmetric graph (both directions of every edge); got a directed one. "
+            "Use the unit directed-edge, or make the graph symmetric (torch_geometric.utils.to_undirected)"
+        )
+    if isinstance(unit, DirectedEdge) and not paper_mode and graph.facts.num_edges and graph.edges.is_symmetric():
+        raise InputError(
+            "directed-edge: expected a directed graph; got a symmetric one, where one friendship is two entries. "
+            "Use the unit undirected-edge; paper mode compares with publications that count one direction"
+        )
+    if unit.degree_promised:
+        largest = int(graph.edges.out_degree().max()) if graph.facts.num_nodes else 0
+        if unit.max_out_degree is not None and largest > unit.max_out_degree:
+            raise InputError(
+                f"node-promise: expected no node with more than {unit.max_out_degree} neighbors (max_degree); got one "
+                f"with {largest}. Raise max_degree if the bound is known without the data, or use the unit node"
+            )
+
+
+def default_unit(graph: CheckedGraph) -> Unit:
+    """The undirected edge for a symmetric graph, the directed edge otherwise."""
+    return UndirectedEdge() if graph.edges.is_symmetric() else DirectedEdge()
+
+
+def relabeled(graph: CheckedGraph, edges: InNeighbors) -> CheckedGraph:
+    """The same graph with other edges (degree cap, canaries); sizes that are public stay as declared."""
+    return replace(graph, edges=edges)
+
+
+def _kind_problems(data: Any, needed: tuple[str, ...]) -> list[str]:
+    if type(data).__name__ == "HeteroData":
+        return ["expected one kind of node and edge; got a HeteroData graph. Select one edge type (to_homogeneous)"]
+    missing = [name for name in needed if getattr(data, name, None) is None]
+    problems = [f"expected a torch_geometric Data with {name}; got none" for name in missing]
+    for name in ("edge_weight", "edge_attr"):
+        if getattr(data, name, None) is not None:
+            problems.append(
+                f"expected an unweighted graph; got {name}: no sensitivity is known for weighted edges. "
+                f"Drop it (data.{name} = None) if the weights do not matter"
+            )
+    return problems
+
+
+def _features(x: Any) -> tuple[Rows, int]:
+    if isinstance(x, SparseRows):
+        return x, x.shape[0]
+    if not isinstance(x, Tensor) or x.dim() != 2:
+        raise InputError(
+            f"features: expected a matrix [nodes, columns]; got {type(x).__name__} {getattr(x, 'shape', '')}"
+        )
+    if x.layout is torch.strided:
+        return x.detach().to(torch.float32), x.shape[0]
+    return SparseRows.from_tensor(x.detach().to(torch.float32)), x.shape[0]
+
+
+def _feature_problems(features: Rows) -> list[str]:
+    values = features.values if isinstance(features, SparseRows) else features
+    if values is not None and not bool(torch.isfinite(values).all()):
+        bad = int((~torch.isfinite(values)).sum())
+        return [f"features: expected finite numbers; got {bad} NaN or infinite entries. Clean or impute them first"]
+    return []
+
+
+def _edge_problems(edge_index: Any, num_nodes: int) -> list[str]:
+    if not isinstance(edge_index, Tensor) or edge_index.dim() != 2 or edge_index.shape[0] != 2:
+        return [f"edge_index: expected shape [2, E]; got {getattr(edge_index, 'shape', type(edge_index).__name__)}"]
+    if edge_index.dtype not in (torch.int64, torch.int32):
+        return [f"edge_index: expected integers; got {edge_index.dtype}"]
+    if edge_index.shape[1] == 0:
+        return []
+    low, high = int(edge_index.min()), int(edge_index.max())
+    if low < 0 or high >= num_nodes:
+        return [f"edge_index: expected node numbers from 0 to {num_nodes - 1}; got {low} to {high}"]
+    return []
+
+
+def _label_problems(labels: Tensor, num_nodes: int, num_classes: int) -> list[str]:
+    if labels.shape != (num_nodes,):
+        return [f"labels: expected one per node, [{num_nodes}]; got shape {list(labels.shape)}"]
+    if labels.is_floating_point() or labels.dtype is torch.bool:
+        return [f"labels: expected integers; got {labels.dtype}"]
+    low, high = int(labels.min()), int(labels.max())
+    if low < -1 or high >= num_classes:
+        return [f"labels: expected classes 0 to {num_classes - 1} (-1: no label); got {low} to {high}"]
+    return []
+
+
+def _class_names(data: Any, labels: Tensor, notes: list[str]) -> tuple[str, ...]:
+    names = getattr(data, "class_names", None)
+    if names is not None:
+        return tuple(str(name) for name in names)
+    stated = data.to_dict().get("num_classes")
+    if stated is None:
+        stated = int(labels.max()) + 1 if labels.numel() else 0
+        notes.append(f"the number of classes ({stated}) was taken from the labels and is treated as public")
+    return tuple(str(i) for i in range(int(stated)))
+
+
+def _mask_problems(masks: dict[str, Any], num_nodes: int, *, train_needed: bool) -> list[str]:
+    problems = []
+    for name, mask in masks.items():
+        if mask is None:
+            if name == "train" and train_needed:
+                problems.append("split: expected a train_mask; got none. Use hushgraph.datasets.splits.random_split")
+        elif not isinstance(mask, Tensor) or mask.dtype is not torch.bool or mask.shape != (num_nodes,):
+            problems.append(f"split: expected a boolean {name}_mask of shape [{num_nodes}]; got something else")
+    if problems:
+        return problems
+    if train_needed and not bool(masks["train"].any()):
+        return ["split: expected at least one train node; got none"]
+    given = [mask for mask in masks.values() if mask is not None]
+    if given and bool((torch.stack(given).sum(0) > 1).any()):
+        return ["split: expected train, val and test to be disjoint; some nodes are in two of them"]
+    return []
+
+
+def _unlabeled_problems(labels: Tensor, index: dict[str, Tensor]) -> list[str]:
+    counts = {name: int((labels[nodes] < 0).sum()) for name, nodes in index.items()}
+    return [
+        f"split: expected labels for all {name} nodes; {count} have none (-1). Take them out of {name}_mask"
+        for name, count in counts.items()
+        if count
+    ]
+
+
+def _indices(mask: Tensor | None) -> Tensor:
+    return torch.empty(0, dtype=torch.int64) if mask is None else mask.nonzero().squeeze(1)
+
+
+def _edges(edge_index: Tensor, num_nodes: int, notes: list[str]) -> InNeighbors:
+    loops = edge_index[0] == edge_index[1]
+    if bool(loops.any()):
+        notes.append(f"{int(loops.sum())} self loops were left out")
+        edge_index = edge_index[:, ~loops]
+    edges = InNeighbors.from_edge_index(edge_index, num_nodes)
+    repeated = edges.count_duplicates()
+    if repeated:
+        notes.append(f"{repeated} repeated edges were kept once")
+    return edges.coalesce()

@@ -1,0 +1,1 @@
+"""What was spent on each dataset, and what that proves."""

@@ -1,0 +1,1 @@
+"""Random numbers that protect: one secret key, named streams, exact laws."""

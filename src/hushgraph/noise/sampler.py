@@ -1,0 +1,72 @@
+"""Poisson sampling: one object that draws the batches and tells the accountant their law."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from hushgraph.errors import InputError
+
+
+class Noise(Protocol):
+    """What training needs from a source of randomness (`hushgraph.noise.source.NoiseSource` has it)."""
+
+    def gaussian(self, shape: tuple[int, ...], std: float) -> Tensor:
+        """Independent centered Gaussian samples, computed in double precision."""
+        ...
+
+    def bernoulli_indices(self, n: int, p: float) -> Tensor:
+        """The positions among `n` whose coin of probability `p` came up heads, ascending, as int64."""
+        ...
+
+
+@dataclass(frozen=True)
+class PoissonSampler:
+    """Each example joins each batch with probability `rate`, independently of everything else.
+
+    `num_examples` must be a public number. The accountant reads `rate`; the noisy sum of a batch is divided by
+    `expected_batch_size`, never by the realized size, which is private. A batch may be empty: that step is noise only.
+    """
+
+    num_examples: int
+    rate: float
+
+    def __post_init__(self) -> None:
+        problems = []
+        if self.num_examples < 1:
+            problems.append(f"expected num_examples >= 1; got {self.num_examples}; there is nothing to sample")
+        if not (math.isfinite(self.rate) and 0.0 < self.rate <= 1.0):
+            problems.append(f"expected a sampling rate in (0, 1]; got {self.rate}; use batch size / examples")
+        InputError.collect(problems)
+
+    @classmethod
+    def of_batch_size(cls, num_examples: int, batch_size: int) -> PoissonSampler:
+        """The sampler whose batches have `batch_size` examples on average (all of them, at most)."""
+        return cls(num_examples, min(1.0, batch_size / num_examples) if num_examples > 0 else 0.0)
+
+    @property
+    def expected_batch_size(self) -> float:
+        """The average number of examples in a batch."""
+        return self.num_examples * self.rate
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Steps after which each example was drawn about once: 1 / rate, rounded down, at least one."""
+        return max(1, int(1.0 / self.rate + 1e-9))
+
+    def draw(self, noise: Noise) -> Tensor:
+        """The positions of one batch (int64, ascending)."""
+        return self.draw_several(noise, 1)[0]
+
+    def draw_several(self, noise: Noise, count: int) -> tuple[Tensor, ...]:
+        """The positions of `count` batches: the same coins, asked for at once because each call has a fixed cost."""
+        if self.rate == 1.0:
+            return (torch.arange(self.num_examples),) * count
+        heads = noise.bernoulli_indices(self.num_examples * count, self.rate)
+        ends = torch.searchsorted(heads, torch.arange(1, count + 1) * self.num_examples)
+        sizes = ends.diff(prepend=ends.new_zeros(1)).tolist()
+        return heads.remainder_(self.num_examples).split(sizes)

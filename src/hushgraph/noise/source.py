@@ -1,0 +1,243 @@
+"""Where every random number of a private run comes from.
+
+A `NoiseSource` holds one secret 256-bit key. Named streams, noise rows and sampling keys are derived from it, so a
+run needs a single draw of operating-system entropy and every piece of noise has exactly one name. What the samples
+are, and what they do not protect from, is written in docs/proofs/noise.md.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import struct
+import threading
+from collections.abc import Sequence
+from typing import NoReturn
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hushgraph.errors import HushgraphError, InputError
+from hushgraph.noise.normal import PIECE, BlockFunction, KeyStream, NormalStream, derive_key
+
+GRID_BITS = 20
+_SPARSE_PROBABILITY = 0.05
+
+
+class NoiseSource:
+    """Cryptographically strong random numbers derived from one secret key.
+
+    Two kinds of method:
+
+    * *sequential* (`gaussian`, `uniform`, `bernoulli_indices`, `integers`, `permutation`): each call continues where
+      the last one stopped and never repeats itself;
+    * *addressed* (`gaussian_rows`, `pair_keys`): a pure function of the key and of what is asked for. Asking twice
+      gives the same bytes, which is what a retried block needs. Use a fresh label for every release.
+
+    Edge cases: the object cannot be copied or pickled, and a forked process may not continue its parent's sequential
+    draws (both would use the same noise); give the child a stream of its own.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_children",
+        "_key",
+        "_lock",
+        "_next_normal",
+        "_next_word",
+        "_normals",
+        "_process",
+        "_ready",
+        "_seeded",
+        "_words",
+    )
+
+    def __init__(self, key: bytes, *, seeded_run: bool) -> None:
+        if len(key) != 32:
+            raise InputError(f"expected a key of 32 bytes; got {len(key)}; use NoiseSource.from_os()")
+        self._key = key
+        self._seeded = seeded_run
+        self._process = os.getpid()
+        self._lock = threading.RLock()
+        self._children: dict[str, NoiseSource] = {}
+        self._normals: NormalStream | None = None
+        self._words: KeyStream | None = None
+        self._next_normal = 0
+        self._ready = torch.empty(0, dtype=torch.float64)
+        self._next_word = 0
+
+    @classmethod
+    def from_os(cls) -> NoiseSource:
+        """A source keyed by the operating system's entropy: the only one that gives privacy."""
+        return cls(os.urandom(32), seeded_run=False)
+
+    @classmethod
+    def seeded(cls, seed: int) -> NoiseSource:
+        """A repeatable source for tests. Whoever knows the seed can subtract the noise: not private."""
+        if isinstance(seed, bool) or not isinstance(seed, int):
+            raise InputError(
+                f"expected an integer seed; got {type(seed).__name__}; use NoiseSource.from_os() for privacy"
+            )
+        return cls(derive_key(bytes(32), "seeded: not private", str(seed)), seeded_run=True)
+
+    @property
+    def seeded_run(self) -> bool:
+        """True when the noise can be repeated from a seed; such a run must be stamped `seeded: not private`."""
+        return self._seeded
+
+    def stream(self, label: str) -> NoiseSource:
+        """The independent source named `label`.
+
+        Its values do not depend on which other streams exist or in which order they were asked for. Asking for the
+        same label again returns the same object, which continues: no noise is handed out twice.
+        """
+        with self._lock:
+            if label not in self._children:
+                child = NoiseSource(derive_key(self._key, "stream", label), seeded_run=self._seeded)
+                self._children[label] = child
+            return self._children[label]
+
+    # Sequential draws
+
+    def gaussian(self, shape: int | Sequence[int], std: float = 1.0, dtype: torch.dtype = torch.float64) -> Tensor:
+        """Independent normal samples of standard deviation `std`, computed in float64 and then cast to `dtype`."""
+        scale = _checked_std(std)
+        size = (shape,) if isinstance(shape, int) else tuple(shape)
+        with self._lock:
+            self._check_process()
+            out = self._take_normals(math.prod(size), scale)
+        return out.view(size).to(dtype)
+
+    def uniform(self, n: int) -> Tensor:
+        """`n` float64 numbers in [0, 1), multiples of 2^-53."""
+        return torch.from_numpy(self._bits53(n) * 2.0**-53)
+
+    def bernoulli_indices(self, n: int, p: float) -> Tensor:
+        """The sorted indices below `n` that were chosen, each independently with probability `p` (a Poisson batch)."""
+        if not 0.0 <= p <= 1.0:
+            raise InputError(f"expected a probability between 0 and 1; got {p!r}; check the sampling rate")
+        if p == 0.0 or n == 0:
+            return torch.empty(0, dtype=torch.int64)
+        if p < _SPARSE_PROBABILITY:
+            return self._sparse_indices(n, p)
+        return torch.from_numpy(np.flatnonzero(self._bits53(n) < math.ceil(p * 2.0**53)))
+
+    def integers(self, n: int, high: int) -> Tensor:
+        """`n` integers in [0, high), each value with probability 1/high up to a relative error of high / 2^63."""
+        if not 0 < high <= 1 << 53:
+            raise InputError(f"expected an upper bound between 1 and 2^53; got {high!r}; give a positive bound")
+        return torch.from_numpy((self._take_words(n) & ((1 << 63) - 1)) % high)
+
+    def permutation(self, n: int) -> Tensor:
+        """A uniformly random order of 0 .. n-1 (random 64-bit sort keys; a tie has probability below n^2 / 2^65)."""
+        return torch.from_numpy(np.argsort(self._take_words(n)))
+
+    def torch_generator(self, label: str) -> torch.Generator:
+        """A torch generator for things that need no privacy, such as initial weights."""
+        seed = int.from_bytes(derive_key(self._key, "torch generator", label)[:8], "little") >> 1
+        return torch.Generator().manual_seed(seed)
+
+    # Addressed draws
+
+    def gaussian_rows(self, label: str, first_row: int, num_rows: int, num_columns: int, std: float) -> Tensor:
+        """Noise for the rows `first_row ..` of the release `label`, float64, whatever blocks it is asked for in.
+
+        A pure function of (key, label, width, std, row). Two *different* releases under one label would share their
+        noise and reveal their difference: every release needs its own label.
+        """
+        scale = _checked_std(std)
+        if min(first_row, num_rows, num_columns) < 0:
+            raise InputError(f"expected non-negative sizes; got rows {first_row}+{num_rows}, {num_columns} columns")
+        key = derive_key(self._key, "rows", label, struct.pack("<qd", num_columns, scale))
+        out = torch.empty((num_rows, num_columns), dtype=torch.float64)
+        NormalStream(key).fill(out.view(-1), first_row * num_columns, scale)
+        return out
+
+    def pair_keys(self, label: str, owners: np.ndarray, entries: np.ndarray) -> np.ndarray:
+        """A random uint64 for every pair (owner, entry): what one owner gets tells nothing about another's."""
+        function = BlockFunction(derive_key(self._key, "pairs", label))
+        keys = np.empty(len(owners), dtype=np.uint64)
+        for start in range(0, len(owners), PIECE):
+            part = slice(start, start + PIECE)
+            keys[part] = function.words(owners[part], entries[part])
+        return keys
+
+    # Inside
+
+    def _take_normals(self, n: int, std: float) -> Tensor:
+        """The next `n` samples times `std`. Small requests are served from a piece computed ahead."""
+        if n <= self._ready.numel():
+            out, self._ready = self._ready[:n] * std, self._ready[n:]
+            return out
+        if self._normals is None:
+            self._normals = NormalStream(derive_key(self._key, "normal"))
+        ahead = min(self._next_normal, PIECE)  # nothing on a stream's first draw: many streams are used once
+        have = self._ready.numel()
+        out = torch.empty(max(n, have + ahead), dtype=torch.float64)
+        out[:have] = self._ready
+        self._normals.fill(out[have:], self._next_normal, 1.0)
+        self._next_normal += out.numel() - have
+        self._ready = out[n:]
+        return out[:n] * std if out.numel() > n or std != 1.0 else out
+
+    def _take_words(self, n: int) -> np.ndarray:
+        with self._lock:
+            self._check_process()
+            if self._words is None:
+                self._words = KeyStream(derive_key(self._key, "words"))
+            first = self._next_word
+            self._next_word += n
+            return self._words.words(first, n)
+
+    def _bits53(self, n: int) -> np.ndarray:
+        words = self._take_words(n)
+        words &= (1 << 53) - 1
+        return words
+
+    def _sparse_indices(self, n: int, p: float) -> Tensor:
+        """Jump from chosen index to chosen index: the gaps between them are geometric."""
+        expected = n * p
+        count = int(expected + 6.0 * math.sqrt(expected) + 16.0)
+        parts: list[np.ndarray] = []
+        last = -1
+        while last < n:
+            survival = 1.0 - self._bits53(count) * 2.0**-53
+            with np.errstate(over="ignore"):
+                gaps = np.minimum(np.log(survival) / math.log1p(-p), float(n)).astype(np.int64)
+            parts.append(np.cumsum(gaps + 1) + last)
+            last = int(parts[-1][-1])
+        chosen = np.concatenate(parts)
+        return torch.from_numpy(chosen[: np.searchsorted(chosen, n)])
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise HushgraphError(
+                "expected a noise source of this process; got one inherited from the parent process, whose noise "
+                "would be repeated; make a source or a stream with its own label inside the child"
+            )
+
+    def __repr__(self) -> str:
+        kind = "seeded: not private" if self._seeded else "operating-system entropy"
+        return f"NoiseSource({kind})"
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise TypeError("a NoiseSource holds a secret key and cannot be copied or pickled; use stream(label)")
+
+
+def round_to_grid(values: Tensor, std: float) -> Tensor:
+    """Round released `values` to multiples of a power of two, 2^-20 of the noise's scale.
+
+    The low-order bits of a noisy sum depend on the value that was noised; rounding removes them. It costs no utility
+    (the grid is a millionth of the noise) and is post-processing.
+    """
+    scale = _checked_std(std)
+    grid = 2.0 ** (math.floor(math.log2(scale)) - GRID_BITS)
+    return torch.round(values.to(torch.float64) / grid) * grid
+
+
+def _checked_std(std: float) -> float:
+    scale = float(std)
+    if not (math.isfinite(scale) and scale > 0.0):
+        raise InputError(f"expected a positive, finite noise scale; got {std!r}; noise is never switched off here")
+    return scale

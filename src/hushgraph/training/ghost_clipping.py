@@ -1,0 +1,144 @@
+"""Per-example gradient norms for any module made of linear and normalization layers, with autograd for the rest.
+
+Automatic differentiation gives the gradient with respect to the *output* of every layer that has parameters; from that
+and the layer's input, norms and weighted sums follow in closed form, as in `chain`.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from hushgraph.data.rows import Rows, SparseRows, row_square_norms
+from hushgraph.nn import Linear
+from hushgraph.training.losses import RowLoss
+from hushgraph.training.manual_backward import shares_parameters
+from hushgraph.training.manual_layers import Views
+
+_LINEAR = (nn.Linear, Linear)
+_NORMS = (nn.LayerNorm, nn.GroupNorm)
+
+
+class NotClosedForm(Exception):
+    """The module used a layer in a way that has no closed form here; fall back to per-example gradients."""
+
+
+def has_closed_form(module: nn.Module) -> bool:
+    """Whether every trainable parameter sits in exactly one layer of a known kind, and that layer in one place."""
+    for layer in module.modules():
+        trainable = any(p.requires_grad for p in layer.parameters(recurse=False))
+        if trainable and type(layer) not in (*_LINEAR, *_NORMS):
+            return False
+    return not shares_parameters(module)
+
+
+class _Record:
+    """Input, output and output gradient of one layer in one pass."""
+
+    def __init__(self, layer: nn.Module, x: Rows, output: Tensor) -> None:
+        self.layer, self.output = layer, output
+        self.x = x if isinstance(x, SparseRows) else x.detach()
+        self.grad = output
+
+    def square_norms(self, views: Views) -> Tensor:
+        if type(self.layer) in _LINEAR:
+            return self._linear_norms(id(self.layer.weight) in views, id(self.layer.bias) in views)
+        parts = [p.square().sum(1) for p in self._norm_parts(views).values()]
+        return torch.stack(parts).sum(0)
+
+    def _linear_norms(self, weight: bool, bias: bool) -> Tensor:
+        if self.grad.dim() == 2:
+            of_grad = row_square_norms(self.grad)
+            return of_grad * (row_square_norms(self.x) * float(weight) + float(bias))
+        # Several positions per example: |sum_t g_t a_t^T|^2 = sum over pairs of positions of (g.g')(a.a').
+        assert isinstance(self.x, Tensor)
+        pairs = self.grad @ self.grad.transpose(1, 2)
+        inputs = self.x @ self.x.transpose(1, 2) * float(weight) + float(bias)
+        return (pairs * inputs).sum((1, 2))
+
+    def _norm_parts(self, views: Views) -> dict[int, Tensor]:
+        """Per-example gradients of scale and shift: as small as the activations, so formed outright."""
+        layer, x, grad = self.layer, self.x, self.grad
+        assert isinstance(x, Tensor)
+        if isinstance(layer, nn.LayerNorm):
+            standard = F.layer_norm(x, layer.normalized_shape, None, None, layer.eps)
+        else:
+            assert isinstance(layer, nn.GroupNorm)
+            standard = F.group_norm(x, layer.num_groups, None, None, layer.eps)
+        parts = {id(layer.weight): grad * standard, id(layer.bias): grad}
+        channels_last = isinstance(layer, nn.LayerNorm)
+        kept = {key: part for key, part in parts.items() if key in views}
+        return {key: _sum_positions(part, channels_last) for key, part in kept.items()}
+
+    def write(self, factors: Tensor, views: Views) -> None:
+        if type(self.layer) not in _LINEAR:
+            for key, part in self._norm_parts(views).items():
+                torch.mv(part.t(), factors, out=views[key])
+            return
+        weighted = self.grad * factors.view(-1, *[1] * (self.grad.dim() - 1))
+        flat = weighted.reshape(-1, weighted.shape[-1])
+        if id(self.layer.weight) in views:
+            if isinstance(self.x, Tensor):
+                torch.mm(flat.t(), self.x.reshape(-1, self.x.shape[-1]), out=views[id(self.layer.weight)])
+            else:
+                views[id(self.layer.weight)].copy_(self.x.transpose_matmul(flat).t())
+        if id(self.layer.bias) in views:
+            torch.sum(flat, 0, out=views[id(self.layer.bias)])
+
+
+def _sum_positions(part: Tensor, channels_last: bool) -> Tensor:
+    """One value per example and channel: add up the positions, wherever they stand."""
+    if part.dim() == 2:
+        return part
+    return part.flatten(1, -2).sum(1) if channels_last else part.flatten(2).sum(2)
+
+
+class ClosedFormGradient:
+    """Per-example norms and weighted sums of gradients, through autograd and closed forms."""
+
+    def __init__(self, module: nn.Module, loss: RowLoss, views: Views) -> None:
+        self.module, self.loss, self.views = module, loss, views
+        self.layers = [
+            layer for layer in module.modules() if any(id(p) in views for p in layer.parameters(recurse=False))
+        ]
+
+    def square_norms(self, rows: Rows, labels: Tensor, input_square_norms: Tensor | None) -> Tensor:
+        """Each example's squared gradient norm; keeps what `write_sum` needs."""
+        self.records = self._run(rows, labels)
+        with torch.no_grad():
+            return torch.stack([record.square_norms(self.views) for record in self.records]).sum(0)
+
+    def _run(self, rows: Rows, labels: Tensor) -> list[_Record]:
+        records: list[_Record] = []
+
+        def keep(layer: nn.Module, inputs: tuple[Rows, ...], output: Tensor) -> None:
+            records.append(_Record(layer, inputs[0], output))
+
+        handles = [layer.register_forward_hook(keep) for layer in self.layers]
+        try:
+            with torch.enable_grad():
+                total = self.loss(self.module(rows), labels).sum()
+        finally:
+            for handle in handles:
+                handle.remove()
+        self._check(records, len(rows))
+        outputs = [record.output for record in records]
+        grads = torch.autograd.grad(total, outputs, allow_unused=True)
+        for record, grad in zip(records, grads):
+            record.grad = torch.zeros_like(record.output) if grad is None else grad
+            record.output = record.grad
+        return records
+
+    def _check(self, records: list[_Record], examples: int) -> None:
+        if sorted(id(r.layer) for r in records) != sorted(id(layer) for layer in self.layers):
+            raise NotClosedForm("a layer was used more than once, or not at all")
+        if any(r.output.dim() not in (2, 3) or len(r.output) != examples for r in records):
+            raise NotClosedForm("a layer saw rows of an unexpected shape")
+
+    @torch.no_grad()
+    def write_sum(self, factors: Tensor) -> None:
+        """Write the sum of the gradients, example i scaled by `factors[i]`, into the views."""
+        for record in self.records:
+            record.write(factors, self.views)
+        self.records = []

@@ -1,0 +1,278 @@
+"""Forward and backward passes of single layers written out, with per-example gradient norms on the way.
+
+For a linear layer with input row a and output gradient row g, the gradient of one example is the outer product g a^T,
+so its squared norm is |g|^2 |a|^2 (plus |g|^2 for the bias) and the clipped sum over a batch is (w * g)^T a: no
+per-example gradient is ever formed. The same holds, layer by layer, for the others below. All of it runs without
+automatic differentiation, and large results go to reused memory.
+
+Who may overwrite what: a step with parameters keeps the gradient it is given and returns a new one; a step without
+parameters keeps nothing of it and works in place. In the forward direction a step may overwrite its input when
+`in_place` is set, which the builder of the chain does where the step before has `output_is_free`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from hushgraph.data.rows import Rows, row_square_norms
+from hushgraph.nn.layers import L2Normalize
+from hushgraph.training.scratch import Scratch
+
+# Products with fewer output columns than this are computed transposed (measured).
+_NARROW = 12
+
+Views = dict[int, Tensor]
+"""Where the gradient of each trainable parameter goes, by `id(parameter)`."""
+
+
+class Step(Protocol):
+    """One layer of a chain. `forward`, then `backward`, then `square_norms`, then `write`, always in this order."""
+
+    in_place: bool
+    output_is_free: bool
+    temporary: Scratch
+    """Memory that holds nothing between two calls; the steps of a chain share it."""
+
+    def forward(self, x: Rows, square_norms: Tensor | None) -> Tensor:
+        """Apply the layer; `square_norms` are those of the rows of `x` when already known."""
+        ...
+
+    def backward(self, grad: Tensor, first: bool) -> Tensor:
+        """Keep the gradient of the output; return that of the input (anything, if `first`)."""
+        ...
+
+    def square_norms(self, total: Tensor) -> None:
+        """Add each example's squared gradient norm over this layer's parameters to `total`."""
+        ...
+
+    def write(self, factors: Tensor | None) -> None:
+        """Write the sum of the examples' gradients, example i scaled by `factors[i]` (None: one), to the views."""
+        ...
+
+
+class LinearStep:
+    """A linear layer on dense or sparse rows; `input_scale` is for a step before it that leaves out a factor."""
+
+    in_place, output_is_free = False, True
+
+    def __init__(self, layer: nn.Linear, views: Views) -> None:
+        self.weight = self.parameter = layer.weight
+        self.bias = layer.bias
+        self.weight_view = views.get(id(layer.weight))
+        self.bias_view = views.get(id(layer.bias))
+        self.input_scale = 1.0
+        self.scratch = self.temporary = Scratch()
+
+    def forward(self, x: Rows, square_norms: Tensor | None, out: Tensor | None = None) -> Tensor:
+        """Rows times the transposed weight, plus the bias."""
+        self.x, self.known = x, square_norms
+        self.weight = self.parameter if self.input_scale == 1.0 else self.parameter * self.input_scale
+        if not isinstance(x, Tensor):
+            product = x.matmul(self.weight.t())
+            return product if self.bias is None else product.add_(self.bias)
+        if out is None:
+            if self.weight.shape[0] < _NARROW:
+                return self._narrow_forward(x)
+            out = self.scratch("output", x, x.shape[0], self.weight.shape[0])
+        if self.bias is None:
+            return torch.mm(x, self.weight.t(), out=out)
+        return torch.addmm(self.bias, x, self.weight.t(), out=out)
+
+    def _narrow_forward(self, x: Tensor) -> Tensor:
+        """The same, stored one output column after the other: several times faster for a handful of columns."""
+        out = self.scratch("output", x, self.weight.shape[0], x.shape[0])
+        if self.bias is None:
+            return torch.mm(self.weight, x.t(), out=out).t()
+        return torch.addmm(self.bias.unsqueeze(1), self.weight, x.t(), out=out).t()
+
+    def backward(self, grad: Tensor, first: bool) -> Tensor:
+        """The gradient times the weight."""
+        self.grad = grad
+        if first:
+            return grad
+        return torch.mm(grad, self.weight, out=self.scratch("input", grad, grad.shape[0], self.weight.shape[1]))
+
+    def square_norms(self, total: Tensor) -> None:
+        """|g|^2 |a|^2 for the weight, |g|^2 for the bias."""
+        of_grad = short_row_norms(self.grad, self.temporary)
+        if self.weight_view is not None:
+            of_input = row_square_norms(self.x) if self.known is None else self.known
+            total.addcmul_(of_grad, of_input)
+        if self.bias_view is not None:
+            total.add_(of_grad)
+
+    def write(self, factors: Tensor | None) -> None:
+        """(w * g)^T a for the weight, the sum of w * g for the bias."""
+        grad = self.grad
+        if factors is not None:
+            grad = torch.mul(grad, factors.unsqueeze(1), out=self.temporary("temporary", grad, *grad.shape))
+        if self.weight_view is not None:
+            if isinstance(self.x, Tensor):
+                torch.mm(grad.t(), self.x, out=self.weight_view)
+            else:
+                self.weight_view.copy_(self.x.transpose_matmul(grad).t())
+            if self.input_scale != 1.0:
+                self.weight_view.mul_(self.input_scale)
+        if self.bias_view is not None:
+            torch.sum(grad, 0, out=self.bias_view)
+
+
+def short_row_norms(x: Tensor, temporary: Scratch) -> Tensor:
+    """Squared norms of narrow rows: a product with ones adds them up faster than a sum over a short dimension."""
+    squares = torch.square(x, out=temporary("temporary", x, *x.shape))
+    return torch.mv(squares, ones_like_row(x.shape[1], x.dtype))
+
+
+@lru_cache(maxsize=64)
+def ones_like_row(width: int, dtype: torch.dtype) -> Tensor:
+    """A row of ones, made once (treat it as read-only)."""
+    return torch.ones(width, dtype=dtype)
+
+
+class Parameterless:
+    """A layer without parameters: nothing to add, nothing to write."""
+
+    in_place, output_is_free = False, False
+
+    def square_norms(self, total: Tensor) -> None:
+        """Nothing to add."""
+
+    def write(self, factors: Tensor | None) -> None:
+        """Nothing to write."""
+
+
+class ActivationStep(Parameterless):
+    """SELU, ReLU or tanh, whose derivative follows from their own output."""
+
+    def __init__(
+        self,
+        apply: Callable[[Tensor, Tensor, Scratch], Tensor],
+        derive: Callable[[Tensor, Tensor], Tensor],
+    ) -> None:
+        self.apply, self.derive = apply, derive
+        self.scratch = self.temporary = Scratch()
+
+    def forward(self, x: Tensor, square_norms: Tensor | None) -> Tensor:
+        """Apply the function to each entry."""
+        out = x if self.in_place else self.scratch("output", x, *x.shape)
+        self.output = self.apply(x, torch.empty_like(x) if out is None else out, self.temporary)
+        return self.output
+
+    def backward(self, grad: Tensor, first: bool) -> Tensor:
+        """The gradient times the derivative."""
+        return self.derive(grad, self.output)
+
+
+LOG2_E = 1.4426950408889634
+SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805
+
+
+def _selu(x: Tensor, out: Tensor, temporary: Scratch) -> Tensor:
+    falling = temporary("temporary", x, *x.shape)
+    if falling is None:
+        return torch.ops.aten.elu.out(x, SELU_ALPHA, SELU_SCALE, 1.0, out=out)
+    # In large, a power of two is much faster than the expm1 of torch.selu, and as exact as single precision needs here.
+    torch.mul(x, LOG2_E, out=falling).clamp_max_(0.0).exp2_()
+    rising = torch.clamp_min(x, 0.0, out=out).add_(falling, alpha=SELU_ALPHA)
+    return torch.add(x.new_tensor(-SELU_ALPHA * SELU_SCALE), rising, alpha=SELU_SCALE, out=out)
+
+
+def _relu(x: Tensor, out: Tensor, temporary: Scratch) -> Tensor:
+    return torch.clamp_min(x, 0.0, out=out)
+
+
+def _tanh(x: Tensor, out: Tensor, temporary: Scratch) -> Tensor:
+    return torch.tanh(x, out=out)
+
+
+def _selu_backward(grad: Tensor, output: Tensor) -> Tensor:
+    return torch.ops.aten.elu_backward.grad_input(grad, SELU_ALPHA, SELU_SCALE, 1.0, True, output, grad_input=grad)
+
+
+def _relu_backward(grad: Tensor, output: Tensor) -> Tensor:
+    return torch.ops.aten.threshold_backward.grad_input(grad, output, 0.0, grad_input=grad)
+
+
+def _tanh_backward(grad: Tensor, output: Tensor) -> Tensor:
+    return torch.ops.aten.tanh_backward.grad_input(grad, output, grad_input=grad)
+
+
+ACTIVATIONS = {
+    nn.SELU: (_selu, _selu_backward),
+    nn.ReLU: (_relu, _relu_backward),
+    nn.Tanh: (_tanh, _tanh_backward),
+}
+
+
+class NormalizeStep(Parameterless):
+    """Rows scaled to unit length; the gradient loses its part along the row."""
+
+    def __init__(self) -> None:
+        self.scratch = self.temporary = Scratch()
+
+    def forward(self, x: Tensor, square_norms: Tensor | None) -> Tensor:
+        """Divide each row by its length."""
+        self.length = short_row_norms(x, self.temporary).sqrt_().unsqueeze(1)
+        self.divisor = self.length.clamp_min(L2Normalize.eps)
+        out = x if self.in_place else self.scratch("output", x, *x.shape)
+        self.output = torch.div(x, self.divisor, out=out)
+        return self.output
+
+    def backward(self, grad: Tensor, first: bool) -> Tensor:
+        """Project off the row and divide by its length."""
+        product = torch.mul(grad, self.output, out=self.temporary("temporary", grad, *grad.shape))
+        along = torch.mv(product, ones_like_row(grad.shape[1], grad.dtype)).unsqueeze(1)
+        along.mul_(self.length >= L2Normalize.eps)
+        return grad.addcmul_(self.output, along, value=-1.0).div_(self.divisor)
+
+
+class RowNormStep:
+    """LayerNorm over channels, or GroupNorm with one group, on `[n, channels]`."""
+
+    in_place, output_is_free = False, False
+
+    def __init__(self, layer: nn.LayerNorm | nn.GroupNorm, views: Views) -> None:
+        self.weight, self.bias, self.eps = layer.weight, layer.bias, layer.eps
+        self.weight_view = views.get(id(layer.weight))
+        self.bias_view = views.get(id(layer.bias))
+        self.scratch = self.temporary = Scratch()
+
+    def forward(self, x: Tensor, square_norms: Tensor | None) -> Tensor:
+        """Standardize each row, then scale and shift the channels."""
+        self.x = x
+        self.standard, self.mean, self.rstd = torch.native_layer_norm(x, x.shape[1:], None, None, self.eps)
+        if self.weight is None:
+            return self.standard
+        if self.bias is None:
+            return self.standard * self.weight
+        return torch.addcmul(self.bias, self.standard, self.weight)
+
+    def backward(self, grad: Tensor, first: bool) -> Tensor:
+        """Back through scale and standardization."""
+        self.grad = grad
+        if first:
+            return grad
+        inner = grad if self.weight is None else grad * self.weight
+        return torch.ops.aten.native_layer_norm_backward(
+            inner, self.x, self.x.shape[1:], self.mean, self.rstd, None, None, [True, False, False]
+        )[0]
+
+    def square_norms(self, total: Tensor) -> None:
+        """Scale and shift have one gradient entry per channel and example: formed outright."""
+        if self.weight_view is not None:
+            total.add_(short_row_norms(self.grad * self.standard, self.temporary))
+        if self.bias_view is not None:
+            total.add_(short_row_norms(self.grad, self.temporary))
+
+    def write(self, factors: Tensor | None) -> None:
+        """Weighted sums of those entries."""
+        factors = self.grad.new_ones(len(self.grad)) if factors is None else factors
+        if self.weight_view is not None:
+            torch.mv((self.grad * self.standard).t(), factors, out=self.weight_view)
+        if self.bias_view is not None:
+            torch.mv(self.grad.t(), factors, out=self.bias_view)

@@ -1,0 +1,363 @@
+"""The noise source: its law and tails, its streams, and that blocks do not change a byte.
+
+Statistical tests use fixed seeds. Each accepts with a level of 1e-4 (the chance that a fresh seed would fail a
+correct source), and the wrong scales are rejected with p-values far below 1e-12.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+import os
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import special, stats
+
+from hushgraph.errors import HushgraphError, InputError
+from hushgraph.noise import normal as _gaussian
+from hushgraph.noise.source import NoiseSource, round_to_grid
+
+LEVEL = 1e-4
+KNOWN_UNIFORM = [0.810248586573009, 0.3314151543468318, 0.42692326132880243]
+KNOWN_NORMAL = [-1.3605262569771432, 0.4132145162706654, -0.9973423864843517, -1.5072708354629858]
+KNOWN_ROW = [1.0922758680151676, 3.9603455418119085, 0.7156634068968151]
+
+
+def ks_p_value(samples: torch.Tensor, std: float) -> float:
+    return float(stats.kstest(samples.numpy().reshape(-1) / std, "norm").pvalue)
+
+
+@pytest.mark.parametrize("std", [0.25, 1.0, 7.0])
+def test_law_is_normal_and_other_scales_are_rejected(std: float) -> None:
+    samples = NoiseSource.seeded(11).gaussian((400, 500), std=std)
+    assert ks_p_value(samples, std) > LEVEL
+    for wrong in (2 / 3, 3 / 2):
+        assert ks_p_value(samples, std * wrong) < 1e-12
+
+
+def test_law_of_rows_is_normal_and_other_scales_are_rejected() -> None:
+    samples = NoiseSource.seeded(12).gaussian_rows("hop 1", 10**9, 5000, 16, std=2.0)
+    assert ks_p_value(samples, 2.0) > LEVEL
+    for wrong in (2 / 3, 3 / 2):
+        assert ks_p_value(samples, 2.0 * wrong) < 1e-12
+
+
+def test_moments_and_no_correlation_between_successive_samples() -> None:
+    samples = NoiseSource.seeded(13).gaussian(1_000_000)
+    n = samples.numel()
+    # Each bound is four standard errors: a fresh seed would fail one of the five in about 3e-4 of cases.
+    assert abs(float(samples.mean())) < 4 / math.sqrt(n)
+    assert abs(float(samples.var()) - 1) < 4 * math.sqrt(2 / n)
+    assert abs(float((samples**4).mean()) - 3) < 4 * math.sqrt(96 / n)
+    assert abs(float((samples[1:] * samples[:-1]).mean())) < 4 / math.sqrt(n)
+    assert abs(float((samples[1:] ** 2 * samples[:-1] ** 2).mean()) - 1) < 4 * math.sqrt(8 / n)
+
+
+def test_tail_frequencies() -> None:
+    samples = NoiseSource.seeded(14).gaussian(20_000_000).numpy()
+    for threshold in (3.29, 4.0, 5.0):
+        expected = 2 * special.ndtr(-threshold)
+        for side in (samples, -samples):
+            count = int((side > threshold).sum())
+            p_value = stats.binomtest(count, len(samples), expected / 2).pvalue
+            assert p_value > LEVEL
+        both = int((np.abs(samples) > threshold).sum())
+        for wrong in (2 / 3, 3 / 2):
+            wrong_rate = 2 * special.ndtr(-threshold / wrong)
+            assert stats.binomtest(both, len(samples), wrong_rate).pvalue < 1e-6
+
+
+def test_tail_beyond_the_switch_has_the_conditional_law() -> None:
+    samples = np.abs(NoiseSource.seeded(15).gaussian(4_000_000).numpy())
+    tail = samples[samples > 3.3]
+    survival = special.ndtr(-tail) / special.ndtr(-3.3)
+    assert stats.kstest(survival, "uniform").pvalue > LEVEL
+
+
+def test_map_reaches_beyond_8_standard_deviations_on_both_sides() -> None:
+    extreme = np.array([1 - 2.0**-53, -(1 - 2.0**-53)])
+    low, high = np.full(2, 1e-12), np.full(2, 1 - 1e-12)
+    assert _gaussian._tail_normal(extreme, high) == pytest.approx([8.2095, -8.2095], abs=1e-3)
+    assert _gaussian._tail_normal(extreme, low) == pytest.approx([10.82, -10.82], abs=0.5)
+    assert abs(special.ndtri(2.0**-25)) > 5.2  # what 24 bits would give
+    assert np.isfinite(_gaussian._tail_normal(extreme, np.full(2, 2.0**-54))).all()
+
+
+def test_tail_map_is_monotone_and_joins_the_body() -> None:
+    edge = 1 - 2.0**-10
+    cells = edge + np.arange(1, 400, 2) * 2.0**-53
+    refined = [_gaussian._tail_normal(cells, np.full(len(cells), inside)) for inside in (0.999, 0.5, 0.001)]
+    assert (np.diff(np.stack(refined, axis=1).reshape(-1)) >= 0).all()
+    body = math.sqrt(2) * float(torch.erfinv(torch.tensor(edge, dtype=torch.float64)))
+    assert refined[0][0] == pytest.approx(body, rel=1e-9)
+
+
+def test_uniform_law_and_range() -> None:
+    values = NoiseSource.seeded(16).uniform(200_000).numpy()
+    assert values.min() >= 0
+    assert values.max() < 1
+    assert stats.kstest(values, "uniform").pvalue > LEVEL
+
+
+def test_integers_and_permutation() -> None:
+    noise = NoiseSource.seeded(17)
+    counts = np.bincount(noise.integers(70_000, 7).numpy(), minlength=7)
+    assert stats.chisquare(counts).pvalue > LEVEL
+    order = noise.permutation(1000)
+    assert torch.equal(order.sort().values, torch.arange(1000))
+    assert not torch.equal(order, noise.permutation(1000))
+
+
+@pytest.mark.parametrize(("n", "p"), [(2000, 0.004), (300, 0.3)])
+def test_bernoulli_counts_are_binomial(n: int, p: float) -> None:
+    noise = NoiseSource.seeded(18)
+    sizes = np.array([len(noise.bernoulli_indices(n, p)) for _ in range(3000)])
+    assert binomial_p_value(sizes, n, p) > LEVEL
+    for wrong in (2 / 3, 3 / 2):
+        assert binomial_p_value(sizes, n, p * wrong) < 1e-12
+
+
+def binomial_p_value(sizes: np.ndarray, n: int, p: float) -> float:
+    """Chi-square of the observed sizes against Bin(n, p) in ten classes of about equal probability."""
+    edges = np.unique(stats.binom.ppf(np.linspace(0, 1, 11)[1:-1], n, p))
+    cumulative = np.r_[0, stats.binom.cdf(edges, n, p), 1]
+    observed = np.histogram(sizes, np.r_[-1, edges, n] + 0.5)[0]
+    return float(stats.chisquare(observed, len(sizes) * np.diff(cumulative)).pvalue)
+
+
+@pytest.mark.parametrize("p", [0.01, 0.2])
+def test_bernoulli_chooses_every_index_equally_often_and_pairs_independently(p: float) -> None:
+    noise = NoiseSource.seeded(19)
+    rounds, n = 4000, 50
+    chosen = np.zeros((rounds, n))
+    for row in chosen:
+        row[noise.bernoulli_indices(n, p).numpy()] = 1
+    totals = chosen.sum(axis=0)
+    assert stats.chi2.sf((((totals - rounds * p) ** 2) / (rounds * p * (1 - p))).sum(), n) > LEVEL
+    neighbors = int((chosen[:, 1:] * chosen[:, :-1]).sum())
+    assert stats.poisson.sf(neighbors - 1, rounds * (n - 1) * p * p) > LEVEL
+    assert stats.poisson.cdf(neighbors, rounds * (n - 1) * p * p) > LEVEL
+
+
+@given(n=st.integers(0, 3000), p=st.floats(0, 1), seed=st.integers(0, 100))
+@settings(max_examples=60, deadline=None)
+def test_bernoulli_indices_are_sorted_distinct_and_in_range(n: int, p: float, seed: int) -> None:
+    chosen = NoiseSource.seeded(seed).bernoulli_indices(n, p)
+    assert chosen.dtype == torch.int64
+    if len(chosen):
+        assert int(chosen[0]) >= 0
+        assert int(chosen[-1]) < n
+        assert bool((torch.diff(chosen) > 0).all())
+
+
+def test_bernoulli_limits() -> None:
+    noise = NoiseSource.seeded(0)
+    assert len(noise.bernoulli_indices(1000, 0.0)) == 0
+    assert torch.equal(noise.bernoulli_indices(1000, 1.0), torch.arange(1000))
+    assert len(noise.bernoulli_indices(1000, 1e-300)) == 0
+    assert len(noise.bernoulli_indices(0, 0.5)) == 0
+    for wrong in (-0.1, 1.1, float("nan")):
+        with pytest.raises(InputError, match="probability"):
+            noise.bernoulli_indices(10, wrong)
+
+
+def test_streams_are_independent_and_do_not_depend_on_order() -> None:
+    one, other = NoiseSource.seeded(20), NoiseSource.seeded(20)
+    a, b = one.stream("a").gaussian(100_000), one.stream("b").gaussian(100_000)
+    b_first, a_second = other.stream("b").gaussian(100_000), other.stream("a").gaussian(100_000)
+    assert torch.equal(a, a_second)
+    assert torch.equal(b, b_first)
+    root = one.gaussian(100_000)
+    for x, y in ((a, b), (a, root), (b, root)):
+        assert abs(float((x * y).mean())) < 4 / math.sqrt(len(x))  # fails a fresh seed in 6e-5 of cases
+
+
+def test_the_same_label_continues_and_never_repeats() -> None:
+    noise = NoiseSource.seeded(21)
+    first, second = noise.stream("hop").gaussian(10), noise.stream("hop").gaussian(10)
+    assert not bool((first == second).any())
+
+
+def test_nested_labels_do_not_collide() -> None:
+    noise = NoiseSource.seeded(22)
+    values = [
+        noise.stream("ab").stream("c").gaussian(4),
+        noise.stream("a").stream("bc").gaussian(4),
+        noise.stream("abc").gaussian(4),
+        noise.gaussian_rows("abc", 0, 1, 4, 1.0).view(-1),
+    ]
+    assert len({tuple(value.tolist()) for value in values}) == len(values)
+
+
+@given(cuts=st.lists(st.integers(0, 400), max_size=6), columns=st.integers(1, 19), first=st.integers(0, 10**12))
+@settings(max_examples=40, deadline=None)
+def test_rows_have_the_same_bytes_in_any_blocks(cuts: list[int], columns: int, first: int) -> None:
+    noise = NoiseSource.seeded(23)
+    whole = noise.gaussian_rows("release", first, 400, columns, std=0.7)
+    edges = sorted({0, 400, *cuts})
+    blocks = [noise.gaussian_rows("release", first + a, b - a, columns, 0.7) for a, b in itertools.pairwise(edges)]
+    assert torch.cat(blocks).numpy().tobytes() == whole.numpy().tobytes()
+
+
+def test_large_rows_have_the_same_bytes_in_blocks_and_with_more_threads() -> None:
+    noise = NoiseSource.seeded(24)
+    threads = torch.get_num_threads()
+    whole = noise.gaussian_rows("release", 3, 20_001, 7, std=1.3)
+    try:
+        torch.set_num_threads(3 if threads == 1 else 1)
+        again = noise.gaussian_rows("release", 3, 20_001, 7, std=1.3)
+    finally:
+        torch.set_num_threads(threads)
+    block = noise.gaussian_rows("release", 9_999, 4_321, 7, std=1.3)
+    assert whole.numpy().tobytes() == again.numpy().tobytes()
+    assert whole[9_996 : 9_996 + 4_321].numpy().tobytes() == block.numpy().tobytes()
+
+
+def test_rows_of_other_labels_widths_and_scales_share_nothing() -> None:
+    noise = NoiseSource.seeded(25)
+    base = noise.gaussian_rows("release", 0, 50, 8, std=1.0)
+    for other in (
+        noise.gaussian_rows("another", 0, 50, 8, std=1.0),
+        noise.gaussian_rows("release", 0, 50, 8, std=2.0) / 2.0,
+        noise.gaussian_rows("release", 0, 100, 4, std=1.0).view(50, 8),
+        NoiseSource.seeded(26).gaussian_rows("release", 0, 50, 8, std=1.0),
+    ):
+        assert not bool((base == other).any())
+
+
+@given(sizes=st.lists(st.integers(0, 3000), max_size=12))
+@settings(max_examples=40, deadline=None)
+def test_sequential_samples_do_not_depend_on_how_they_are_asked_for(sizes: list[int]) -> None:
+    apart, together = NoiseSource.seeded(27), NoiseSource.seeded(27)
+    parts = [apart.gaussian(size) for size in sizes]
+    whole = together.gaussian(sum(sizes))
+    assert torch.cat([torch.empty(0, dtype=torch.float64), *parts]).numpy().tobytes() == whole.numpy().tobytes()
+
+
+def test_a_result_is_not_changed_by_later_draws() -> None:
+    noise = NoiseSource.seeded(28)
+    drawn = [noise.gaussian(700) for _ in range(8)]
+    copies = [value.clone() for value in drawn]
+    drawn[2].zero_()
+    later = noise.gaussian(700)
+    assert all(torch.equal(a, b) for i, (a, b) in enumerate(zip(drawn, copies)) if i != 2)
+    assert float(later.abs().min()) > 0
+
+
+def test_known_answers_of_the_seeded_source() -> None:
+    noise = NoiseSource.seeded(2024)
+    assert noise.uniform(3).tolist() == KNOWN_UNIFORM
+    assert noise.gaussian(4).tolist() == pytest.approx(KNOWN_NORMAL, rel=1e-12)
+    assert noise.gaussian_rows("hop 1", 5, 1, 3, 2.0).view(-1).tolist() == pytest.approx(KNOWN_ROW, rel=1e-12)
+
+
+def test_key_stream_is_aes_256_in_counter_mode() -> None:
+    # Counter mode is the cipher applied to 0, 1, 2, ...; the block function applies the same cipher directly.
+    key = bytes(range(32))
+    words = _gaussian.KeyStream(key).words(0, 8)
+    low = np.arange(4, dtype=np.uint64).byteswap()
+    blocks = _gaussian.BlockFunction(key).words(0, low)
+    assert words[::2].astype(np.uint64).tolist() == blocks.tolist()
+
+
+def test_pair_keys_depend_on_their_own_pair_only() -> None:
+    noise = NoiseSource.seeded(29)
+    owners, entries = np.arange(70_000) % 300, np.arange(70_000) // 300
+    keys = noise.pair_keys("cap", owners, entries)
+    some = np.array([69_999, 5, 40_000])
+    assert np.array_equal(noise.pair_keys("cap", owners[some], entries[some]), keys[some])
+    assert len(np.unique(keys)) == len(keys)
+    assert len(noise.pair_keys("cap", owners[:0], entries[:0])) == 0
+    assert stats.kstest(keys / 2.0**64, "uniform").pvalue > LEVEL
+
+
+def test_operating_system_sources_differ_and_are_not_stamped() -> None:
+    one, other = NoiseSource.from_os(), NoiseSource.from_os()
+    assert not one.seeded_run
+    assert not one.stream("a").seeded_run
+    assert not bool((one.gaussian(100) == other.gaussian(100)).any())
+
+
+def test_a_seed_stays_visible_in_every_stream() -> None:
+    noise = NoiseSource.seeded(1)
+    assert noise.seeded_run
+    assert noise.stream("a").stream("b").seeded_run
+    assert repr(noise) == "NoiseSource(seeded: not private)"
+    for wrong in (None, 1.5, True, "1"):
+        with pytest.raises(InputError, match="integer seed"):
+            NoiseSource.seeded(wrong)  # type: ignore[arg-type]
+
+
+def test_the_key_is_never_shown_copied_or_pickled() -> None:
+    noise = NoiseSource.from_os()
+    assert noise._key.hex() not in repr(noise)
+    assert repr(noise._key) not in repr(noise)
+    for attempt in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match="secret key"):
+            attempt(noise)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_may_not_repeat_its_parents_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    noise = NoiseSource.seeded(3)
+    parent = os.getpid()
+    monkeypatch.setattr(os, "getpid", lambda: parent + 1)
+    with pytest.raises(HushgraphError, match="parent"):
+        noise.gaussian(3)
+    with pytest.raises(HushgraphError, match="parent"):
+        noise.uniform(3)
+    assert noise.gaussian_rows("retry", 0, 1, 2, 1.0).shape == (1, 2)
+
+
+@pytest.mark.parametrize("std", [0.0, -1.0, float("nan"), float("inf")])
+def test_noise_is_never_switched_off(std: float) -> None:
+    noise = NoiseSource.seeded(4)
+    with pytest.raises(InputError, match="noise scale"):
+        noise.gaussian(3, std=std)
+    with pytest.raises(InputError, match="noise scale"):
+        noise.gaussian_rows("a", 0, 1, 1, std)
+    with pytest.raises(InputError, match="noise scale"):
+        round_to_grid(torch.zeros(1), std)
+
+
+def test_shapes_and_types() -> None:
+    noise = NoiseSource.seeded(5)
+    assert noise.gaussian((2, 3)).shape == (2, 3)
+    assert noise.gaussian(()).shape == ()
+    assert noise.gaussian((0, 3)).shape == (0, 3)
+    assert noise.gaussian(torch.Size([4])).dtype == torch.float64
+    assert noise.gaussian(4, dtype=torch.float32).dtype == torch.float32
+
+
+def test_torch_generator_is_named_and_repeatable() -> None:
+    draw = [
+        torch.rand(3, generator=NoiseSource.seeded(seed).torch_generator(label))
+        for seed, label in ((6, "weights"), (6, "weights"), (6, "other"), (7, "weights"))
+    ]
+    assert torch.equal(draw[0], draw[1])
+    assert not torch.equal(draw[0], draw[2])
+    assert not torch.equal(draw[0], draw[3])
+
+
+@given(std=st.floats(1e-6, 1e6), value=st.floats(-1e3, 1e3))
+@settings(max_examples=100, deadline=None)
+def test_rounding_lands_on_the_grid_and_moves_little(std: float, value: float) -> None:
+    noisy = torch.tensor([value * std, -value * std], dtype=torch.float64)
+    rounded = round_to_grid(noisy, std)
+    grid = 2.0 ** (math.floor(math.log2(std)) - 20)
+    assert float((rounded - noisy).abs().max()) <= grid / 2
+    assert bool((rounded / grid == torch.round(rounded / grid)).all())
+
+
+def test_rounding_hides_which_value_was_noised() -> None:
+    # Unrounded, the low bits of 1 + z tell it from 0 + z for most draws; on the grid both give multiples of one step.
+    noise = NoiseSource.seeded(8).gaussian(1000)
+    for start in (0.0, 1 / 3):
+        released = round_to_grid(noise + start, 1.0)
+        assert bool((released * 2.0**20 == torch.round(released * 2.0**20)).all())

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from dp_accounting import dp_event as dpa
+from dp_accounting.pld import PLDAccountant
+from dp_accounting.privacy_accountant import NeighboringRelation
+from scipy import integrate, stats
+
+from hushgraph.errors import InputError, UnprovenError
+from hushgraph.privacy import events
+from hushgraph.privacy.loss import COARSE_GRID, FINE_GRID, PrivacyLoss
+from hushgraph.privacy.selection import best_of_many, draw_tries
+from hushgraph.privacy.units import Relation
+
+SGD = events.sampled_gaussian(0.02, 1.1, 500)
+
+
+def test_gaussians_compose_exactly_into_one() -> None:
+    several = PrivacyLoss(events.composed([events.gaussian(3.0, 2), events.gaussian(5.0, 4)]), Relation.ADD_OR_REMOVE)
+    mu = math.sqrt(2 / 9 + 4 / 25)
+    assert several.mu == pytest.approx(mu)
+    assert several.accountant == "exact Gaussian"
+    single = PrivacyLoss(events.gaussian(1 / mu), Relation.ADD_OR_REMOVE)
+    assert several.epsilon(1e-6) == pytest.approx(single.epsilon(1e-6), rel=1e-9)
+
+
+def test_exact_epsilon_and_delta_are_inverse() -> None:
+    loss = PrivacyLoss(events.gaussian(2.0, 3), Relation.ADD_OR_REMOVE)
+    assert loss.delta(loss.epsilon(1e-6)) == pytest.approx(1e-6, rel=1e-6)
+
+
+def test_renyi_is_an_upper_bound_on_the_distribution_and_not_far_from_it() -> None:
+    for event in (SGD, events.composed([SGD, events.gaussian(4.0, 2)])):
+        loss = PrivacyLoss(event, Relation.NULL)
+        assert loss.epsilon(1e-5) <= loss.renyi_epsilon(1e-5) <= 1.3 * loss.epsilon(1e-5)
+
+
+def test_a_coarser_grid_is_never_more_optimistic() -> None:
+    fine, coarse = (PrivacyLoss(SGD, Relation.NULL, grid).epsilon(1e-5) for grid in (FINE_GRID, COARSE_GRID))
+    assert fine <= coarse <= 1.01 * fine
+
+
+def test_one_sampled_step_under_replacement_matches_numerical_integration() -> None:
+    rate, sigma, epsilon = 0.3, 0.8, 0.5
+    loss = PrivacyLoss(events.sampled_gaussian(rate, sigma, 1), Relation.REPLACE)
+
+    def density(x: float, mean: float) -> float:
+        return (1 - rate) * stats.norm.pdf(x, 0, sigma) + rate * stats.norm.pdf(x, mean, sigma)
+
+    exact, _ = integrate.quad(lambda x: max(0.0, density(x, 1.0) - math.exp(epsilon) * density(x, -1.0)), -12, 12)
+    assert exact - 1e-7 <= loss.delta(epsilon) <= exact + 1e-3  # the quadrature has a kink to cross
+
+
+def test_replacing_costs_more_than_nulling() -> None:
+    null, replace = PrivacyLoss(SGD, Relation.NULL), PrivacyLoss(SGD, Relation.REPLACE)
+    assert null.epsilon(1e-5) < replace.epsilon(1e-5) < 3 * null.epsilon(1e-5)
+    with pytest.raises(UnprovenError, match="Renyi"):
+        replace.renyi_epsilon(1e-5)
+
+
+def test_a_hundred_randomized_responses_cost_a_hundred_times() -> None:
+    """The library's own accountant ignores the count of this event; ours must not."""
+    one = dpa.RandomizedResponseDpEvent(0.5, 2)
+    broken = PLDAccountant(NeighboringRelation.REPLACE_ONE)
+    broken.compose(dpa.SelfComposedDpEvent(one, 100))
+    single = PrivacyLoss(one, Relation.REPLACE).epsilon(1e-9)
+    assert single == pytest.approx(math.log(3), abs=1e-3)
+    assert broken.get_epsilon(1e-9) == pytest.approx(single, abs=1e-3)
+    assert PrivacyLoss(events.repeated(one, 100), Relation.REPLACE).epsilon(1e-9) > 50 * single
+
+
+def test_nothing_costs_nothing_and_no_protection_costs_everything() -> None:
+    nothing = PrivacyLoss(events.composed([]), Relation.NULL)
+    assert nothing.epsilon(1e-6) == 0.0
+    assert nothing.accountant == "none"
+    raw = PrivacyLoss(events.composed([SGD, events.gaussian(0.0)]), Relation.NULL)
+    assert math.isinf(raw.epsilon(1e-6))
+    assert raw.delta(5.0) == 1.0
+    assert raw.mu is None
+
+
+def test_the_gaussian_envelope_covers_the_profile() -> None:
+    loss = PrivacyLoss(SGD, Relation.NULL, COARSE_GRID)
+    cover = PrivacyLoss(events.gaussian(1 / loss.mu_envelope()), Relation.NULL)
+    for delta in (1e-9, 1e-6, 1e-3, 0.1):
+        assert loss.epsilon(delta) <= cover.epsilon(delta) + 0.02
+
+
+@pytest.mark.parametrize("multiplier", [-1.0, math.inf, math.nan])
+def test_impossible_noise_is_refused(multiplier: float) -> None:
+    with pytest.raises(InputError, match="noise multiplier"):
+        events.gaussian(multiplier)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1.0, -1.0])
+def test_impossible_deltas_are_refused(delta: float) -> None:
+    with pytest.raises(InputError, match="delta"):
+        PrivacyLoss(SGD, Relation.NULL).epsilon(delta)
+
+
+def test_choosing_the_best_of_ten_costs_about_twice() -> None:
+    run = events.gaussian(4.0)
+    single = PrivacyLoss(run, Relation.NULL)
+    chosen = PrivacyLoss(best_of_many(run, 10.0), Relation.NULL)
+    assert chosen.accountant == "RDP"
+    assert 1.3 < chosen.epsilon(1e-6) / single.renyi_epsilon(1e-6) < 3.0
+
+
+def test_the_number_of_tries_follows_the_charged_law() -> None:
+    """5-sigma band around the mean of the geometric law: fails once in about two million runs."""
+    rng = np.random.default_rng(1)
+    tries = np.array([draw_tries(rng, 10.0) for _ in range(20_000)])
+    assert tries.min() == 1
+    assert abs(tries.mean() - 10.0) < 5 * math.sqrt(90.0 / len(tries))
+    with pytest.raises(InputError, match="shape"):
+        best_of_many(SGD, 10.0, shape=0.5)

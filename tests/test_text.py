@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hushgraph.text import rounded_up
+
+
+def test_printed_numbers_are_rounded_up() -> None:
+    assert rounded_up(7.99647) == "7.997"
+    assert rounded_up(4.0) == "4"
+    assert rounded_up(0.123401) == "0.1235"
+    assert rounded_up(12345.6) == "1.235e+04"
+    assert rounded_up(math.inf) == "inf"
+    assert rounded_up(0.0) == "0"
+    assert rounded_up(7.9943, 3) == "8"
+
+
+@given(st.floats(1e-6, 1e6), st.integers(2, 6))
+def test_no_printed_number_is_below_the_proved_one(value: float, digits: int) -> None:
+    shown = float(rounded_up(value, digits))
+    assert shown >= value * (1.0 - 1e-8)  # what is a rounding error away from a short number is taken for it
+    assert shown <= value * (1.0 + 1.01 * 10.0 ** (1 - digits))
