@@ -1,57 +1,110 @@
-"""The methods by name. Importing this file imports no method: that happens when one is asked for."""
+"""Everything that has a name: methods, units, mechanisms, attacks, datasets.
+
+A name leads to "module:Class"; the module is imported when the name is asked for, so listing names imports nothing.
+Other packages add theirs with `register`, or by an entry point in the group "hushgraph.<kind>" (for example
+`[project.entry-points."hushgraph.methods"] mine = "my_package.mine:Mine"`).
+"""
 
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from importlib.metadata import entry_points
+from typing import Any, Literal
 
 from hushgraph.errors import InputError, did_you_mean
 
-if TYPE_CHECKING:
-    from hushgraph.methods.base import Method, TrainedModel
+Kind = Literal["methods", "units", "mechanisms", "attacks"]
 
+_METHODS = "hushgraph.methods."
+_MECHANISMS = "hushgraph.mechanisms."
+_UNITS = "hushgraph.privacy.units:"
 
-@dataclass(frozen=True)
-class Entry:
-    """Where a method lives."""
-
-    module: str
-    method: str
-    model: str
-
-
-METHODS = {
-    "auto": Entry("hushgraph.methods.auto", "Auto", "TrainedModel"),
-    "gap": Entry("hushgraph.methods.gap", "GAP", "GapModel"),
-    "progap": Entry("hushgraph.methods.progap", "ProGAP", "ProgapModel"),
-    "chorus": Entry("hushgraph.methods.chorus", "Chorus", "ChorusModel"),
-    "lpgnn": Entry("hushgraph.methods.lpgnn", "LPGNN", "LpgnnModel"),
-    "pgc": Entry("hushgraph.methods.pgc", "PGC", "PgcModel"),
-    "pgc-links": Entry("hushgraph.methods.pgc_links", "PGCLinks", "LinkModel"),
-    "mlp": Entry("hushgraph.methods.mlp", "MLP", "FeatureModel"),
-    "dp-mlp": Entry("hushgraph.methods.mlp", "DPMLP", "FeatureModel"),
-    "dp-gnn": Entry("hushgraph.methods.dpgnn", "DPGNN", "DPGNNModel"),
-    "sage": Entry("hushgraph.methods.plain_gnn", "GraphSAGE", "UnprotectedModel"),
-    "gcn": Entry("hushgraph.methods.plain_gnn", "GCN", "UnprotectedModel"),
-    "gin": Entry("hushgraph.methods.plain_gnn", "GIN", "UnprotectedModel"),
-    "gat": Entry("hushgraph.methods.plain_gnn", "GAT", "UnprotectedModel"),
+_KNOWN: dict[str, dict[str, str | type]] = {
+    "methods": {
+        "auto": _METHODS + "auto:Auto",
+        "chorus": _METHODS + "chorus:Chorus",
+        "gap": _METHODS + "gap:GAP",
+        "progap": _METHODS + "progap:ProGAP",
+        "dp-gnn": _METHODS + "dpgnn:DPGNN",
+        "mlp": _METHODS + "mlp:MLP",
+        "dp-mlp": _METHODS + "mlp:DPMLP",
+        "lpgnn": _METHODS + "lpgnn:LPGNN",
+        "pgc": _METHODS + "pgc:PGC",
+        "pgc-links": _METHODS + "pgc_links:PGCLinks",
+        "sage": _METHODS + "plain_gnn:GraphSAGE",
+        "gcn": _METHODS + "plain_gnn:GCN",
+        "gin": _METHODS + "plain_gnn:GIN",
+        "gat": _METHODS + "plain_gnn:GAT",
+    },
+    "mechanisms": {
+        "neighbor-sum": _MECHANISMS + "neighbor_sum:NeighborSum",
+        "label-sum": _MECHANISMS + "label_sum:LabelSum",
+        "gradient": _MECHANISMS + "gradient:Gradient",
+        "rooted-gradient": _MECHANISMS + "rooted_gradient:RootedGradient",
+        "edge-count": _MECHANISMS + "edge_count:EdgeCount",
+        "pair-count": _MECHANISMS + "pair_count:PairCount",
+        "local-report": _MECHANISMS + "local_report:LocalReport",
+        "raw": _MECHANISMS + "raw:Raw",
+    },
+    "units": {
+        "undirected-edge": _UNITS + "UndirectedEdge",
+        "directed-edge": _UNITS + "DirectedEdge",
+        "node": _UNITS + "Node",
+        "node-replace": _UNITS + "NodeReplace",
+        "bounded-degree-node": _UNITS + "BoundedDegreeNode",
+        "record": _UNITS + "Record",
+        "local": _UNITS + "Local",
+    },
+    "attacks": {},
 }
 
+_ALIASES = {"units": {"node-promise": "bounded-degree-node"}}
+"""Names that older files and habits use."""
 
-def method_class(name: str) -> type[Method]:
-    """The class of the method called `name`."""
-    found: type[Method] = getattr(importlib.import_module(_entry(name).module), _entry(name).method)
+_external: set[str] = set()
+
+
+def names(kind: Kind) -> list[str]:
+    """The known names of a kind, in the order in which they are best read."""
+    _read_entry_points(kind)
+    return list(_KNOWN[kind])
+
+
+def load(kind: Kind, name: str) -> Any:
+    """What `name` stands for."""
+    _read_entry_points(kind)
+    name = _ALIASES.get(kind, {}).get(name, name)
+    found = _KNOWN[kind].get(name)
+    if found is None:
+        raise InputError(f"unknown {kind.removesuffix('s')} '{name}'; {did_you_mean(name, _KNOWN[kind])}")
+    if isinstance(found, str):
+        module, attribute = found.split(":")
+        found = getattr(importlib.import_module(module), attribute)
+        _KNOWN[kind][name] = found
     return found
 
 
-def model_class(name: str) -> type[TrainedModel]:
-    """The class of what that method's `fit` returns."""
-    found: type[TrainedModel] = getattr(importlib.import_module(_entry(name).module), _entry(name).model)
+def register(found: Any, kind: Kind = "methods", name: str | None = None) -> Any:
+    """Make a class known by its `name`; also a decorator: `@hushgraph.register`. A taken name is refused."""
+    own = name or getattr(found, "name", None)
+    if not isinstance(own, str) or not own:
+        raise InputError(f"register: expected a class with a `name`; got {found!r}")
+    known = _KNOWN[kind].get(own)
+    if known is not None and known is not found and not _same_place(known, found):
+        raise InputError(f"register: the {kind.removesuffix('s')} '{own}' exists already; choose another name")
+    _KNOWN[kind][own] = found
     return found
 
 
-def _entry(name: str) -> Entry:
-    if name not in METHODS:
-        raise InputError(f"unknown method '{name}'; {did_you_mean(name, METHODS)}")
-    return METHODS[name]
+def _same_place(known: str | type, found: Any) -> bool:
+    """Whether a module was run again (a notebook cell, a reload): the newer class takes the older one's place."""
+    place = known if isinstance(known, str) else f"{known.__module__}:{known.__qualname__}"
+    return bool(place == f"{found.__module__}:{found.__qualname__}")
+
+
+def _read_entry_points(kind: str) -> None:
+    if kind in _external:
+        return
+    _external.add(kind)
+    for point in entry_points(group=f"hushgraph.{kind}"):
+        _KNOWN[kind].setdefault(point.name, point.value)

@@ -1,46 +1,73 @@
-"""Parameters of methods: read from `key=value` words, checked, with the name, the constraint and the value given."""
+"""Settings: typed fields with their constraint and help beside them, checked together when an object is made.
+
+    @dataclass(frozen=True)
+    class Mine(Settings):
+        hops: int = setting(2, least=1, help="noisy sums over neighbors")
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import types
 import typing
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 from hushgraph.errors import InputError, did_you_mean
 
 
-def at_least(low: float, **values: float | None) -> list[str]:
-    """A problem for every value below `low` (None is allowed: it means 'by rule')."""
-    return [f"{name}: expected at least {low:g}; got {value!r}" for name, value in values.items() if _below(value, low)]
+def setting(
+    default: Any,
+    *,
+    least: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+    among: Iterable[str] | None = None,
+    help: str = "",
+) -> Any:
+    """A field with its constraint. None as a value always means: chosen by rule."""
+    rules = {"least": least, "above": above, "below": below, "among": None if among is None else tuple(among)}
+    return dataclasses.field(default=default, metadata={"rules": rules, "help": help})
 
 
-def above(low: float, **values: float | None) -> list[str]:
-    """A problem for every value that is not above `low`."""
-    return [
-        f"{name}: expected above {low:g}; got {value!r}"
-        for name, value in values.items()
-        if value is not None and not value > low
-    ]
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Base of whatever is set by a user. `aliases` are names of settings that older words and files use."""
 
+    aliases: ClassVar[dict[str, str]] = {}
 
-def one_of(allowed: Iterable[str], **values: str) -> list[str]:
-    """A problem for every value that is not allowed."""
-    known = list(allowed)
-    return [
-        f"{name}: got '{value}'; {did_you_mean(value, known)}" for name, value in values.items() if value not in known
-    ]
+    def __post_init__(self) -> None:
+        InputError.collect(self.problems())
+
+    def problems(self) -> list[str]:
+        """Everything wrong with the values, in words; subclasses add what concerns several settings at once."""
+        return [
+            problem
+            for field in dataclasses.fields(self)
+            if (problem := _problem(field, getattr(self, field.name))) is not None
+        ]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The settings as plain JSON values."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_words(cls, words: dict[str, str]) -> dict[str, Any]:
+        """Turn `key=value` strings into keyword arguments."""
+        return from_words(cls, words)
 
 
 def from_words(cls: type, words: dict[str, str]) -> dict[str, Any]:
     """Turn `key=value` strings into keyword arguments of the dataclass `cls`."""
     hints = typing.get_type_hints(cls)
     fields = {field.name: hints[field.name] for field in dataclasses.fields(cls) if field.init}
+    aliases = getattr(cls, "aliases", {})
     problems, values = [], {}
-    for key, word in words.items():
+    for word_key, word in words.items():
+        key = aliases.get(word_key, word_key)
         if key not in fields:
-            problems.append(f"unknown parameter '{key}'; {did_you_mean(key, fields)}")
+            problems.append(f"unknown setting '{key}'; {did_you_mean(key, fields)}")
             continue
         try:
             values[key] = _convert(word, fields[key])
@@ -50,8 +77,28 @@ def from_words(cls: type, words: dict[str, str]) -> dict[str, Any]:
     return values
 
 
+def _problem(field: dataclasses.Field[Any], value: Any) -> str | None:
+    rules = field.metadata.get("rules", {})
+    if value is None or not rules:
+        return None
+    if rules["among"] is not None:
+        if value in rules["among"]:
+            return None
+        return f"{field.name}: got '{value}'; {did_you_mean(str(value), rules['among'])}"
+    numeric = {key: bound for key, bound in rules.items() if key != "among" and bound is not None}
+    if not numeric:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+        return f"{field.name}: expected a number; got {value!r}"
+    checks = {"least": value >= numeric.get("least", value), "above": value > numeric.get("above", -math.inf)}
+    checks["below"] = value < numeric.get("below", math.inf)
+    words = {"least": "at least", "above": "above", "below": "below"}
+    broken = [f"{words[key]} {numeric[key]:g}" for key in numeric if not checks[key]]
+    return f"{field.name}: expected {' and '.join(broken)}; got {value!r}" if broken else None
+
+
 def _convert(word: str, hint: Any) -> Any:
-    options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    options = _options(hint)
     if type(None) in options and word.lower() in ("none", "auto"):
         return None
     kinds = [option for option in options if option is not type(None)]
@@ -67,9 +114,8 @@ def _convert(word: str, hint: Any) -> Any:
 
 def _describe(hint: Any) -> str:
     names = {int: "a whole number", float: "a number", bool: "true or false", str: "a word", type(None): "none"}
-    options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-    return " or ".join(names.get(option, str(option)) for option in options)
+    return " or ".join(names.get(option, str(option)) for option in _options(hint))
 
 
-def _below(value: float | None, low: float) -> bool:
-    return value is not None and not value >= low
+def _options(hint: Any) -> tuple[Any, ...]:
+    return typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)

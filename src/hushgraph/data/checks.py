@@ -1,29 +1,32 @@
 """The way in: a PyG `Data` is checked, once and completely, before a vault takes it.
 
 Everything wrong is reported together. What is changed on the way (repeated edges kept once, self loops left out) is
-written down in `notes`. Nothing is charged here, because nothing is released.
+written down in `changes`, which are about private data and never leave the machine. Nothing is charged here, because
+nothing is released.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from hushgraph.data.metadata import PublicFacts
 from hushgraph.data.rows import Rows, SparseRows
 from hushgraph.errors import InputError
 from hushgraph.graph.edges import InNeighbors
-from hushgraph.privacy.units import DirectedEdge, UndirectedEdge, Unit
+from hushgraph.privacy.metadata import Metadata
 
 
 @dataclass(frozen=True)
 class CheckedGraph:
-    """A graph that passed all checks. It holds private data: hand it to a `Vault`, not to a method."""
+    """A graph that passed all checks. It holds private data: hand it to a `Vault`, not to a method.
 
-    facts: PublicFacts
+    `classes_declared` is False where the number of classes had to be read off the labels.
+    """
+
+    metadata: Metadata
     features: Rows
     labels: Tensor
     edges: InNeighbors
@@ -31,80 +34,65 @@ class CheckedGraph:
     val: Tensor
     test: Tensor
     class_names: tuple[str, ...]
-    notes: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
+    classes_declared: bool = True
 
     def split(self, name: str) -> Tensor:
         """The node numbers of `train`, `val` or `test`."""
         return {"train": self.train, "val": self.val, "test": self.test}[name]
 
 
-def check_graph(data: Any, *, known_classes: tuple[str, ...] | None = None) -> CheckedGraph:
+def check_graph(
+    data: Any,
+    *,
+    known_classes: tuple[str, ...] | None = None,
+    num_edges: int | None = None,
+    needs_edges: bool = True,
+) -> CheckedGraph:
     """The graph of a PyG `Data` object, or one InputError that lists everything wrong with it.
 
-    `known_classes` is for inference with a trained model: labels and a split are then not needed.
+    `known_classes` is for inference with a trained model: labels and a split are then not needed. `num_edges` is a
+    number of directed edges that is public knowledge; it is never read off the data. A table of records has no edges.
     """
     inference = known_classes is not None
-    InputError.collect(_kind_problems(data, ("x", "edge_index") if inference else ("x", "y", "edge_index")))
-    notes: list[str] = []
+    needed = ["x", *([] if inference else ["y"]), *(["edge_index"] if needs_edges else [])]
+    InputError.collect(_kind_problems(data, tuple(needed)))
+    changes: list[str] = []
     features, num_nodes = _features(data.x)
+    edge_index = data.edge_index if data.edge_index is not None else torch.empty((2, 0), dtype=torch.int64)
     labels = torch.as_tensor(data.y) if data.y is not None else torch.full((num_nodes,), -1)
     labels = labels.squeeze(1) if labels.dim() == 2 and labels.shape[1] == 1 else labels
     masks = {name: getattr(data, f"{name}_mask", None) for name in ("train", "val", "test")}
-    class_names = known_classes or _class_names(data, labels, notes)
+    class_names, declared = (known_classes, True) if known_classes else _class_names(data, labels)
     problems = [
         *_feature_problems(features),
-        *_edge_problems(data.edge_index, num_nodes),
+        *_edge_problems(edge_index, num_nodes),
         *_label_problems(labels, num_nodes, len(class_names)),
         *_mask_problems(masks, num_nodes, train_needed=not inference),
     ]
     InputError.collect(problems)
     index = {name: _indices(mask) for name, mask in masks.items()}
     InputError.collect(_unlabeled_problems(labels, index))
-    edges = _edges(data.edge_index, num_nodes, notes)
-    facts = PublicFacts(
+    metadata = Metadata(
         num_nodes=num_nodes,
-        num_edges=edges.num_edges,
         num_train=index["train"].numel(),
         num_val=index["val"].numel(),
         num_test=index["test"].numel(),
         num_features=int(features.shape[1]),
         num_classes=len(class_names),
+        num_edges=num_edges,
         name=str(getattr(data, "name", None) or "graph"),
     )
     return CheckedGraph(
-        facts, features, labels.long(), edges, index["train"], index["val"], index["test"], class_names, tuple(notes)
+        metadata=metadata,
+        features=features,
+        labels=labels.long(),
+        edges=_edges(edge_index, num_nodes, changes),
+        **index,
+        class_names=class_names,
+        changes=tuple(changes),
+        classes_declared=declared,
     )
-
-
-def check_unit(graph: CheckedGraph, unit: Unit, *, paper_mode: bool = False) -> None:
-    """Refuse a unit whose neighbors are not neighbors of this kind of graph, or whose promise is broken."""
-    if isinstance(unit, UndirectedEdge) and not graph.edges.is_symmetric():
-        raise InputError(
-            "undirected-edge: expected a symmetric graph (both directions of every edge); got a directed one. "
-            "Use the unit directed-edge, or make the graph symmetric (torch_geometric.utils.to_undirected)"
-        )
-    if isinstance(unit, DirectedEdge) and not paper_mode and graph.facts.num_edges and graph.edges.is_symmetric():
-        raise InputError(
-            "directed-edge: expected a directed graph; got a symmetric one, where one friendship is two entries. "
-            "Use the unit undirected-edge; paper mode compares with publications that count one direction"
-        )
-    if unit.degree_promised:
-        largest = int(graph.edges.out_degree().max()) if graph.facts.num_nodes else 0
-        if unit.max_out_degree is not None and largest > unit.max_out_degree:
-            raise InputError(
-                f"node-promise: expected no node with more than {unit.max_out_degree} neighbors (max_degree); got one "
-                f"with {largest}. Raise max_degree if the bound is known without the data, or use the unit node"
-            )
-
-
-def default_unit(graph: CheckedGraph) -> Unit:
-    """The undirected edge for a symmetric graph, the directed edge otherwise."""
-    return UndirectedEdge() if graph.edges.is_symmetric() else DirectedEdge()
-
-
-def relabeled(graph: CheckedGraph, edges: InNeighbors) -> CheckedGraph:
-    """The same graph with other edges (degree cap, canaries); sizes that are public stay as declared."""
-    return replace(graph, edges=edges)
 
 
 def _kind_problems(data: Any, needed: tuple[str, ...]) -> list[str]:
@@ -165,15 +153,16 @@ def _label_problems(labels: Tensor, num_nodes: int, num_classes: int) -> list[st
     return []
 
 
-def _class_names(data: Any, labels: Tensor, notes: list[str]) -> tuple[str, ...]:
+def _class_names(data: Any, labels: Tensor) -> tuple[tuple[str, ...], bool]:
+    """The class names, and whether they (or their number) were declared rather than read off the labels."""
     names = getattr(data, "class_names", None)
     if names is not None:
-        return tuple(str(name) for name in names)
+        return tuple(str(name) for name in names), True
     stated = data.to_dict().get("num_classes")
+    declared = stated is not None
     if stated is None:
         stated = int(labels.max()) + 1 if labels.numel() else 0
-        notes.append(f"the number of classes ({stated}) was taken from the labels and is treated as public")
-    return tuple(str(i) for i in range(int(stated)))
+    return tuple(str(i) for i in range(int(stated))), declared
 
 
 def _mask_problems(masks: dict[str, Any], num_nodes: int, *, train_needed: bool) -> list[str]:
@@ -207,13 +196,13 @@ def _indices(mask: Tensor | None) -> Tensor:
     return torch.empty(0, dtype=torch.int64) if mask is None else mask.nonzero().squeeze(1)
 
 
-def _edges(edge_index: Tensor, num_nodes: int, notes: list[str]) -> InNeighbors:
+def _edges(edge_index: Tensor, num_nodes: int, changes: list[str]) -> InNeighbors:
     loops = edge_index[0] == edge_index[1]
     if bool(loops.any()):
-        notes.append(f"{int(loops.sum())} self loops were left out")
+        changes.append(f"{int(loops.sum())} self loops were left out")
         edge_index = edge_index[:, ~loops]
     edges = InNeighbors.from_edge_index(edge_index, num_nodes)
     repeated = edges.count_duplicates()
     if repeated:
-        notes.append(f"{repeated} repeated edges were kept once")
+        changes.append(f"{repeated} repeated edges were kept once")
     return edges.coalesce()

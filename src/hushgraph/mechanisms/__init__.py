@@ -1,1 +1,23 @@
-"""Everything through which private data may leave a vault."""
+"""The ways out of the vault, one file each: query, bound, release, cost, canary."""
+
+from __future__ import annotations
+
+from hushgraph.mechanisms.edge_count import EdgeCount
+from hushgraph.mechanisms.gradient import Gradient
+from hushgraph.mechanisms.label_sum import LabelSum
+from hushgraph.mechanisms.local_report import LocalReport
+from hushgraph.mechanisms.neighbor_sum import NeighborSum
+from hushgraph.mechanisms.pair_count import PairCount
+from hushgraph.mechanisms.raw import Raw
+from hushgraph.mechanisms.rooted_gradient import RootedGradient
+
+__all__ = [
+    "EdgeCount",
+    "Gradient",
+    "LabelSum",
+    "LocalReport",
+    "NeighborSum",
+    "PairCount",
+    "Raw",
+    "RootedGradient",
+]

@@ -1,69 +1,229 @@
-"""The mechanism of Chorus: sum label rows over in-neighbors, add noise by kind of receiver.
+"""Sums of neighbors' labels, with noise and norm by kind of node: the release of Chorus. Proof: docs/proofs/chorus.md.
 
-Formal guarantee: one Gaussian release whose cost is that of `LabelSumStage` for the unit in force. The bounds the
-proof needs (no negative entry, norms by kind of sender, what a shared row adds up to) are enforced on the very rows
-that are summed. Proof: docs/proofs/chorus.md.
+Nodes are of two public kinds: those with a known label (training nodes) and the others. The kinds may send rows of
+different norm and receive noise of different size, so the cost of an edge depends on the kinds at its ends.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
+from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from hushgraph.data.rows import Rows, dense_rows
 from hushgraph.errors import InputError
 from hushgraph.graph.edges import InNeighbors
 from hushgraph.graph.sums import sum_in_neighbors
+from hushgraph.mechanisms.canaries import (
+    BASE_NODES,
+    Evidence,
+    Layout,
+    OpenVault,
+    Tally,
+    audit_graph,
+    lay_out,
+    room_for,
+)
 from hushgraph.noise.source import NoiseSource, round_to_grid
-from hushgraph.privacy.label_sum import LabelSumStage
+from hushgraph.privacy.mechanism import GaussianMechanism
+from hushgraph.privacy.plan import Stage
+from hushgraph.privacy.units import Unit
 
-_ROUNDING = 1e-6  # as in `mechanisms.aggregate`
-
-
-def noisy_label_sum(
-    edges: InNeighbors, rows: Tensor, labeled: Tensor, stage: LabelSumStage, noise: NoiseSource
-) -> Tensor:
-    """The noisy sums, one row per node; `labeled` is the public mask of labeled nodes."""
-    exact = sum_in_neighbors(edges, label_messages(edges, rows, labeled, stage)).to(torch.float64)
-    noisy = exact + noise.gaussian(tuple(exact.shape), stage.std) * relative_noise(labeled, stage).to(torch.float64)
-    return round_to_grid(noisy, stage.std).to(torch.float32)
+_ROUNDING = 1e-6
+_CANARY_CLASSES = 2  # the fewest: centered labels of two classes are each other's opposites, as far apart as can be
+_CANARY_LIST = 4  # with divided messages any length of list costs the same; above 1, so that dividing is tested
+_TWIN_LABELS = (0, 1)  # of a replaced record: if absent, if planted
 
 
-def label_messages(edges: InNeighbors, rows: Tensor, labeled: Tensor, stage: LabelSumStage) -> Tensor:
-    """What each node sends along each entry of its list; refuses rows that break the bounds."""
-    if rows.dim() != 2 or not bool(torch.isfinite(rows).all()) or bool((rows < 0).any()):
-        raise InputError("label sum: expected a matrix of finite entries without a negative one; got another")
-    loudness = torch.where(labeled, 1.0, stage.quiet)
-    shrink = (rows.norm(dim=1).clamp(min=1.0).reciprocal() * loudness * (1.0 - _ROUNDING)).unsqueeze(1)
-    sent = rows.to(torch.float32) * shrink
-    if stage.centered:
-        sent = center_messages(sent)
-    longest = sent.to(torch.float64).norm(dim=1)
-    if bool((longest > loudness.to(torch.float64)).any()):
-        raise InputError("label sum: expected rows within their bound; got a longer one")
-    if stage.shared:
-        sent = sent * edges.out_degree().clamp(min=1).to(torch.float32).rsqrt().unsqueeze(1)
-    return sent
+@dataclass(frozen=True)
+class LabelSum(GaussianMechanism):
+    """Sums over in-neighbors of label rows: norm at most 1 from labeled nodes, `unlabeled_norm` from the others.
 
-
-def center_messages(rows: Tensor) -> Tensor:
-    """Rows without their mean, times sqrt(C / (C - 1)): one-hot rows become the corners of a regular simplex.
-
-    A row without negative entries gets no longer: its mean holds at least 1/C of its squared length.
+    `scale` is the noise of a row that belongs to an unlabeled node; rows of labeled nodes get `labeled_noise` times as
+    much. With `divided`, every node divides its row by the root of the length of its own list, so that all it sends
+    together has norm at most 1 whatever that length is. With `centered`, a row is sent without its mean and
+    lengthened to make up for it: no longer than before, but the messages of two classes lie further apart.
     """
-    columns = rows.shape[1]
-    return (rows - rows.mean(dim=1, keepdim=True)) * math.sqrt(columns / max(1, columns - 1))
+
+    unlabeled_norm: float = 1.0
+    labeled_noise: float = 1.0
+    divided: bool = False
+    centered: bool = False
+
+    name = "label-sum"
+    proof = "chorus"
+    reads = frozenset({"edges", "labels"})
+    released = "a sum of neighbors' labels"
+
+    def __post_init__(self) -> None:
+        problems = []
+        if not 0.0 <= self.unlabeled_norm <= 1.0:
+            problems.append(f"unlabeled_norm: expected a norm from 0 to 1; got {self.unlabeled_norm!r}")
+        if not (math.isfinite(self.labeled_noise) and self.labeled_noise >= 1.0):
+            problems.append(f"labeled_noise: expected at least 1; got {self.labeled_noise!r}")
+        InputError.collect(problems)
+
+    def sensitivity(self, unit: Unit) -> float:
+        """L2 change of one release over one unit, each row measured in multiples of its own noise over `scale`."""
+        f = unit.footprint
+        if self.divided:  # two records without negative entries differ by sqrt(2), centered ones by 2
+            replaced = 2.0 if self.centered else math.sqrt(2.0)
+            return (replaced if f.replaced else 1.0) if f.owned else math.inf
+        if f.mirrored:  # the costliest of three kinds of edge: both ends labeled, one of them, none
+            low, quiet = self.labeled_noise**-2, self.unlabeled_norm**2
+            return math.sqrt(max(2.0 * low, 1.0 + quiet * low, 2.0 * quiet))
+        return math.sqrt(f.receivers) * (2.0 if f.replaced else 1.0)  # noise is never below `scale`
+
+    def query(self, data: Any, pseudo_labels: Rows | None = None, receivers: Tensor | None = None) -> Tensor:
+        """The sums. Nodes without a label send their row of `pseudo_labels`, or nothing.
+
+        Labels of nodes outside the training split are never read. With a public mask of `receivers`, all other nodes
+        get zeros and entries that name them are not used.
+        """
+        edges = data.whole_lists if self.divided else data.edges
+        if receivers is not None:
+            kept = edges.edge_index()[:, receivers[edges.targets().long()]]
+            edges = InNeighbors.from_edge_index(kept, edges.num_nodes)
+        return sum_in_neighbors(edges, self.messages(edges, self.rows(data, pseudo_labels), data.trains_on))
+
+    def release(
+        self,
+        data: Any,
+        scale: float,
+        noise: NoiseSource,
+        pseudo_labels: Rows | None = None,
+        receivers: Tensor | None = None,
+    ) -> Tensor:
+        """The sums with noise."""
+        exact = self.query(data, pseudo_labels, receivers).to(torch.float64)
+        multiple = self.noise_multiples(data.trains_on).to(torch.float64)
+        noisy = round_to_grid(exact + noise.gaussian(tuple(exact.shape), scale) * multiple, scale).to(torch.float32)
+        if receivers is not None:
+            noisy[~receivers] = 0.0
+        return noisy
+
+    def rows(self, data: Any, pseudo_labels: Rows | None) -> Tensor:
+        """One-hot labels of the training nodes; for all others, zeros or their row of `pseudo_labels`."""
+        labels, train, nodes = data.labels, data.train, data.metadata.num_nodes
+        known = train[labels[train] >= 0]
+        rows = torch.zeros(nodes, data.metadata.classes)
+        rows[known] = F.one_hot(labels[known], data.metadata.classes).to(torch.float32)
+        if pseudo_labels is None:
+            return rows
+        return torch.where(data.trains_on.unsqueeze(1), rows, dense_rows(pseudo_labels))
+
+    def messages(self, edges: InNeighbors, rows: Tensor, labeled: Tensor) -> Tensor:
+        """What each node sends along each entry of its list; refuses rows that break the bounds."""
+        if rows.dim() != 2 or not bool(torch.isfinite(rows).all()) or bool((rows < 0).any()):
+            raise InputError("label sum: expected a matrix of finite entries without a negative one; got another")
+        norm = torch.where(labeled, 1.0, self.unlabeled_norm)
+        shrink = (rows.norm(dim=1).clamp(min=1.0).reciprocal() * norm * (1.0 - _ROUNDING)).unsqueeze(1)
+        sent = self.coded(rows.to(torch.float32) * shrink)
+        if bool((sent.to(torch.float64).norm(dim=1) > norm.to(torch.float64)).any()):
+            raise InputError("label sum: expected rows within their bound; got a longer one")
+        if self.divided:
+            sent = sent * edges.out_degree().clamp(min=1).to(torch.float32).rsqrt().unsqueeze(1)
+        return sent
+
+    def coded(self, rows: Tensor) -> Tensor:
+        """Rows as they are sent: as they are, or without their mean, times sqrt(C / (C - 1)).
+
+        One-hot rows become the corners of a regular simplex. A row without negative entries gets no longer: its mean
+        holds at least 1/C of its squared length.
+        """
+        if not self.centered:
+            return rows
+        columns = rows.shape[1]
+        return (rows - rows.mean(dim=1, keepdim=True)) * math.sqrt(columns / max(1, columns - 1))
+
+    def noise_multiples(self, labeled: Tensor) -> Tensor:
+        """The noise of every row as a multiple of `scale`, as a column."""
+        return torch.where(labeled, self.labeled_noise, 1.0).unsqueeze(1)
+
+    def stays_private(self, unit: Unit) -> bool:
+        """Where other nodes' lists change with a record, a node's own sum is part of its own record."""
+        return unit.footprint.records > 0 and unit.footprint.other_entries > 0
+
+    # Canaries
+
+    def most_canaries(self, stage: Stage, unit: Unit) -> int:
+        """As many as fit in a graph."""
+        return room_for(unit, self._list_length())
+
+    def _list_length(self) -> int | None:
+        return _CANARY_LIST if self.divided else None
+
+    def canary(
+        self, stage: Stage, unit: Unit, coins: np.ndarray, open_vault: OpenVault, rng: np.random.Generator
+    ) -> Evidence:
+        """Edges or records of the kinds for which the plan allows the largest change.
+
+        Messages are worked out here from what the mechanism promises. Unlabeled nodes send pseudo-labels of full length
+        from the first sum on; later ones are made of the sums released before.
+        """
+        layout = lay_out(unit, coins, rng, self._list_length())
+        labeled, labels = self._cast(unit, layout, rng)
+        graph = audit_graph(
+            torch.zeros(layout.num_nodes, 1),
+            layout.edges(everyone=unit.footprint.replaced),
+            labels,
+            labeled,
+            _CANARY_CLASSES,
+        )
+        vault = open_vault(graph)
+        guesses = _one_hot(torch.from_numpy(rng.standard_normal((layout.num_nodes, _CANARY_CLASSES))))
+        tally = Tally(layout)
+        for _ in range(stage.count):
+            rows = torch.where(labeled.unsqueeze(1), F.one_hot(labels, _CANARY_CLASSES).float(), guesses)
+            released = vault.hand_over(vault.release(stage.name, guesses)).to(torch.float64)
+            absent, change = self._moved(rows.to(torch.float64), layout, labeled, unit.footprint.replaced)
+            spread = (stage.scale or 1.0) * self.noise_multiples(labeled).to(torch.float64).squeeze(1)
+            tally.add(released[layout.receiver] - absent, change, spread[layout.receiver])
+            guesses = _one_hot(released)
+        return tally.evidence(f"{'node' if unit.footprint.records else 'edge'} canaries in '{stage.name}'")
+
+    def _cast(self, unit: Unit, layout: Layout, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+        """Who is labeled, and how: the kinds of node between which the sums show an edge most clearly."""
+        labeled = torch.ones(layout.num_nodes, dtype=torch.bool)
+        labels = torch.from_numpy(rng.integers(0, _CANARY_CLASSES, size=layout.num_nodes))
+        if unit.footprint.records:  # a labeled node with a list of unlabeled receivers, whose noise is the least
+            labeled[BASE_NODES:] = False
+            labeled[layout.heads] = True
+            if unit.footprint.replaced:
+                labels[layout.heads] = torch.tensor(_TWIN_LABELS)[layout.present().long()]
+        else:
+            kinds = torch.tensor(self.costliest_kinds(unit))
+            labeled[BASE_NODES:] = kinds[torch.arange(len(layout.coins)) % len(kinds)].flatten()
+        return labeled, labels
+
+    def costliest_kinds(self, unit: Unit) -> list[tuple[bool, bool]]:
+        """The kinds of pair (is the first node labeled, is the second) whose edge the sums show most clearly."""
+
+        def one_way(sends: bool, receives: bool) -> float:
+            return ((1.0 if sends else self.unlabeled_norm) / (self.labeled_noise if receives else 1.0)) ** 2
+
+        kinds = list(itertools.product((True, False), (True, False)))
+        costs = [one_way(a, b) + (one_way(b, a) if unit.footprint.mirrored else 0.0) for a, b in kinds]
+        return [kind for kind, cost in zip(kinds, costs, strict=True) if cost >= max(costs) * (1.0 - 1e-9)]
+
+    def _moved(self, rows: Tensor, layout: Layout, labeled: Tensor, replaced: bool) -> tuple[Tensor, Tensor]:
+        """What arrives from an absent canary along each of its pairs, and what a planted one changes about that."""
+        norm = torch.where(labeled, 1.0, self.unlabeled_norm).to(torch.float64)[layout.sender].unsqueeze(1)
+        if self.divided:
+            norm = norm / math.sqrt(layout.list_length)
+        if not replaced:
+            change = self.coded(rows[layout.sender]) * norm
+            return torch.zeros_like(change), change
+        before, after = self.coded(F.one_hot(torch.tensor(_TWIN_LABELS), _CANARY_CLASSES).to(torch.float64))
+        return norm * before, norm * (after - before)
 
 
-def relative_noise(labeled: Tensor, stage: LabelSumStage) -> Tensor:
-    """The noise of every row as a multiple of `stage.std`, as a column."""
-    return torch.where(labeled, stage.labeled_noise, 1.0).unsqueeze(1)
-
-
-def known_labels(labels: Tensor, train: Tensor, num_classes: int) -> Tensor:
-    """One-hot rows of the train nodes; zero rows for all others, whose labels are never read."""
-    rows = torch.zeros(labels.numel(), num_classes)
-    rows[train] = F.one_hot(labels[train], num_classes).to(torch.float32)
-    return rows
+def _one_hot(rows: Tensor) -> Tensor:
+    """Pseudo-labels as the roots of class probabilities may be: full length however they are coded."""
+    return F.one_hot(rows.argmax(dim=1), _CANARY_CLASSES).to(torch.float32)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 from hushgraph.errors import InputError
 
@@ -43,6 +44,16 @@ class Budget:
                 f"{delta:g}. A delta that large allows one unit to be published whole; try {default_delta(units):g}"
             )
         return Budget(self.epsilon, delta)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The budget as plain values."""
+        return {"epsilon": self.epsilon, "delta": self.delta}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Budget:
+        """The inverse of `as_dict`, also after a way through JSON."""
+        delta = values["delta"]
+        return cls(float(values["epsilon"]), None if delta is None else float(delta))
 
     @property
     def definite_delta(self) -> float:

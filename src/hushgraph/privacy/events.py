@@ -95,6 +95,16 @@ def sampled_group(sample_rate: float, noise_multiplier: float, before: int, afte
     return repeated(SampledGroupDpEvent(noise_multiplier, sample_rate, before, after), steps)
 
 
+def non_private() -> Event:
+    """A release without any protection."""
+    return dpa.NonPrivateDpEvent()
+
+
+def nothing() -> Event:
+    """No release at all."""
+    return dpa.NoOpDpEvent()
+
+
 def pure(epsilon: float) -> Event:
     """One release that is epsilon-DP; an infinite epsilon is the honest non-private event."""
     if math.isnan(epsilon) or epsilon <= 0.0:

@@ -1,64 +1,112 @@
 """What is protected: the unit of privacy, a typed and required value.
 
 A guarantee means nothing without the change it hides. A `Unit` says which change that is, what it leaves public, and
-how far it can move the two things that leave a vault: a sum over in-neighbors, and a sum of clipped gradients.
-A mechanism asks the unit for its bound; a unit that has none refuses by name (deny by default).
+its `Footprint`: how much of a graph one such change can touch, in numbers. The bound of every mechanism is arithmetic
+on the footprint; a number that is infinite (the default) means that no bound is known, so what needs it is refused.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from enum import Enum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
-from hushgraph.errors import InputError, UnprovenError, did_you_mean
+from hushgraph import registry
+from hushgraph.errors import InputError
+from hushgraph.privacy.metadata import Metadata
+from hushgraph.privacy.notes import Code, Note, note
+
+EDGES_PER_NODE = 10
+"""Undirected edges per node that delta is set for where their number is not declared: it is private, so not looked at."""
 
 
 class Relation(Enum):
     """How two neighboring datasets differ in one unit."""
 
     ADD_OR_REMOVE = "added or removed"
-    NULL = "replaced by a null record"
-    REPLACE = "replaced by any other record"
+    NULL = "replaced by an empty one"
+    REPLACE = "replaced by any other"
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """What one unit can change. Proofs in docs/proofs/ name the fields they use.
+
+    receivers: other nodes whose sum over in-neighbors changes, each by one row, after the unit's own cap.
+    own_list: entries of the unit's own list that change, before any cap.
+    other_entries: entries of other nodes' lists that change.
+    records: records (features, label) that change.
+    groups: whole groups of records that change.
+    replaced: the record becomes another one, not an empty one.
+    mirrored: `own_list` and `other_entries` are the two directions of one pair.
+    """
+
+    receivers: float = math.inf
+    own_list: float = math.inf
+    other_entries: float = math.inf
+    records: float = math.inf
+    groups: float = math.inf
+    replaced: bool = False
+    mirrored: bool = False
+
+    @property
+    def owned(self) -> bool:
+        """Whether the change is one node's own record, its own outgoing list included, and nothing else."""
+        return self.records == 1 and self.other_entries == 0
 
 
 @dataclass(frozen=True)
 class Unit:
-    """Base of all units. Subclasses state their neighbors in `change` and their bounds in the two methods.
+    """Base of all units: `noun` is the thing that changes, `relation` how.
 
-    `public` names the parts of a graph that every neighbor shares, out of `edges`, `features`, `labels`.
+    `public` names the parts of a dataset that every neighbor shares, out of `edges`, `features`, `labels`. With
+    `trust` "local" no server may see a raw value.
     """
 
     name: ClassVar[str]
+    noun: ClassVar[str]
+    protects: ClassVar[str]
     relation: ClassVar[Relation] = Relation.ADD_OR_REMOVE
     public: ClassVar[frozenset[str]] = frozenset()
-    change: ClassVar[str]
-    protects: ClassVar[str]
-    not_protected: ClassVar[tuple[str, ...]] = ()
-
-    def aggregation_sensitivity(self, row_norm: float) -> float:
-        """L2 change of `A^T X` over one unit, when every row of X has norm at most `row_norm`."""
-        raise UnprovenError(f"no bound is known for a sum over neighbors under the unit '{self.name}'")
-
-    def examples_touched(self) -> int:
-        """How many examples of a row-wise training set one unit can change (0: none, training is free)."""
-        raise UnprovenError(f"no bound is known for per-example gradients under the unit '{self.name}'")
-
-    def count(self, num_nodes: int, num_edges: int) -> int:
-        """How many units a dataset of this public size holds (sets the default and the largest delta)."""
-        return num_nodes
+    trust: ClassVar[Literal["central", "local"]] = "central"
+    unprotected: ClassVar[tuple[Note, ...]] = ()
 
     @property
-    def max_out_degree(self) -> int | None:
-        """The cap on a node's own list of receivers, where the unit needs one."""
+    def change(self) -> str:
+        """The change that is hidden, in words."""
+        return f"{self.noun} is {self.relation.value}"
+
+    @property
+    def footprint(self) -> Footprint:
+        """How much one unit can change; nothing is known unless a subclass says so."""
+        return Footprint()
+
+    @property
+    def cap(self) -> int | None:
+        """How many entries of a node's own list are used, where the unit cuts lists."""
         return None
 
     @property
-    def degree_promised(self) -> bool:
-        """True when the degree bound is a promise about the input (checked) rather than a cap (applied)."""
-        return False
+    def honest(self) -> Unit:
+        """The unit that is charged where a publication states this one (paper mode)."""
+        return self
+
+    def count(self, metadata: Metadata) -> int:
+        """How many units a dataset of this public size holds: sets the default and the largest delta."""
+        return metadata.num_nodes
+
+    def notes(self, metadata: Metadata) -> tuple[Note, ...]:
+        """What the unit takes as public beyond sizes and settings."""
+        return tuple(note(Code.ALL_OF, part=part) for part in sorted(self.public))
+
+    def check(self, data: Any, *, paper_mode: bool = False) -> None:
+        """Refuse data whose neighbors are not of this kind, or that breaks a promise of the unit."""
+
+    def neighbors(self, data: Any, rng: Any) -> Iterator[Any]:
+        """Datasets that differ from `data` in one unit: tests and audits go through them."""
+        raise NotImplementedError(f"the unit '{self.name}' lists no neighbors")
 
     def as_dict(self) -> dict[str, Any]:
         """The unit as plain JSON values."""
@@ -68,58 +116,91 @@ class Unit:
         return self.name
 
 
-_EDGE_PUBLIC = frozenset({"features", "labels"})
+@dataclass(frozen=True)
+class _EdgeUnit(Unit):
+    """Features, labels and the set of nodes are public; one edge more or less is the secret."""
+
+    public = frozenset({"features", "labels"})
+    unprotected = (note(Code.FEATURES), note(Code.LABELS), note(Code.NODE_SET), note(Code.MANY_EDGES))
+
+    def notes(self, metadata: Metadata) -> tuple[Note, ...]:
+        """The number of edges is declared, or it is not looked at."""
+        known = metadata.num_edges
+        edges = (
+            note(Code.EDGES_ASSUMED, per_node=EDGES_PER_NODE)
+            if known is None
+            else note(Code.EDGES_DECLARED, edges=known)
+        )
+        return (edges, *super().notes(metadata))
+
+    def neighbors(self, data: Any, rng: Any) -> Iterator[Any]:
+        """Every edge left out, and some that are not there put in."""
+        for pair in data.pairs(directed=not self.footprint.mirrored):
+            yield data.without_pair(pair, both=self.footprint.mirrored)
+        for pair in data.absent_pairs(rng):
+            yield data.with_pair(pair, both=self.footprint.mirrored)
 
 
 @dataclass(frozen=True)
-class DirectedEdge(Unit):
-    """One directed edge is added or removed. Features, labels and the node set are public."""
+class DirectedEdge(_EdgeUnit):
+    """One directed edge is added or removed. Features, labels and the set of nodes are public."""
 
     name = "directed-edge"
-    public = _EDGE_PUBLIC
-    change = "one directed edge is added or removed"
+    noun = "one directed edge"
     protects = "whether any one directed edge is in the graph"
-    not_protected = ("features", "labels", "the set of nodes", "many edges of one node together")
 
-    def aggregation_sensitivity(self, row_norm: float) -> float:
+    @property
+    def footprint(self) -> Footprint:
         """One receiver gains or loses one row."""
-        return row_norm
+        return Footprint(receivers=1, own_list=1, other_entries=0, records=0, groups=0)
 
-    def examples_touched(self) -> int:
-        """No example: features and labels are public."""
-        return 0
+    @property
+    def honest(self) -> Unit:
+        """Publications count one direction of graphs that are symmetric: what they protect is half an edge."""
+        return UndirectedEdge()
 
-    def count(self, num_nodes: int, num_edges: int) -> int:
-        """Directed edges."""
-        return num_edges
+    def count(self, metadata: Metadata) -> int:
+        """Directed edges, as declared."""
+        return metadata.num_edges if metadata.num_edges is not None else 2 * EDGES_PER_NODE * metadata.num_nodes
+
+    def check(self, data: Any, *, paper_mode: bool = False) -> None:
+        """A symmetric graph is refused: one edge would be two entries."""
+        if not paper_mode and data.edges.num_edges and data.edges.is_symmetric():
+            raise InputError(
+                "directed-edge: expected a directed graph; got a symmetric one, where one edge is two entries. "
+                "Use the unit undirected-edge; paper mode compares with publications that count one direction"
+            )
 
 
 @dataclass(frozen=True)
-class UndirectedEdge(Unit):
-    """One friendship, i.e. both entries of a symmetric graph, is added or removed."""
+class UndirectedEdge(_EdgeUnit):
+    """One undirected edge, i.e. both entries of a symmetric graph, is added or removed."""
 
     name = "undirected-edge"
-    public = _EDGE_PUBLIC
-    change = "one undirected edge (both of its directions) is added or removed"
+    noun = "one undirected edge (both of its directions)"
     protects = "whether any one pair of nodes is connected"
-    not_protected = ("features", "labels", "the set of nodes", "many edges of one node together")
 
-    def aggregation_sensitivity(self, row_norm: float) -> float:
-        """Two receivers, each gains or loses one row: sqrt(2)."""
-        return math.sqrt(2.0) * row_norm
+    @property
+    def footprint(self) -> Footprint:
+        """Two receivers, each gains or loses one row."""
+        return Footprint(receivers=2, own_list=1, other_entries=1, records=0, groups=0, mirrored=True)
 
-    def examples_touched(self) -> int:
-        """No example: features and labels are public."""
-        return 0
+    def count(self, metadata: Metadata) -> int:
+        """Undirected edges: half of the declared entries."""
+        return metadata.num_edges // 2 if metadata.num_edges is not None else EDGES_PER_NODE * metadata.num_nodes
 
-    def count(self, num_nodes: int, num_edges: int) -> int:
-        """Undirected edges: half of the stored entries."""
-        return num_edges // 2
+    def check(self, data: Any, *, paper_mode: bool = False) -> None:
+        """A directed graph is refused."""
+        if not data.edges.is_symmetric():
+            raise InputError(
+                "undirected-edge: expected a symmetric graph (both directions of every edge); got a directed one. "
+                "Use the unit directed-edge, or make the graph symmetric (torch_geometric.utils.to_undirected)"
+            )
 
 
 @dataclass(frozen=True)
 class Node(Unit):
-    """One node's own record (features, label, outgoing list capped at `max_degree`) becomes null.
+    """One node's own record (features, label, outgoing list capped at `max_degree`) is replaced by an empty one.
 
     The list belongs to the node that sends; it is capped with that record's own randomness and never refilled, so
     no other node's list changes. The set of nodes is public, and so are the other nodes' lists, even where they
@@ -129,31 +210,33 @@ class Node(Unit):
     max_degree: int = 100
 
     name = "node"
-    relation = Relation.NULL
-    change = "one node's own record (features, label and its own outgoing list) becomes null"
+    noun = "one node's own record (features, label and outgoing list)"
     protects = "one node's features, label and own list of neighbors"
-    not_protected = (
-        "the set of nodes and the train/validation/test membership",
-        "entries of other nodes' lists that name the node",
-        "a prediction about the node itself: it is computed from the node's own record",
-    )
+    relation = Relation.NULL
+    unprotected = (note(Code.SPLIT), note(Code.OTHER_LISTS), note(Code.OWN_PREDICTION))
 
     def __post_init__(self) -> None:
         if not isinstance(self.max_degree, int) or isinstance(self.max_degree, bool) or self.max_degree < 1:
             raise InputError(f"max_degree: expected a whole number of at least 1; got {self.max_degree!r}")
 
-    def aggregation_sensitivity(self, row_norm: float) -> float:
-        """At most `max_degree` receivers lose one row each: sqrt(D)."""
-        return math.sqrt(self.max_degree) * row_norm
-
-    def examples_touched(self) -> int:
-        """Its own example."""
-        return 1
+    @property
+    def footprint(self) -> Footprint:
+        """At most `max_degree` receivers lose one row each; no other list changes."""
+        return Footprint(receivers=self.max_degree, other_entries=0, records=1)
 
     @property
-    def max_out_degree(self) -> int | None:
+    def cap(self) -> int | None:
         """The cap D."""
         return self.max_degree
+
+    def notes(self, metadata: Metadata) -> tuple[Note, ...]:
+        """The cap."""
+        return (*super().notes(metadata), note(Code.DEGREE_CAP, max_degree=self.max_degree))
+
+    def neighbors(self, data: Any, rng: Any) -> Iterator[Any]:
+        """Every record made empty."""
+        for node in range(data.metadata.num_nodes):
+            yield data.with_record(node, None)
 
 
 @dataclass(frozen=True)
@@ -162,97 +245,125 @@ class NodeReplace(Node):
 
     name = "node-replace"
     relation = Relation.REPLACE
-    change = "one node's own record (features, label and its own outgoing list) is replaced by any other"
 
-    def aggregation_sensitivity(self, row_norm: float) -> float:
-        """D receivers lose a row and D gain one, possibly the same with opposite rows: 2 sqrt(D)."""
-        return 2.0 * math.sqrt(self.max_degree) * row_norm
+    @property
+    def footprint(self) -> Footprint:
+        """As for `Node`, and as many receivers again for the record that takes its place."""
+        return Footprint(receivers=self.max_degree, other_entries=0, records=1, replaced=True)
+
+    def neighbors(self, data: Any, rng: Any) -> Iterator[Any]:
+        """Every record replaced by a random one."""
+        for node in range(data.metadata.num_nodes):
+            yield data.with_record(node, data.random_record(node, rng))
 
 
 @dataclass(frozen=True)
-class NodePromise(Node):
-    """One node with everything incident to it is removed; both graphs have degree at most `max_degree`.
+class BoundedDegreeNode(Node):
+    """One node with all its edges is removed; both graphs have degree at most `max_degree`.
 
     Nothing is dropped to reach the bound: an input over it is refused. The rows of the other nodes move by
     sqrt(D); the node's own row is part of its own record.
     """
 
-    name = "node-promise"
-    change = "one node with everything incident to it is removed, in a graph of promised maximum degree"
+    name = "bounded-degree-node"
+    noun = "one node with all its edges"
     protects = "one node's features, label and all its edges"
-    not_protected = (
-        "the set of nodes and the train/validation/test membership",
-        "the promise itself: no node has more neighbors than the stated maximum",
-        "the node's own aggregated row and a prediction about the node itself",
-    )
+    unprotected = (note(Code.SPLIT), note(Code.OWN_ROW))
 
     @property
-    def degree_promised(self) -> bool:
-        """The degree bound is checked, not applied."""
-        return True
+    def footprint(self) -> Footprint:
+        """Its own list and one entry in each of at most D others."""
+        most = self.max_degree
+        return Footprint(receivers=most, own_list=most, other_entries=most, records=1)
+
+    @property
+    def cap(self) -> int | None:
+        """None: the bound is checked, not applied."""
+        return None
+
+    def notes(self, metadata: Metadata) -> tuple[Note, ...]:
+        """The promise."""
+        return (*Unit.notes(self, metadata), note(Code.DEGREE_BOUND, max_degree=self.max_degree))
+
+    def check(self, data: Any, *, paper_mode: bool = False) -> None:
+        """An input over the promised degree, in either direction, is refused."""
+        if not data.metadata.num_nodes:
+            return
+        largest = max(int(data.edges.out_degree().max()), int(data.edges.in_degree().max()))
+        if largest > self.max_degree:
+            raise InputError(
+                f"{self.name}: expected no node with more than {self.max_degree} neighbors (max_degree); got one with "
+                f"{largest}. Raise max_degree if the bound is known without the data, or use the unit node"
+            )
+
+    def neighbors(self, data: Any, rng: Any) -> Iterator[Any]:
+        """Every node made empty, with all entries that name it."""
+        for node in range(data.metadata.num_nodes):
+            yield data.without_node(node)
 
 
 @dataclass(frozen=True)
 class Record(Unit):
-    """One record of a table without edges is added or removed."""
+    """One record of a table without edges is replaced by an empty one; the number of records is public."""
 
     name = "record"
-    change = "one record (features and label) is added or removed"
+    noun = "one record (features and label)"
     protects = "one record's features and label"
-    not_protected = ("the number of records", "a prediction about the record itself")
+    relation = Relation.NULL
+    unprotected = (note(Code.NUM_RECORDS), note(Code.OWN_PREDICTION))
 
-    def examples_touched(self) -> int:
-        """Its own example."""
-        return 1
+    @property
+    def footprint(self) -> Footprint:
+        """One record; nothing is known about edges."""
+        return Footprint(records=1)
+
+    def neighbors(self, data: Any, rng: Any) -> Iterator[Any]:
+        """Every record made empty."""
+        for node in range(data.metadata.num_nodes):
+            yield data.with_record(node, None)
 
 
 @dataclass(frozen=True)
 class Local(Unit):
-    """One person's own features (and label) become any other. Only a randomized report leaves the person's device.
+    """One person's own features (and label) are replaced. Only a randomized report leaves the person's device.
 
     The edges are public: the server has them. `private_labels=False` says that labels are public too.
-    `range_from_data` marks what can be proved when the range of the features was taken from raw values: nothing.
     """
 
     private_labels: bool = True
-    range_from_data: bool = False
 
     name = "local"
+    noun = "one person's data (features and label)"
+    protects = "one person's features and label, from everybody including the server"
     relation = Relation.REPLACE
     public = frozenset({"edges"})
-    change = "one person's features and label are replaced by any others"
-    protects = "one person's features and label, from everybody including the server"
-    not_protected = ("the edges", "the set of people and the train/validation/test membership")
+    trust = "local"
+    unprotected = (note(Code.EDGES), note(Code.PEOPLE))
 
     def __post_init__(self) -> None:
         if self.private_labels:
             return
         shown = {
             "public": frozenset({"edges", "labels"}),
-            "change": "one person's features are replaced by any others",
+            "noun": "one person's features",
             "protects": "one person's features, from everybody including the server",
-            "not_protected": ("the labels", *self.not_protected),
+            "unprotected": (note(Code.LABELS), *self.unprotected),
         }
         for name, value in shown.items():
             object.__setattr__(self, name, value)
 
-
-UNITS: dict[str, type[Unit]] = {
-    unit.name: unit for unit in (DirectedEdge, UndirectedEdge, Node, NodeReplace, NodePromise, Record, Local)
-}
-
-
-EDGE_UNITS = frozenset({"directed-edge", "undirected-edge"})
-NODE_UNITS = frozenset({"node", "node-replace", "node-promise"})
+    def neighbors(self, data: Any, rng: Any) -> Iterator[Any]:
+        """Every person's features (and label) replaced by random ones."""
+        for node in range(data.metadata.num_nodes):
+            yield data.with_record(node, data.random_record(node, rng, keep_list=True, keep_label=not self.private_labels))
 
 
 def by_name(name: str, **parameters: Any) -> Unit:
     """The unit called `name`; parameters such as `max_degree` go to those that take them."""
-    if name not in UNITS:
-        raise InputError(f"unknown unit '{name}'; {did_you_mean(name, UNITS)}")
-    make: Callable[..., Unit] = UNITS[name]
+    found: Any = registry.load("units", name)
     try:
-        return make(**parameters)
+        unit: Unit = found(**parameters)
+        return unit
     except TypeError as error:
         raise InputError(f"the unit '{name}' takes no parameter {', '.join(sorted(parameters))}") from error
 
@@ -260,4 +371,5 @@ def by_name(name: str, **parameters: Any) -> Unit:
 def from_dict(values: dict[str, Any]) -> Unit:
     """The inverse of `Unit.as_dict`."""
     parameters = dict(values)
+    parameters.pop("range_from_data", None)  # of older files; a parameter of the report now
     return by_name(parameters.pop("name"), **parameters)

@@ -1,22 +1,46 @@
-"""Where canaries stand in a graph, and how what they moved is weighed: shared by all canaries in noisy sums.
+"""Canaries: planted units, where they stand in a graph made for an audit, and how what they moved is weighed.
 
 Canaries are disjoint: each moves rows that no other canary touches, so that one run gives as many independent
-observations as there are canaries.
+observations as there are canaries. The coin of a canary says whether it is planted.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 
+from hushgraph.data.checks import CheckedGraph, check_graph
+from hushgraph.data.rows import Rows
 from hushgraph.errors import InputError
-from hushgraph.privacy.units import DirectedEdge, Node, UndirectedEdge, Unit
+from hushgraph.privacy.units import Unit
 
 BASE_NODES = 100
 LARGEST_GRAPH = 400_000
+SCALES = (1.0, 0.5)
+"""Ratios are worked out for noise as planned, and for half of it: the first kind reads too little noise badly."""
+
+OpenVault = Callable[..., Any]
+"""`open_vault(graph, progress=None)`: a vault of its own for the audited stage, on a ledger in memory."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What one stage said about every canary.
+
+    `ratios` are log likelihood ratios of planted against absent, one row for each of `SCALES`. Sums with Gaussian noise
+    have `normal` scores of variance 1 as well; mechanisms that draw batches one more ratio for `repeated` batches.
+    """
+
+    name: str
+    ratios: np.ndarray
+    normal: np.ndarray | None = None
+    repeated: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -61,19 +85,25 @@ def flip_coins(canaries: int, rng: np.random.Generator) -> np.ndarray:
     return coins
 
 
-def most_canaries(unit: Unit, length: int | None = None) -> int:
+def room_for(unit: Unit, length: int | None = None) -> int:
     """How many canaries of `unit` fit in a graph; a node's list has `length` entries (by default all it may have)."""
-    nodes = 1 + (unit.max_degree if length is None else length) if isinstance(unit, Node) else 2
-    return max(4, LARGEST_GRAPH // nodes)
+    return max(4, LARGEST_GRAPH // (1 + _list_length(unit, length)))
 
 
 def lay_out(unit: Unit, coins: np.ndarray, rng: np.random.Generator, length: int | None = None) -> Layout:
-    """Pairs of nodes for units that are edges, nodes with lists of receivers for units that are nodes."""
-    if isinstance(unit, UndirectedEdge | DirectedEdge):
-        return _pairs(coins, rng, both=isinstance(unit, UndirectedEdge))
-    if isinstance(unit, Node):
-        return _lists(coins, unit.max_degree if length is None else length)
-    raise InputError(f"no canaries are known for sums over neighbors under the unit '{unit}'")
+    """Pairs of nodes for units that are edges, nodes with lists of receivers for units that are records."""
+    if unit.footprint.records == 0:
+        return _pairs(coins, rng, both=unit.footprint.mirrored)
+    return _lists(coins, _list_length(unit, length))
+
+
+def _list_length(unit: Unit, length: int | None) -> int:
+    receivers = unit.footprint.receivers
+    if unit.footprint.records == 0:
+        return 1
+    if length is None and not np.isfinite(receivers):
+        raise InputError(f"no canaries are known for sums over neighbors under the unit '{unit}'")
+    return int(receivers) if length is None else length
 
 
 def _pairs(coins: np.ndarray, rng: np.random.Generator, *, both: bool) -> Layout:
@@ -100,7 +130,7 @@ def _base_edges(rng: np.random.Generator, both: bool) -> Tensor:
     return torch.cat([pairs, pairs.flip(0)], dim=1) if both else pairs
 
 
-class Evidence:
+class Tally:
     """Adds up, for every canary, how far releases moved in the direction in which the canary moves them.
 
     A release that is N(change, noise^2) if the canary is planted and N(0, noise^2) if not contributes <residual,
@@ -125,3 +155,18 @@ class Evidence:
     def ratios(self, scale: float = 1.0) -> np.ndarray:
         """Log likelihood ratios of planted against absent, if all noise is `scale` times what is planned."""
         return ((self.total - self.information / 2.0) / scale**2).numpy()
+
+    def evidence(self, name: str) -> Evidence:
+        """All of it."""
+        return Evidence(name, np.stack([self.ratios(scale) for scale in SCALES]), normal=self.scores())
+
+
+def audit_graph(
+    x: Rows, edge_index: Tensor, y: Tensor | None = None, train: Tensor | None = None, classes: int = 2
+) -> CheckedGraph:
+    """A checked graph for an audit: by default one class, and only node 0 for training."""
+    nodes = len(x)
+    if train is None:
+        train = torch.arange(nodes) == 0
+    labels = torch.zeros(nodes, dtype=torch.int64) if y is None else y
+    return check_graph(Data(x=x, edge_index=edge_index, y=labels, train_mask=train, num_classes=classes))

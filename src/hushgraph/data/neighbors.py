@@ -1,0 +1,110 @@
+"""Neighboring datasets, one changed unit at a time: what brute-force tests and audits go through.
+
+Each function takes a checked graph and gives another one with the same public metadata. They loop in Python and are
+meant for small graphs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hushgraph.data.checks import CheckedGraph
+from hushgraph.data.rows import dense_rows
+from hushgraph.graph.edges import InNeighbors
+
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class NodeRecord:
+    """What one node owns: its features, its label, and the list of nodes it sends to (None: the list stays)."""
+
+    features: Tensor
+    label: int
+    receivers: tuple[int, ...] | None
+
+
+@dataclass(frozen=True)
+class Variations:
+    """A checked graph whose neighbors can be asked for; `unit.neighbors(Variations(graph), rng)` lists them."""
+
+    graph: CheckedGraph
+
+    @property
+    def metadata(self) -> Any:
+        """The public sizes."""
+        return self.graph.metadata
+
+    @property
+    def edges(self) -> InNeighbors:
+        """The edges."""
+        return self.graph.edges
+
+    def pairs(self, *, directed: bool) -> Iterator[Pair]:
+        """The edges that are there; of an undirected graph, each once."""
+        for source, target in self.graph.edges.edge_index().t().tolist():
+            if directed or source < target:
+                yield source, target
+
+    def absent_pairs(self, rng: np.random.Generator, count: int = 5) -> Iterator[Pair]:
+        """A few pairs that are not connected."""
+        nodes, present = self.metadata.num_nodes, set(self.pairs(directed=True))
+        for _ in range(count):
+            source, target = (int(v) for v in rng.integers(0, nodes, size=2))
+            if source != target and (source, target) not in present and (target, source) not in present:
+                yield source, target
+
+    def without_pair(self, pair: Pair, *, both: bool) -> CheckedGraph:
+        """The graph without an edge."""
+        gone = {pair, pair[::-1]} if both else {pair}
+        return self._with_edges([edge for edge in self.pairs(directed=True) if edge not in gone])
+
+    def with_pair(self, pair: Pair, *, both: bool) -> CheckedGraph:
+        """The graph with one edge more."""
+        return self._with_edges([*self.pairs(directed=True), pair, *([pair[::-1]] if both else [])])
+
+    def without_node(self, node: int) -> CheckedGraph:
+        """The graph with an empty record for `node`, and without the entries of other lists that name it."""
+        empty = self.with_record(node, None)
+        kept = [edge for edge in Variations(empty).pairs(directed=True) if node not in edge]
+        return replace(empty, edges=_edges(kept, self.metadata.num_nodes))
+
+    def with_record(self, node: int, record: NodeRecord | None) -> CheckedGraph:
+        """The graph with another record for `node`; None is the empty one: no features, no label, no list."""
+        features = dense_rows(self.graph.features).clone()
+        labels = self.graph.labels.clone()
+        features[node] = 0.0 if record is None else record.features
+        labels[node] = -1 if record is None else record.label
+        receivers: tuple[int, ...] | None = () if record is None else record.receivers
+        edges = self.graph.edges
+        if receivers is not None:
+            others = [edge for edge in self.pairs(directed=True) if edge[0] != node]
+            edges = _edges([*others, *((node, receiver) for receiver in receivers)], self.metadata.num_nodes)
+        return replace(self.graph, features=features, labels=labels, edges=edges)
+
+    def random_record(
+        self, node: int, rng: np.random.Generator, *, keep_list: bool = False, keep_label: bool = False
+    ) -> NodeRecord:
+        """A record that is as different as chance makes it."""
+        nodes, columns = self.metadata.num_nodes, int(self.graph.features.shape[1])
+        others = [other for other in range(nodes) if other != node]
+        length = int(rng.integers(0, len(others) + 1))
+        return NodeRecord(
+            features=torch.from_numpy(3.0 * rng.standard_normal(columns)).to(torch.float32),
+            label=int(self.graph.labels[node]) if keep_label else int(rng.integers(0, self.metadata.classes)),
+            receivers=None if keep_list else tuple(int(v) for v in rng.choice(others, size=length, replace=False)),
+        )
+
+    def _with_edges(self, pairs: list[Pair]) -> CheckedGraph:
+        return replace(self.graph, edges=_edges(pairs, self.metadata.num_nodes))
+
+
+def _edges(pairs: list[Pair], nodes: int) -> InNeighbors:
+    index = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).t().contiguous()
+    return InNeighbors.from_edge_index(index, nodes).coalesce()

@@ -1,0 +1,239 @@
+"""Clip, sum, perturb: DP-SGD on rows, each of which belongs to one record. Proof: docs/proofs/gradient.md."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Self, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from hushgraph.data.joined import JoinedRows
+from hushgraph.data.rows import Rows, SparseRows, take_rows
+from hushgraph.mechanisms.canaries import SCALES, Evidence, OpenVault, audit_graph
+from hushgraph.nn import Linear
+from hushgraph.nn.chorus import Ensemble
+from hushgraph.noise.sampler import PoissonSampler
+from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy import events
+from hushgraph.privacy.events import Event
+from hushgraph.privacy.mechanism import Mechanism
+from hushgraph.privacy.mixture import TwoSidedMixture
+from hushgraph.privacy.plan import Stage
+from hushgraph.privacy.units import Unit
+from hushgraph.training.config import Training
+from hushgraph.training.ensemble import train_ensemble
+from hushgraph.training.plain import train_plainly
+from hushgraph.training.private import train_privately
+from hushgraph.training.rowwise import require_rowwise
+
+LOUD = 1e4  # a feature so large that the gradient is clipped
+QUIET = 1e-6  # weights so small that the model's confidence, and with it the gradient's direction, never changes
+_MOST_CANARY_STEPS = 20_000_000
+_TABLE = 20_001
+
+
+@dataclass(frozen=True)
+class Gradient(Mechanism):
+    """`steps` noisy sums of clipped per-example gradients over Poisson batches; the trained weights are the release.
+
+    Bound: one example of norm `max_grad_norm` per changed record; what its replacement costs is in the event.
+    """
+
+    max_grad_norm: float = 1.0
+    sample_rate: float = 1.0
+    steps: int = 1
+
+    name = "gradient"
+    proof = "gradient"
+    reads = frozenset({"labels"})
+    trains = True
+    sampling = "poisson"
+    released = "sums of per-example gradients"
+
+    @classmethod
+    def of(cls, num_examples: int, batch_size: int, epochs: int, max_grad_norm: float) -> Self:
+        """Batches of `batch_size` examples on average, as many as make `epochs` passes."""
+        rate = min(1.0, batch_size / max(1, num_examples))
+        return cls(max_grad_norm, rate, epochs * math.ceil(1.0 / rate))
+
+    def sensitivity(self, unit: Unit) -> float:
+        """The bound of one example, if a unit is one example."""
+        return self.max_grad_norm * unit.footprint.records if unit.footprint.records <= 1 else math.inf
+
+    def event(self, unit: Unit, scale: float) -> Event:
+        """Poisson-sampled Gaussians; under replacement an example may turn into its opposite."""
+        if scale == 0.0:
+            return events.non_private()
+        self.require(unit)
+        return events.sampled_gaussian(self.sample_rate, scale / self.max_grad_norm, self.steps)
+
+    def query(
+        self, data: Any, module: nn.Module, rows: Rows, training: Training, *, nodes: Tensor | None = None
+    ) -> None:
+        """Train plainly on the training nodes; the best epoch on the validation nodes is kept."""
+        val = data.val if data.val.numel() and training.best_by is not None else None
+        if isinstance(module, Ensemble):
+            train_ensemble(
+                module,
+                cast(JoinedRows, rows),
+                data.labels,
+                data.train,
+                val,
+                epochs=training.epochs,
+                lr=training.lr,
+                patience=training.patience,
+                generator=data.generator("dropout"),
+                on_epoch=data.report,
+            )
+            return
+        train_plainly(
+            module,
+            rows,
+            data.labels,
+            data.train,
+            epochs=training.epochs,
+            lr=training.lr,
+            optimizer=training.optimizer,
+            weight_decay=training.weight_decay,
+            val=val,
+            select_best=val is not None,
+            best_by=training.best_by or "accuracy",
+            batch_size=training.batch_size,
+            generator=data.generator("batches"),
+            on_epoch=data.report,
+        )
+
+    def release(
+        self,
+        data: Any,
+        scale: float,
+        noise: NoiseSource,
+        module: nn.Module,
+        rows: Rows,
+        training: Training,
+        *,
+        nodes: Tensor | None = None,
+    ) -> None:
+        """Train by clipped, noised steps on the training nodes, or on those named by `nodes`."""
+        require_rowwise(module)
+        train = data.train if nodes is None else nodes
+        train_privately(
+            module,
+            take_rows(rows, train),
+            data.labels[train],
+            sampler=PoissonSampler(train.numel(), self.sample_rate),
+            steps=self.steps,
+            max_grad_norm=self.max_grad_norm,
+            noise_std=scale,
+            noise=noise,
+            lr=training.lr,
+            optimizer=training.optimizer,
+            weight_decay=training.weight_decay,
+            normalize=training.normalize,
+            average_last=training.average_last,
+            on_step=data.report,
+        )
+
+    # Canaries
+
+    def most_canaries(self, stage: Stage, unit: Unit) -> int:
+        """As many as can be watched through all steps in well under a minute."""
+        return max(1_000, _MOST_CANARY_STEPS // self.steps)
+
+    def canary(
+        self, stage: Stage, unit: Unit, coins: np.ndarray, open_vault: OpenVault, rng: np.random.Generator
+    ) -> Evidence:
+        """Examples whose clipped gradient points where no other gradient does.
+
+        Each canary has a feature column of its own and a linear model without bias, so its gradient is the bound C
+        times a known unit vector, in parameters nobody else touches. An absent canary is an empty record, or the
+        opposite one under replacement.
+        """
+        replaced = unit.footprint.replaced
+        module = Linear(len(coins), 2, bias=False)
+        torch.nn.init.zeros_(module.weight)
+        watch = SumsWatcher(module.weight, self, stage.scale or 1.0, (1, 1) if replaced else (1, 0))
+        vault = open_vault(_examples(coins, replaced), progress=lambda *_: watch.step())
+        training = Training(epochs=1, lr=watch.rate * self.sample_rate * len(coins), optimizer="sgd")
+        vault.release(stage.name, module, vault.features, training)
+        return watch.evidence(f"gradient canaries in '{stage.name}'")
+
+
+def _examples(coins: np.ndarray, replaced: bool) -> Any:
+    """One example per canary, in a column of its own; an absent one has no features, or the other label."""
+    canaries = len(coins)
+    kept = np.ones(canaries, dtype=bool) if replaced else coins
+    columns = torch.from_numpy(np.flatnonzero(kept))
+    ends = torch.from_numpy(np.concatenate([[0], np.cumsum(kept)]))
+    x = SparseRows(ends, columns, torch.full((len(columns),), LOUD), (canaries, canaries))
+    labels = torch.zeros(canaries, dtype=torch.int64)
+    if replaced:
+        labels[torch.from_numpy(~coins)] = 1
+    return audit_graph(x, torch.empty((2, 0), dtype=torch.int64), labels, torch.ones(canaries, dtype=torch.bool))
+
+
+class SumsWatcher:
+    """Reads the noisy sums off the weights after every plain SGD step, and adds up what they say about each canary.
+
+    What DP-SGD's proof allows everyone to see are the weights after every step. `weight` has one column per canary, in
+    which a planted canary's gradient points along -1, or along (-1, 1) if there are two rows. `touched` are the numbers
+    of examples that a canary can move, planted and absent. Steps are `rate` times the noisy sum: so little that all
+    gradients stay what they are. Log likelihood ratios are added up over the steps: those of Poisson sampling, and
+    that of batches that repeat with a fixed period, which a correct sampler never makes.
+    """
+
+    def __init__(self, weight: Tensor, mechanism: Any, scale: float, touched: tuple[int, int]) -> None:
+        self.weight, self.mechanism, self.noise, self.touched = weight, mechanism, scale, touched
+        self.rate = QUIET / LOUD / max(scale, mechanism.max_grad_norm)
+        self.seen = weight.detach().clone()
+        self.steps = 0
+        canaries = weight.shape[1]
+        self.ratios = np.zeros((len(SCALES), canaries))
+        # Every example is in one of this many batches, if batches repeat.
+        self.period = max(1, math.ceil(1.0 / mechanism.sample_rate - 1e-9))
+        self.whole = mechanism.steps // self.period
+        self.folded = np.zeros((self.period if self.whole else 0, canaries), dtype=np.float32)
+        self.tables = [self._ratio_table(less) for less in SCALES]
+
+    def step(self) -> None:
+        """Called after every step."""
+        now = self.weight.detach().clone()
+        sums = (now.to(torch.float64) - self.seen) / self.rate
+        along = (sums[0] - sums[1]) / math.sqrt(2.0) if len(sums) == 2 else sums[0]
+        projected = along.numpy() / self.mechanism.max_grad_norm
+        for ratio, table in zip(self.ratios, self.tables, strict=True):
+            ratio += np.interp(projected, *table)
+        if len(self.folded) and self.steps < self.whole * self.period:
+            self.folded[self.steps % self.period] += projected
+        self.seen = now
+        self.steps += 1
+
+    def evidence(self, name: str) -> Evidence:
+        """The ratios of every canary after all steps."""
+        if self.steps != self.mechanism.steps:
+            raise RuntimeError(f"expected to see {self.mechanism.steps} steps; saw {self.steps}")
+        repeated = self._periodic(self.folded)
+        if self.touched[1]:
+            repeated = repeated - self._periodic(-self.folded)
+        draws = self.mechanism.sample_rate < 1.0 and bool(repeated.any())
+        return Evidence(name, self.ratios, repeated=repeated if draws else None)
+
+    def _periodic(self, folded: np.ndarray) -> np.ndarray:
+        """The log ratio if a canary were in exactly one of 1/q batches, which come back in the same order."""
+        if not len(folded):
+            return np.zeros(folded.shape[1])
+        variance = (self.noise / self.mechanism.max_grad_norm) ** 2
+        exponent = (folded.astype(np.float64) - self.whole / 2.0) / variance
+        ratio: np.ndarray = np.logaddexp.reduce(exponent, axis=0) - math.log(self.period)
+        return ratio
+
+    def _ratio_table(self, less: float) -> tuple[np.ndarray, np.ndarray]:
+        """The log likelihood ratio of one noisy sum, tabulated: any function of the sum may serve as a score."""
+        multiplier = self.noise / self.mechanism.max_grad_norm
+        pair = TwoSidedMixture(less * multiplier, self.mechanism.sample_rate, *self.touched)
+        # Sums are a few clip norms and a few deviations away from zero; beyond, the last value serves.
+        where = np.linspace(-self.touched[1] - 8.0 * multiplier, self.touched[0] + 8.0 * multiplier, _TABLE)
+        return where, pair.loss(where)

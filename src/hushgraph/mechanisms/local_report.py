@@ -1,0 +1,135 @@
+"""Local reports: every person's device draws one randomized report. Proofs: docs/proofs/local-features.md, -labels.md.
+
+In the field the randomizer runs on the person's own device (`hushgraph.collect`). In a study the vault stands in for
+all devices at once; the reports have the same law.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import torch
+
+from hushgraph import local
+from hushgraph.data.rows import dense_rows
+from hushgraph.errors import InputError, UnprovenError
+from hushgraph.local.randomness import Randomness, os_generator
+from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy import events
+from hushgraph.privacy.events import Event
+from hushgraph.privacy.mechanism import Mechanism
+from hushgraph.privacy.units import Unit
+
+Range = float | tuple[float, ...]
+"""One number for all columns, or one per column."""
+
+
+@dataclass(frozen=True)
+class LocalReport(Mechanism):
+    """One report per person about `part`, drawn by `randomizer`, which is epsilon-DP for the whole report.
+
+    Features are clipped to the public range [`low`, `high`] and moved to [0, 1] first. `range_from_data` takes the
+    range from raw values, as publications do; then nothing is proved.
+    """
+
+    randomizer: Any = None
+    part: str = "features"
+    low: Range = 0.0
+    high: Range = 1.0
+    range_from_data: bool = False
+
+    name = "local-report"
+    proof = "local-features"
+    law = "randomizer"
+    released = "a randomized report"
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The part that is reported."""
+        return frozenset({self.part})
+
+    @property
+    def epsilon(self) -> float:
+        """What one whole report costs its person."""
+        return float(self.randomizer.epsilon)
+
+    def sensitivity(self, unit: Unit) -> float:
+        """A report may depend on all of its person's record; it is defined where nobody else sees the record."""
+        return 1.0 if unit.trust == "local" else math.inf
+
+    def event(self, unit: Unit, scale: float) -> Event:
+        """Pure epsilon-DP for every person, if the range is public."""
+        return events.non_private() if self.range_from_data else self.claimed_event(unit, scale)
+
+    def claimed_event(self, unit: Unit, scale: float) -> Event:
+        """Pure epsilon-DP for every person."""
+        if scale == 0.0:
+            return events.non_private()
+        self.require(unit)
+        return events.pure(self.epsilon)
+
+    def query(self, data: Any) -> Any:
+        """The raw part."""
+        return getattr(data, self.part)
+
+    def release(self, data: Any, scale: float, noise: NoiseSource) -> Any:
+        """Every person's report, drawn once; labels of training and validation nodes only (-1 for everybody else)."""
+        draw = _device_randomness(noise)
+        if self.part == "features":
+            return self.randomizer.perturb(self._unit_interval(dense_rows(data.features).numpy()), draw)
+        asked = torch.cat([data.train, data.val])
+        reports = torch.full((data.metadata.num_nodes,), -1, dtype=torch.int64)
+        reports[asked] = torch.from_numpy(self.randomizer.perturb(data.labels[asked].numpy(), draw))
+        return reports
+
+    def _unit_interval(self, rows: np.ndarray) -> np.ndarray:
+        """The rows clipped to the range and moved to [0, 1], column by column."""
+        low, high = (rows.min(axis=0), rows.max(axis=0)) if self.range_from_data else (self.low, self.high)
+        below, above = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
+        if self.range_from_data:
+            above = np.where(above > below, above, below + 1.0)
+        if below.shape not in ((), rows.shape[1:]) or above.shape not in ((), rows.shape[1:]):
+            raise InputError(f"range: expected one number, or one for each of the {rows.shape[1]} columns")
+        if not (np.isfinite(below).all() and np.isfinite(above).all() and (below < above).all()):
+            raise InputError(
+                "range: expected finite numbers with low < high; state the range without looking at the data"
+            )
+        if (below == 0.0).all() and (above == 1.0).all():
+            return np.clip(rows, 0.0, 1.0)
+        width = (above - below).astype(rows.dtype)
+        return np.clip((rows - below.astype(rows.dtype)) / width, 0.0, 1.0)
+
+    @classmethod
+    def read(cls, values: dict[str, Any]) -> Self:
+        """With the randomizer and the range read back."""
+        ranges = {key: tuple(values[key]) if isinstance(values[key], list) else values[key] for key in ("low", "high")}
+        return cls(**{**values, **ranges, "randomizer": local.from_dict(values["randomizer"])})
+
+    def to_tensors(self, value: Any) -> dict[str, Any]:
+        """Reports of sampled features as their columns and signs; everything else as it is."""
+        if isinstance(value, local.SampledReport):
+            return {"index": torch.from_numpy(value.index).to(torch.int32), "sign": torch.from_numpy(value.value)}
+        return {"value": torch.as_tensor(value)}
+
+    def from_tensors(self, tensors: dict[str, Any]) -> Any:
+        """The inverse of `to_tensors`."""
+        if "index" in tensors:
+            return local.SampledReport(tensors["index"].numpy().astype(np.int64), tensors["sign"].numpy())
+        value = tensors["value"]
+        return value if self.part == "labels" else value.numpy()
+
+
+def _device_randomness(noise: NoiseSource) -> Randomness:
+    """Operating-system entropy; a generator derived from the seed in a seeded (not private) run."""
+    if not noise.seeded_run:
+        return os_generator()
+    return np.random.default_rng(int(noise.integers(1, 2**53)[0]))
+
+
+def require_local(unit: Unit) -> None:
+    """Refuse a unit under which a server sees raw values."""
+    if unit.trust != "local":
+        raise UnprovenError(f"a local report has no bound under the unit '{unit}'; use the unit local")

@@ -1,0 +1,107 @@
+"""Normalize, sum over in-neighbors, perturb: the release of GAP and ProGAP. Proof: docs/proofs/aggregation.md."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from hushgraph.data.rows import Rows, dense_rows
+from hushgraph.errors import InputError
+from hushgraph.graph.sums import sum_in_neighbors
+from hushgraph.mechanisms.canaries import Evidence, Layout, OpenVault, Tally, audit_graph, lay_out, room_for
+from hushgraph.noise.source import NoiseSource, round_to_grid
+from hushgraph.privacy.mechanism import GaussianMechanism
+from hushgraph.privacy.plan import Stage
+from hushgraph.privacy.units import Unit
+
+_ROUNDING = 1e-6
+_CANARY_WIDTH = 8
+
+
+@dataclass(frozen=True)
+class NeighborSum(GaussianMechanism):
+    """`A^T X + N(0, scale^2)` with every row of X scaled to norm `row_norm` (zero rows stay zero).
+
+    Bound: each of `footprint.receivers` rows changes by one row of norm `row_norm`, and by two where a record is
+    replaced. Proof: docs/proofs/aggregation.md.
+    """
+
+    row_norm: float = 1.0
+
+    name = "neighbor-sum"
+    proof = "aggregation"
+    reads = frozenset({"edges"})
+    released = "a sum over neighbors"
+
+    def sensitivity(self, unit: Unit) -> float:
+        """sqrt(receivers) rows, twice that under replacement."""
+        f = unit.footprint
+        return math.sqrt(f.receivers) * self.row_norm * (2.0 if f.replaced else 1.0)
+
+    def query(self, data: Any, rows: Rows) -> Tensor:
+        """The sums of the bounded rows."""
+        with torch.no_grad():
+            return sum_in_neighbors(data.edges, self.bounded(dense_rows(rows)))
+
+    def release(self, data: Any, scale: float, noise: NoiseSource, rows: Rows) -> Tensor:
+        """The sums with noise."""
+        exact = self.query(data, rows)
+        noisy = exact.to(torch.float64) + noise.gaussian(tuple(exact.shape), scale)
+        return round_to_grid(noisy, scale).to(torch.float32)
+
+    def bounded(self, rows: Tensor) -> Tensor:
+        """Rows scaled to norm `row_norm`, checked in double precision never to exceed it."""
+        if rows.dim() != 2 or not bool(torch.isfinite(rows).all()):
+            raise InputError("sum over neighbors: expected a matrix of finite rows; got NaN, infinity or another shape")
+        bounded = F.normalize(rows.to(torch.float32), dim=1) * (self.row_norm * (1.0 - _ROUNDING))
+        longest = float(bounded.to(torch.float64).norm(dim=1).max()) if bounded.numel() else 0.0
+        if not longest <= self.row_norm:
+            raise InputError(f"sum over neighbors: expected rows of norm at most {self.row_norm:g}; got {longest!r}")
+        return bounded
+
+    def stays_private(self, unit: Unit) -> bool:
+        """Where other nodes' lists change with a record, a node's own sum is part of its own record."""
+        return unit.footprint.records > 0 and unit.footprint.other_entries > 0
+
+    def most_canaries(self, stage: Stage, unit: Unit) -> int:
+        """As many as fit in a graph."""
+        return room_for(unit)
+
+    def canary(
+        self, stage: Stage, unit: Unit, coins: np.ndarray, open_vault: OpenVault, rng: np.random.Generator
+    ) -> Evidence:
+        """Edges, or nodes with their own lists, that send rows nobody else sends to their receivers.
+
+        The score of a canary is the release minus what it would be without it, projected on the direction in which it
+        moves the release. Later releases send the rows that were released before, which both worlds share, so all
+        projections add up to one Gaussian with the separation mu of the whole composition.
+        """
+        layout = lay_out(unit, coins, rng)
+        rows = F.normalize(torch.from_numpy(rng.standard_normal((layout.num_nodes, _CANARY_WIDTH))).float(), dim=1)
+        flips = unit.footprint.replaced  # an absent canary then sends the opposite row
+        if flips:
+            rows[layout.heads[~layout.present()]] *= -1.0
+        vault = open_vault(audit_graph(torch.zeros(layout.num_nodes, 1), layout.edges(everyone=flips)))
+        tally = Tally(layout)
+        for _ in range(stage.count):
+            released = vault.hand_over(vault.release(stage.name, rows)).to(torch.float64)
+            sent = self.bounded(_as_planted(rows, layout) if flips else rows)[layout.sender].to(torch.float64)
+            absent = -sent if flips else torch.zeros_like(sent)
+            tally.add(released[layout.receiver] - absent, sent - absent, stage.scale or 1.0)
+            if flips:
+                break  # later rows are shared by both worlds and go to the same list: they tell nothing more
+            rows = F.normalize(released, dim=1).to(torch.float32)
+        return tally.evidence(f"{'node' if unit.footprint.records else 'edge'} canaries in '{stage.name}'")
+
+
+def _as_planted(rows: Tensor, layout: Layout) -> Tensor:
+    """The rows as they are when every canary is planted."""
+    turned = rows.clone()
+    turned[layout.heads[~layout.present()]] *= -1.0
+    return turned

@@ -1,0 +1,155 @@
+"""A mechanism: the only code that sees raw data, with everything that is known about it in one place.
+
+A mechanism is a frozen dataclass of public parameters. It says which parts of a dataset it `reads`, how far one unit
+can move its answer (`sensitivity`), how to answer without noise (`query`) and with it (`release`), what a release
+costs (`event`), and how to try to catch it (`canary`). One file of `hushgraph.mechanisms` holds one of them; its proof
+is docs/proofs/<proof>.md.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from hushgraph import registry
+from hushgraph.errors import InputError, UnprovenError
+from hushgraph.privacy import events
+from hushgraph.privacy.events import Event
+from hushgraph.privacy.units import Unit
+
+if TYPE_CHECKING:
+    from hushgraph.privacy.plan import Stage
+
+Law = Literal["gaussian", "discrete-laplace", "randomizer", "none"]
+
+
+@dataclass(frozen=True)
+class Mechanism(ABC):
+    """Base of all mechanisms.
+
+    `law` is that of the noise, `sampling` how examples are drawn (None: all of them count). A mechanism that `trains`
+    changes the module it is given instead of returning a value, so inference leaves it out.
+    """
+
+    name: ClassVar[str]
+    proof: ClassVar[str]
+    law: ClassVar[Law] = "gaussian"
+    trains: ClassVar[bool] = False
+    sampling: ClassVar[Literal["poisson"] | None] = None
+    released: ClassVar[str] = "a value"
+
+    @property
+    @abstractmethod
+    def reads(self) -> frozenset[str]:
+        """The parts of a dataset that are read, out of `edges`, `features`, `labels`; nothing else can be."""
+
+    @abstractmethod
+    def sensitivity(self, unit: Unit) -> float:
+        """How far one unit can move one answer; infinite where no bound is proved."""
+
+    @abstractmethod
+    def query(self, data: Any, *inputs: Any, **options: Any) -> Any:
+        """The answer without noise, bounded as the proof needs."""
+
+    @abstractmethod
+    def release(self, data: Any, scale: float, noise: Any, *inputs: Any, **options: Any) -> Any:
+        """The answer with noise of the given scale, drawn from `noise`, a stream used for this one release."""
+
+    @abstractmethod
+    def event(self, unit: Unit, scale: float) -> Event:
+        """What one release with noise of this scale costs."""
+
+    def reference(self, unit: Unit) -> float:
+        """The scale of noise that a relative noise of 1 stands for."""
+        return self.sensitivity(unit)
+
+    def claimed_event(self, unit: Unit, scale: float) -> Event:
+        """What a publication would claim for a release, where that is more than can be proved."""
+        return self.event(unit, scale)
+
+    def stays_private(self, unit: Unit) -> bool:
+        """Whether the result is part of each node's own record, so that only a handle leaves the vault."""
+        return False
+
+    def canary(self, stage: Stage, unit: Unit, coins: Any, open_vault: Callable[..., Any], rng: Any) -> Any | None:
+        """Evidence about planted units, or None where no canary is known (an audit then says so)."""
+        return None
+
+    def most_canaries(self, stage: Stage, unit: Unit) -> int:
+        """How many canaries one run has room for."""
+        return 1_000_000
+
+    def to_tensors(self, value: Any) -> dict[str, Any]:
+        """A released value as named tensors, for a model's folder."""
+        return {"value": value}
+
+    def from_tensors(self, tensors: dict[str, Any]) -> Any:
+        """The inverse of `to_tensors`."""
+        return tensors["value"]
+
+    def require(self, unit: Unit) -> None:
+        """Refuse a unit under which nothing is proved."""
+        if not math.isfinite(self.sensitivity(unit)):
+            raise UnprovenError(
+                f"{self.name} has no proof under the unit '{unit.name}': no bound is known for {self.released}"
+            )
+
+    def as_dict(self) -> dict[str, Any]:
+        """The mechanism as plain JSON values."""
+        own = {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
+        return {"name": self.name, **own}
+
+    @classmethod
+    def read(cls, values: dict[str, Any]) -> Mechanism:
+        """The mechanism with these parameters, as `as_dict` gives them without the name."""
+        return cls(**values)
+
+
+@dataclass(frozen=True)
+class GaussianMechanism(Mechanism):
+    """A query of bounded L2 change, with Gaussian noise of standard deviation `scale` on a grid."""
+
+    law = "gaussian"
+
+    def event(self, unit: Unit, scale: float) -> Event:
+        """One Gaussian with noise multiplier scale / sensitivity."""
+        if scale == 0.0:
+            return events.non_private()
+        self.require(unit)
+        return events.gaussian(scale / self.sensitivity(unit))
+
+
+@dataclass(frozen=True)
+class PureMechanism(Mechanism):
+    """A release that is purely epsilon-DP, with epsilon = sensitivity (L1) / scale."""
+
+    law = "discrete-laplace"
+
+    def event(self, unit: Unit, scale: float) -> Event:
+        """Pure epsilon."""
+        if scale == 0.0:
+            return events.non_private()
+        self.require(unit)
+        return events.pure(self.sensitivity(unit) / scale)
+
+
+def mechanism_from_dict(values: dict[str, Any]) -> Mechanism:
+    """The inverse of `Mechanism.as_dict`, for any registered mechanism."""
+    rest = dict(values)
+    try:
+        found: Mechanism = registry.load("mechanisms", rest.pop("name")).read(rest)
+        return found
+    except (KeyError, TypeError) as error:
+        raise InputError(f"expected a mechanism with its parameters; got {values!r}") from error
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "as_dict"):
+        return value.as_dict()
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value

@@ -1,0 +1,74 @@
+"""Metadata: the public sizes of a dataset, and all that a plan may know about it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from hushgraph.errors import InputError
+
+TRAIN_SHARE, VAL_SHARE = 0.75, 0.10
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """Sizes declared public.
+
+    `num_edges` counts directed entries. It is never taken from the data: it is what a user declares to be public
+    knowledge, or None.
+    """
+
+    num_nodes: int
+    num_train: int
+    num_val: int = 0
+    num_test: int = 0
+    num_features: int | None = None
+    num_classes: int | None = None
+    num_edges: int | None = None
+    name: str = "graph"
+
+    def __post_init__(self) -> None:
+        least = {"nodes": (self.num_nodes, 1), "edges": (self.num_edges or 0, 0), "train nodes": (self.num_train, 0)}
+        problems = [f"{what}: expected at least {low}; got {size}" for what, (size, low) in least.items() if size < low]
+        if self.num_train > self.num_nodes:
+            problems.append(f"train nodes: expected at most {self.num_nodes}; got {self.num_train}")
+        InputError.collect(problems)
+
+    @classmethod
+    def from_sizes(
+        cls,
+        num_nodes: int,
+        num_edges: int | None = None,
+        num_train: int | None = None,
+        num_features: int | None = None,
+        num_classes: int | None = None,
+    ) -> Metadata:
+        """Metadata for a plan without data; 75% of the nodes train unless said otherwise."""
+        train = int(TRAIN_SHARE * num_nodes) if num_train is None else num_train
+        val = int(VAL_SHARE * num_nodes)
+        rest = max(0, num_nodes - train - val)
+        return cls(num_nodes, train, val, rest, num_features, num_classes, num_edges)
+
+    @property
+    def features(self) -> int:
+        """The number of features, where one is needed."""
+        return self._needed("features", self.num_features)
+
+    @property
+    def classes(self) -> int:
+        """The number of classes, where one is needed."""
+        return self._needed("classes", self.num_classes)
+
+    def _needed(self, what: str, value: int | None) -> int:
+        if value is None:
+            raise InputError(f"{what}: expected their number, which the method needs; got none. Declare it")
+        return value
+
+    def as_dict(self) -> dict[str, Any]:
+        """The metadata as plain JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Metadata:
+        """The inverse of `as_dict`."""
+        return cls(**values)

@@ -1,0 +1,88 @@
+"""A vault that gives back what was released before: predictions about the training graph cost nothing more."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hushgraph.data.checks import CheckedGraph
+from hushgraph.data.rows import SparseRows
+from hushgraph.errors import InputError, PrivateAccessError
+from hushgraph.graph.edges import InNeighbors
+from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy.metadata import Metadata
+from hushgraph.privacy.plan import Plan
+from hushgraph.vault.vault import Held, Vault
+
+
+class Replay(Vault):
+    """The releases of a run, in the order in which they were made, with the features of `graph` if it is given.
+
+    Without a graph, a node's own features are empty. Nothing is charged, and nothing new can be released.
+    """
+
+    def __init__(
+        self, plan: Plan, released: dict[str, list[Any]], graph: CheckedGraph | None, metadata: Metadata
+    ) -> None:
+        self.plan, self.unit = plan, plan.unit
+        self.seconds: dict[str, float] = {}
+        self.released = released
+        self._given, self._metadata = graph, metadata
+        self._progress = None
+        self._noise = NoiseSource.from_os()  # for public generators alone; a replay draws nothing that matters
+        self._next: Counter[str] = Counter()
+        self._rows = {}  # type: ignore[assignment]
+
+    @property
+    def metadata(self) -> Metadata:
+        """The public sizes of the training graph."""
+        return self._metadata
+
+    def is_public(self, part: str) -> bool:
+        """Everything given here is in the caller's hands already."""
+        return True
+
+    @property
+    def features(self) -> Held:
+        """The given features, or empty ones."""
+        if self._given is not None:
+            return self._given.features
+        nothing, nodes = torch.empty(0, dtype=torch.int64), self._metadata.num_nodes
+        offsets = torch.zeros(nodes + 1, dtype=torch.int64)
+        return SparseRows(offsets, nothing, None, (nodes, self._metadata.features))
+
+    @property
+    def labels(self) -> Tensor:
+        """The given labels."""
+        return self._needed("labels").labels
+
+    @property
+    def edges(self) -> InNeighbors:
+        """The given edges."""
+        return self._needed("edges").edges
+
+    def nodes(self, split: str) -> Tensor:
+        """The given split."""
+        return self._needed("split").split(split)
+
+    def release(self, name: str, *inputs: Any, nodes: Tensor | None = None, **options: Any) -> Any:
+        """The next value that was released under this name; a stage that was free is carried out again."""
+        stage = self.plan[name]
+        if stage.mechanism.trains:
+            raise PrivateAccessError(f"'{name}' trains: a replay of what was released cannot do that")
+        kept, at = self.released.get(name, []), self._next[name]
+        if at >= len(kept):
+            raise InputError(
+                f"under the unit '{self.unit}' the result of '{name}' is part of each node's own record and is not "
+                "stored with the model; use predict_on with the graph and a budget"
+            )
+        self._next[name] += 1
+        return kept[at]
+
+    def _needed(self, what: str) -> CheckedGraph:
+        if self._given is None:
+            raise InputError(f"predict: this model reads the {what} of the graph; pass the graph (--data)")
+        return self._given

@@ -1,0 +1,252 @@
+"""The vault itself: one graph for one run, and `release`, the only way out."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from hushgraph.data.checks import CheckedGraph
+from hushgraph.data.joined import JoinedRows
+from hushgraph.data.rows import Rows, dense_rows
+from hushgraph.errors import InputError, PrivateAccessError, UnprovenError
+from hushgraph.graph.edges import InNeighbors
+from hushgraph.ledger.run import Run
+from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy.metadata import Metadata
+from hushgraph.privacy.notes import Code, Note
+from hushgraph.privacy.plan import Plan, Stage
+from hushgraph.training.rowwise import require_rowwise
+from hushgraph.vault.handles import PrivateRows
+from hushgraph.vault.view import View
+
+Progress = Callable[[str, int, int], None]
+Held = Rows | PrivateRows
+
+
+class Vault:
+    """Holds `graph` for one `run` under one `plan`. `progress(stage, done, total)` is called while it works."""
+
+    def __init__(
+        self, graph: CheckedGraph, plan: Plan, run: Run, noise: NoiseSource, progress: Progress | None = None
+    ) -> None:
+        self.plan, self.unit = plan, plan.unit
+        self.seconds: dict[str, float] = {}
+        self.released: dict[str, list[Any]] = {}
+        self._graph, self._run, self._noise, self._progress = graph, run, noise, progress
+        self._count: Counter[str] = Counter()
+        self._trained: dict[str, Tensor] = {}
+        self._rows: weakref.WeakKeyDictionary[PrivateRows, Rows] = weakref.WeakKeyDictionary()
+
+    # What is public, and handles to the rest
+
+    @property
+    def metadata(self) -> Metadata:
+        """The public sizes."""
+        return self._graph.metadata
+
+    @property
+    def protects(self) -> bool:
+        """False in a run without protection, where everything is handed out."""
+        return self.plan.budget.is_private
+
+    def is_public(self, part: str) -> bool:
+        """Whether `edges`, `features` or `labels` may be handed out."""
+        return not self.protects or part in self.unit.public
+
+    @property
+    def features(self) -> Held:
+        """The features: a tensor where they are public, a handle otherwise."""
+        rows = self._graph.features
+        return rows if self.is_public("features") else self._keep(rows, "features")
+
+    @property
+    def labels(self) -> Tensor:
+        """The labels, where they are public."""
+        self._require_public("labels")
+        return self._graph.labels
+
+    @property
+    def edges(self) -> InNeighbors:
+        """The edges, where they are public."""
+        self._require_public("edges")
+        return self._graph.edges
+
+    def nodes(self, split: str) -> Tensor:
+        """The node numbers of `train`, `val` or `test` (membership is public)."""
+        return self._graph.split(split)
+
+    def generator(self, purpose: str) -> torch.Generator:
+        """A generator for public randomness such as initial weights."""
+        return self._noise.torch_generator(purpose)
+
+    # The way out
+
+    def release(self, name: str, *inputs: Any, nodes: Tensor | None = None, **options: Any) -> Any:
+        """Carry out a stage of the plan on the data, and charge it before anything leaves.
+
+        Where all that the mechanism reads is public, or nothing is protected, it runs without noise. `nodes` keeps a
+        mechanism that trains to a part of the training nodes; parts without a common node share one charge.
+        """
+        stage = self.plan[name]
+        with _Clock(self.seconds, name):
+            value = self._released(stage, inputs, nodes, options)
+        if stage.mechanism.trains or value is None:
+            return value
+        if self.protects and stage.mechanism.stays_private(self.unit):
+            return self._keep(value, f"the result of '{name}'")
+        self.released.setdefault(name, []).append(value)
+        return value
+
+    def _released(self, stage: Stage, inputs: tuple[Any, ...], nodes: Tensor | None, options: dict[str, Any]) -> Any:
+        mechanism, view = stage.mechanism, self._view(stage)
+        if nodes is not None:
+            options = {**options, "nodes": self._checked_nodes(nodes)}
+        if stage.is_free(self.unit):
+            self._refuse_private(stage, inputs)
+            return mechanism.query(view, *inputs, **options)
+        part = self._charge(stage, nodes)
+        opened = tuple(self._open(one) if isinstance(one, PrivateRows) else one for one in inputs)
+        if not self.protects:
+            return mechanism.query(view, *opened, **options)
+        assert stage.scale is not None
+        noise = self._noise.stream(f"{mechanism.name}/{stage.name}/{part}")
+        return mechanism.release(view, stage.scale, noise, *opened, **options)
+
+    def _charge(self, stage: Stage, nodes: Tensor | None) -> int:
+        """Charge one use of the stage, or note that an earlier charge covers it; the number of this use."""
+        number = self._count[stage.name]
+        before = self._trained.get(stage.name)
+        covered = before is not None and nodes is not None and not bool(torch.isin(nodes, before).any())
+        if covered and number < stage.parallel:
+            self._run.note_parallel(stage, int(cast(Tensor, nodes).numel()))
+        else:
+            self._run.charge(stage, stage.count if stage.mechanism.trains else 1)
+        if nodes is not None:
+            self._trained[stage.name] = nodes if before is None else torch.cat([before, nodes])
+        self._count[stage.name] += 1
+        if not stage.mechanism.trains:
+            self.report(stage.name, number + 1, stage.count)
+        return number
+
+    def _view(self, stage: Stage) -> View:
+        cap = self.unit.cap if self.protects else None
+        name = stage.name
+        return View(
+            self._graph, stage.mechanism.reads, cap, self._noise, name, lambda done, total: self.report(name, done, total)
+        )
+
+    def _checked_nodes(self, nodes: Tensor) -> Tensor:
+        if not bool(torch.isin(nodes, self._graph.train).all()) or nodes.unique().numel() != nodes.numel():
+            raise InputError("training: expected distinct training nodes; got others")
+        return nodes
+
+    def _refuse_private(self, stage: Stage, inputs: tuple[Any, ...]) -> None:
+        for one in inputs:
+            if isinstance(one, PrivateRows):
+                raise PrivateAccessError(
+                    f"'{stage.name}' runs without noise under the unit '{self.unit}' and may not read {one.what}, which "
+                    "are private"
+                )
+
+    def choose(self, branch: Plan, reason: Note) -> None:
+        """Enter in the ledger which branch of the plan follows; from then on its stages are those of the vault."""
+        self._run.choose(branch.method, reason)
+        self.plan = branch
+
+    # Work that stays inside
+
+    def apply(self, function: Callable[[Any], Any], rows: Held) -> Held:
+        """A row-wise module (or a bound method of one) on every row; private rows give a new handle."""
+        if not isinstance(rows, PrivateRows):
+            with torch.no_grad():
+                return cast(Rows, function(rows))
+        owner = function if isinstance(function, nn.Module) else getattr(function, "__self__", None)
+        if not isinstance(owner, nn.Module):
+            raise UnprovenError("private rows: expected a module, or a method of one; got an arbitrary function")
+        require_rowwise(owner)
+        with torch.no_grad():
+            return self._keep(function(self._open(rows)), f"rows computed from {rows.what}")
+
+    def stack(self, parts: Sequence[Held]) -> Held:
+        """The parts side by side, `[nodes, parts, columns]`; private as soon as one part is."""
+        return self._combined(parts, torch.stack([dense_rows(self._open(part)) for part in parts], dim=1))
+
+    def join(self, parts: Sequence[Held]) -> Held:
+        """The parts side by side, each in its own form and width; private as soon as one part is."""
+        return self._combined(parts, cast(Rows, JoinedRows([self._open(part) for part in parts])))
+
+    def _combined(self, parts: Sequence[Held], together: Rows) -> Held:
+        private = [part for part in parts if isinstance(part, PrivateRows)]
+        return self._keep(together, private[0].what) if private else together
+
+    def scores(self, module: nn.Module, rows: Held) -> Tensor | PrivateRows:
+        """Class scores, one row per node: a tensor where they follow from what is public, a handle otherwise.
+
+        Scores of private rows are each meant for that node's owner: they depend on its own record, so what others see
+        of the run stays protected, the node's own row does not (`Unit.unprotected` says so).
+        """
+        if isinstance(rows, PrivateRows):
+            require_rowwise(module)
+        module.eval()
+        with torch.no_grad():
+            scores: Tensor = module(self._open(rows))
+        if scores.shape != (self.metadata.num_nodes, self.metadata.num_classes):
+            raise UnprovenError(f"predictions: expected class scores; got shape {tuple(scores.shape)}")
+        return self._keep(scores, "class scores") if isinstance(rows, PrivateRows) else scores
+
+    def raw_scores(self, network: Callable[[Rows, InNeighbors], Tensor]) -> PrivateRows | Tensor:
+        """Class scores from raw features and edges. They are NOT protected, and the plan must say so."""
+        declared = any(note.code is Code.RAW_PREDICTIONS for note in self.plan.unprotected)
+        if self.protects and not declared:
+            raise UnprovenError("predictions from raw neighborhoods: expected a plan that declares them unprotected")
+        with torch.no_grad():
+            scores = network(self._graph.features, self._graph.edges)
+        return self._keep(scores, "class scores from raw neighborhoods") if self.protects else scores
+
+    def hand_over(self, scores: Tensor | PrivateRows | None) -> Tensor | None:
+        """The scores for the holder of the data, who evaluates them; not protected where they are private."""
+        return None if scores is None else dense_rows(self._open(scores))
+
+    def report(self, stage: str, done: int, total: int) -> None:
+        """Tell whoever watches how far a stage is; carries no private value."""
+        if self._progress is not None:
+            self._progress(stage, done, total)
+
+    # Inside
+
+    def _require_public(self, part: str) -> None:
+        if not self.is_public(part):
+            raise PrivateAccessError(
+                f"{part} are private under the unit '{self.unit}'; the only way out is a charged mechanism (release)"
+            )
+
+    def _keep(self, rows: Rows, what: str) -> PrivateRows:
+        handle = PrivateRows(tuple(rows.shape), what)
+        self._rows[handle] = rows
+        return handle
+
+    def _open(self, rows: Held) -> Rows:
+        if not isinstance(rows, PrivateRows):
+            return rows
+        if rows not in self._rows:
+            raise InputError("these private rows belong to another vault")
+        return self._rows[rows]
+
+
+class _Clock:
+    """Adds the time spent inside to `seconds[name]`."""
+
+    def __init__(self, seconds: dict[str, float], name: str) -> None:
+        self.seconds, self.name = seconds, name
+
+    def __enter__(self) -> None:
+        self.started = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds[self.name] = self.seconds.get(self.name, 0.0) + time.perf_counter() - self.started

@@ -1,0 +1,93 @@
+"""What a mechanism is shown of a dataset: the parts it declares in `reads`, and what is public anyway."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hushgraph.data.checks import CheckedGraph
+from hushgraph.data.rows import Rows
+from hushgraph.errors import PrivateAccessError
+from hushgraph.graph.degree import cap_senders
+from hushgraph.graph.edges import InNeighbors
+from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy.metadata import Metadata
+
+
+class View:
+    """One release's view of the data. A part that was not declared is not there.
+
+    `edges` are cut to the unit's cap; `whole_lists` are not, for a mechanism that bounds what a list can do by itself.
+    `report(done, total)` is for progress and learns nothing.
+    """
+
+    def __init__(
+        self,
+        graph: CheckedGraph,
+        reads: frozenset[str],
+        cap: int | None,
+        noise: NoiseSource,
+        name: str,
+        report: Callable[[int, int], None],
+    ) -> None:
+        self._graph, self._reads, self._cap, self._noise, self._name = graph, reads, cap, noise, name
+        self.report = report
+
+    @property
+    def metadata(self) -> Metadata:
+        """The public sizes."""
+        return self._graph.metadata
+
+    @property
+    def train(self) -> Tensor:
+        """The numbers of the training nodes (public)."""
+        return self._graph.train
+
+    @property
+    def val(self) -> Tensor:
+        """The numbers of the validation nodes (public)."""
+        return self._graph.val
+
+    @property
+    def trains_on(self) -> Tensor:
+        """The public mask of the training nodes."""
+        mask = torch.zeros(self.metadata.num_nodes, dtype=torch.bool)
+        return mask.index_fill_(0, self._graph.train, True)
+
+    @property
+    def features(self) -> Rows:
+        """The features."""
+        return self._part("features")
+
+    @property
+    def labels(self) -> Tensor:
+        """The labels."""
+        return self._part("labels")
+
+    @property
+    def whole_lists(self) -> InNeighbors:
+        """The edges as they are."""
+        return self._part("edges")
+
+    @cached_property
+    def edges(self) -> InNeighbors:
+        """The edges, every node's own list cut to the unit's cap."""
+        return self.capped(None)
+
+    def capped(self, limit: int | None) -> InNeighbors:
+        """The edges with lists cut to the unit's cap and to `limit`, whichever is less."""
+        caps = [cap for cap in (self._cap, limit) if cap is not None]
+        return cap_senders(self.whole_lists, min(caps), self._noise.stream("degree cap")) if caps else self.whole_lists
+
+    def generator(self, purpose: str) -> torch.Generator:
+        """A generator for things that need no privacy, such as the order of public batches."""
+        return self._noise.torch_generator(f"{purpose}/{self._name}")
+
+    def _part(self, part: str) -> Any:
+        if part not in self._reads:
+            raise PrivateAccessError(f"'{self._name}' reads {part} without declaring it; add it to `reads`")
+        return getattr(self._graph, part)
