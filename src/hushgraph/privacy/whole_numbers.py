@@ -7,15 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from hushgraph.errors import InputError
+from hushgraph.noise.discrete import discrete_laplace_std
 from hushgraph.privacy import events
 from hushgraph.privacy.events import Event
 from hushgraph.privacy.plan import Stage
 from hushgraph.privacy.units import Unit
-
-
-def discrete_laplace_std(scale: int) -> float:
-    """The standard deviation of P[k] ~ exp(-|k| / scale) on the whole numbers."""
-    return 1.0 / (math.sqrt(2.0) * math.sinh(0.5 / scale))
 
 
 @dataclass(frozen=True)
