@@ -19,6 +19,10 @@ class Noise(Protocol):
         """Independent centered Gaussian samples, computed in double precision."""
         ...
 
+    def integer_gaussian(self, shape: tuple[int, ...], std: float) -> Tensor:
+        """Independent samples of round(std * Z) with Z standard normal, int64."""
+        ...
+
     def bernoulli_indices(self, n: int, p: float) -> Tensor:
         """The positions among `n` whose coin of probability `p` came up heads, ascending, as int64."""
         ...

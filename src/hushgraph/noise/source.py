@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 
 from hushgraph.errors import HushgraphError, InputError
-from hushgraph.noise.normal import PIECE, BlockFunction, KeyStream, NormalStream, derive_key
+from hushgraph.noise.keys import PIECE, BlockFunction, KeyStream, derive_key
+from hushgraph.noise.normal import LARGEST_STD, NormalStream, checked_std, grid_of
 
-GRID_BITS = 20
 _SPARSE_PROBABILITY = 0.05
 
 
@@ -102,12 +102,25 @@ class NoiseSource:
 
     def gaussian(self, shape: int | Sequence[int], std: float = 1.0, dtype: torch.dtype = torch.float64) -> Tensor:
         """Independent normal samples of standard deviation `std`, computed in float64 and then cast to `dtype`."""
-        scale = _checked_std(std)
-        size = (shape,) if isinstance(shape, int) else tuple(shape)
+        scale = checked_std(std)
+        size = _size(shape)
         with self._lock:
             self._check_process()
-            out = self._take_normals(math.prod(size), scale)
-        return out.view(size).to(dtype)
+            _, samples = self._take_normals(math.prod(size))
+        return (samples * scale).view(size).to(dtype)
+
+    def integer_gaussian(self, shape: int | Sequence[int], std: float) -> Tensor:
+        """Independent samples of round(std * Z) with Z standard normal, int64; the law is exact, for any std to 2^40.
+
+        P[k] = Phi((k + 1/2) / std) - Phi((k - 1/2) / std). Added to whole numbers this is the Gaussian mechanism with
+        its result rounded: docs/proofs/noise.md. Beyond a std of 2^30 many samples need more bits, which is slow.
+        """
+        scale = checked_std(std, most=LARGEST_STD)
+        size = _size(shape)
+        with self._lock:
+            self._check_process()
+            first, samples = self._take_normals(math.prod(size))
+            return self._normal_stream().whole(samples, first, scale).view(size)
 
     def uniform(self, n: int) -> Tensor:
         """`n` float64 numbers in [0, 1), multiples of 2^-53."""
@@ -146,13 +159,19 @@ class NoiseSource:
         A pure function of (key, label, width, std, row). Two *different* releases under one label would share their
         noise and reveal their difference: every release needs its own label.
         """
-        scale = _checked_std(std)
-        if min(first_row, num_rows, num_columns) < 0:
-            raise InputError(f"expected non-negative sizes; got rows {first_row}+{num_rows}, {num_columns} columns")
-        key = derive_key(self._key, "rows", label, struct.pack("<qd", num_columns, scale))
-        out = torch.empty((num_rows, num_columns), dtype=torch.float64)
-        NormalStream(key).fill(out.view(-1), first_row * num_columns, scale)
-        return out
+        scale = checked_std(std)
+        _, samples = self._row_normals(label, first_row, num_rows, num_columns, scale)
+        return samples.mul_(scale).view(num_rows, num_columns)
+
+    def integer_gaussian_rows(self, label: str, first_row: int, num_rows: int, num_columns: int, std: float) -> Tensor:
+        """Samples of the law of `integer_gaussian` for the rows `first_row ..` of the release `label`, int64.
+
+        A pure function of (key, label, width, std, row), whatever blocks it is asked for in. Two *different* releases
+        under one label would share their noise and reveal their difference: every release needs its own label.
+        """
+        scale = checked_std(std, most=LARGEST_STD)
+        stream, samples = self._row_normals(label, first_row, num_rows, num_columns, scale)
+        return stream.whole(samples, first_row * num_columns, scale).view(num_rows, num_columns)
 
     def pair_keys(self, label: str, owners: np.ndarray, entries: np.ndarray) -> np.ndarray:
         """A random uint64 for every pair (owner, entry): what one owner gets tells nothing about another's."""
@@ -165,21 +184,33 @@ class NoiseSource:
 
     # Inside
 
-    def _take_normals(self, n: int, std: float) -> Tensor:
-        """The next `n` samples times `std`. Small requests are served from a piece computed ahead."""
-        if n <= self._ready.numel():
-            out, self._ready = self._ready[:n] * std, self._ready[n:]
-            return out
+    def _take_normals(self, n: int) -> tuple[int, Tensor]:
+        """The next `n` standard samples and the number of the first. Small requests are served from a piece ahead."""
+        have = self._ready.numel()
+        first = self._next_normal - have
+        if n > have:
+            ahead = min(self._next_normal, PIECE)  # nothing on a stream's first draw: many streams are used once
+            samples = torch.empty(max(n, have + ahead), dtype=torch.float64)
+            samples[:have] = self._ready
+            self._normal_stream().fill(samples[have:], self._next_normal)
+            self._next_normal += samples.numel() - have
+            self._ready = samples
+        taken, self._ready = self._ready[:n], self._ready[n:]
+        return first, taken
+
+    def _normal_stream(self) -> NormalStream:
         if self._normals is None:
             self._normals = NormalStream(derive_key(self._key, "normal"))
-        ahead = min(self._next_normal, PIECE)  # nothing on a stream's first draw: many streams are used once
-        have = self._ready.numel()
-        out = torch.empty(max(n, have + ahead), dtype=torch.float64)
-        out[:have] = self._ready
-        self._normals.fill(out[have:], self._next_normal, 1.0)
-        self._next_normal += out.numel() - have
-        self._ready = out[n:]
-        return out[:n] * std if out.numel() > n or std != 1.0 else out
+        return self._normals
+
+    def _row_normals(
+        self, label: str, first_row: int, num_rows: int, num_columns: int, std: float
+    ) -> tuple[NormalStream, Tensor]:
+        if min(first_row, num_rows, num_columns) < 0:
+            raise InputError(f"expected non-negative sizes; got rows {first_row}+{num_rows}, {num_columns} columns")
+        stream = NormalStream(derive_key(self._key, "rows", label, struct.pack("<qd", num_columns, std)))
+        samples = torch.empty(num_rows * num_columns, dtype=torch.float64)
+        return stream, stream.fill(samples, first_row * num_columns)
 
     def _take_words(self, n: int) -> np.ndarray:
         with self._lock:
@@ -231,13 +262,9 @@ def round_to_grid(values: Tensor, std: float) -> Tensor:
     The low-order bits of a noisy sum depend on the value that was noised; rounding removes them. It costs no utility
     (the grid is a millionth of the noise) and is post-processing.
     """
-    scale = _checked_std(std)
-    grid = 2.0 ** (math.floor(math.log2(scale)) - GRID_BITS)
+    grid = grid_of(std)
     return torch.round(values.to(torch.float64) / grid) * grid
 
 
-def _checked_std(std: float) -> float:
-    scale = float(std)
-    if not (math.isfinite(scale) and scale > 0.0):
-        raise InputError(f"expected a positive, finite noise scale; got {std!r}; noise is never switched off here")
-    return scale
+def _size(shape: int | Sequence[int]) -> tuple[int, ...]:
+    return (shape,) if isinstance(shape, int) else tuple(shape)

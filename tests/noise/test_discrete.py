@@ -1,0 +1,143 @@
+"""The discrete Laplace law: exactly, by going through all that the sampler can draw, and by statistics."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from hushgraph.errors import InputError
+from hushgraph.noise import NoiseSource, discrete
+from hushgraph.noise.discrete import bernoulli_exp, discrete_laplace, discrete_laplace_std, uniform_below
+
+
+class _MoreNeeded(Exception):
+    """The code under test draws: `odds` are the probabilities of 0, 1, 2, ..."""
+
+    def __init__(self, odds: list[float]) -> None:
+        self.odds = odds
+
+
+def enumerated(draw: Callable[[], int], script: list[int], smallest: float) -> tuple[dict[int, float], float]:
+    """The probability of every result of `draw`, and that of all branches below `smallest`, which are left out.
+
+    `draw` takes its random numbers from `script` and raises `_MoreNeeded` when that is empty.
+    """
+    law: dict[int, float] = {}
+    left_out, waiting = 0.0, [((), 1.0)]
+    while waiting:
+        drawn, probability = waiting.pop()
+        if probability < smallest:
+            left_out += probability
+            continue
+        script[:] = drawn
+        try:
+            value = draw()
+            law[value] = law.get(value, 0.0) + probability
+        except _MoreNeeded as more:
+            waiting += [((*drawn, one), probability * odds) for one, odds in enumerate(more.odds) if odds]
+    return law, left_out
+
+
+def take(script: list[int], odds: list[float]) -> int:
+    if not script:
+        raise _MoreNeeded(odds)
+    return script.pop(0)
+
+
+NOISE = NoiseSource.seeded(0)
+
+
+@pytest.mark.parametrize(("numerator", "denominator"), [(0, 3), (1, 3), (2, 3), (1, 1)])
+def test_a_coin_lands_with_exactly_the_stated_probability(
+    numerator: int, denominator: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script: list[int] = []
+    monkeypatch.setattr(discrete, "uniform_below", lambda bound, _: take(script, [1.0 / bound] * bound))
+    law, left_out = enumerated(lambda: bernoulli_exp(numerator, denominator, NOISE), script, 1e-6)
+    assert left_out < 2e-3
+    assert law[True] - 1e-9 <= math.exp(-numerator / denominator) <= law[True] + left_out + 1e-9
+
+
+@pytest.mark.parametrize("scale", [1, 2, 3])
+def test_the_sampler_has_exactly_the_stated_law(scale: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Going through all it can draw, given coins with the probabilities of the test above."""
+    script: list[int] = []
+
+    def coin(numerator: int, denominator: int, _: object) -> bool:
+        lands = math.exp(-numerator / denominator)
+        return take(script, [1.0 - lands, lands]) == 1
+
+    monkeypatch.setattr(discrete, "uniform_below", lambda bound, _: take(script, [1.0 / bound] * bound))
+    monkeypatch.setattr(discrete, "bernoulli_exp", coin)
+    law, left_out = enumerated(lambda: discrete_laplace(scale, NOISE), script, 2e-8)
+    assert left_out < 1e-3
+    for k in range(-3 * scale, 3 * scale + 1):
+        assert law[k] - 1e-9 <= probability_of(k, scale) <= law[k] + left_out + 1e-9
+    # Scales of 2/3 and 3/2 are told from it.
+    for wrong in (scale * 2 / 3, scale * 3 / 2):
+        assert not law[0] <= math.tanh(0.5 / wrong) <= law[0] + left_out
+
+
+def probability_of(k: int, scale: int) -> float:
+    return math.tanh(0.5 / scale) * math.exp(-abs(k) / scale)
+
+
+def chi_square(samples: np.ndarray, scale: float) -> float:
+    """The p-value of the samples under noise of `scale`, in cells with at least 20 expected."""
+    edge = int(scale * math.log(len(samples) * math.tanh(0.5 / scale) / 20))
+    inside = np.arange(-edge, edge + 1)
+    expected = np.tanh(0.5 / scale) * np.exp(-np.abs(inside) / scale) * len(samples)
+    seen = np.array([(samples == k).sum() for k in inside])
+    seen = np.append(seen, len(samples) - seen.sum())
+    return float(stats.chisquare(seen, np.append(expected, len(samples) - expected.sum())).pvalue)
+
+
+def test_the_noise_is_accepted_and_other_scales_are_rejected() -> None:
+    """With other seeds the first assertion fails once in ten thousand; the others about never."""
+    noise = NoiseSource.seeded(11)
+    samples = np.array([discrete_laplace(6, noise) for _ in range(4_000)])
+    assert chi_square(samples, 6.0) > 1e-4
+    assert chi_square(samples, 4.0) < 1e-9
+    assert chi_square(samples, 9.0) < 1e-9
+    assert samples.std() == pytest.approx(discrete_laplace_std(6), rel=0.1)
+
+
+def test_large_scales_spread_as_they_should() -> None:
+    """The mean of |k| over 2,000 draws has a standard error of 2.2%: five of them, so one failure in a million."""
+    noise = NoiseSource.seeded(5)
+    size = np.mean([abs(discrete_laplace(2_500, noise)) for _ in range(2_000)])
+    assert abs(size / 2_500 - 1.0) < 0.112
+    assert not any(abs(size / (2_500 * wrong) - 1.0) < 0.112 for wrong in (2 / 3, 3 / 2))
+
+
+def test_numbers_below_a_bound_are_equally_likely() -> None:
+    noise = NoiseSource.seeded(2)
+    seen = Counter(uniform_below(7, noise) for _ in range(3_500))
+    assert set(seen) == set(range(7))
+    assert stats.chisquare(list(seen.values())).pvalue > 1e-4  # one seed in ten thousand fails
+
+
+def test_what_has_no_law_is_refused() -> None:
+    for scale in (0, -1, True, 2.5, 1 << 60):
+        with pytest.raises(InputError, match="scale"):
+            discrete_laplace(scale, NoiseSource.seeded(0))  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="fraction"):
+        bernoulli_exp(3, 2, NoiseSource.seeded(0))
+    with pytest.raises(InputError, match="bound"):
+        uniform_below(1 << 60, NoiseSource.seeded(0))
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_the_same_seed_gives_the_same_noise_and_streams_differ(seed: int) -> None:
+    one, other = NoiseSource.seeded(seed), NoiseSource.seeded(seed)
+    first = [discrete_laplace(1_000_000, one.stream("a")) for _ in range(3)]
+    assert first == [discrete_laplace(1_000_000, other.stream("a")) for _ in range(3)]
+    assert first != [discrete_laplace(1_000_000, other.stream("b")) for _ in range(3)]
