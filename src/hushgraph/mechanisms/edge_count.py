@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from hushgraph.errors import InputError
-from hushgraph.noise.discrete import discrete_laplace, whole_scale
+from hushgraph.noise.discrete import discrete_laplace
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.mechanism import PureMechanism
 from hushgraph.privacy.units import Unit
@@ -45,7 +45,7 @@ class EdgeCount(PureMechanism):
 
     def release(self, data: Any, scale: float, noise: NoiseSource) -> int:
         """The count with noise."""
-        return self.query(data) + discrete_laplace(whole_scale(scale), noise)
+        return self.query(data) + discrete_laplace(int(scale), noise)
 
     def to_tensors(self, value: int) -> dict[str, Any]:
         """One whole number."""

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from hushgraph.graph.edges import InNeighbors
-from hushgraph.noise.discrete import discrete_laplace, whole_scale
+from hushgraph.noise.discrete import discrete_laplace
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.mechanism import PureMechanism
 from hushgraph.privacy.units import Unit
@@ -77,7 +77,7 @@ class PairCount(PureMechanism):
         """The counts, each with whole-number noise."""
         exact = self.query(data, noise)
         noisy = [
-            count + discrete_laplace(whole_scale(scale), noise)
+            count + discrete_laplace(int(scale), noise)
             for count in (exact.equal, exact.unequal, exact.blind_equal)
         ]
         return PairCounts(*noisy, exact.blind)

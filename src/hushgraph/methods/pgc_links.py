@@ -10,94 +10,93 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from sklearn.metrics import roc_auc_score
 from torch import Tensor, nn
 
-from hushgraph import settings as parameters
 from hushgraph.data.checks import CheckedGraph
-from hushgraph.data.metadata import PublicFacts
 from hushgraph.errors import InputError
 from hushgraph.graph.edges import InNeighbors
 from hushgraph.graph.links import LinkSplit, split_links, unlinked_pairs
-from hushgraph.ledger.run import Run
-from hushgraph.methods.base import TrainedModel
+from hushgraph.methods.base import Output
+from hushgraph.methods.model import Model
 from hushgraph.methods.pgc import Estimates, PerFeatureMethod
 from hushgraph.nn.hop_similarity import HOPS, HopRows, HopWeights, fit_weights, log_degrees
 from hushgraph.nn.kprop import PropagatedRows
 from hushgraph.nn.propagation import Neighborhood
-from hushgraph.nn.vgae import LinkEncoder, area_under_curve, divergence, link_scores, reconstruction_loss
+from hushgraph.nn.vgae import LinkEncoder, divergence, link_scores, reconstruction_loss
 from hushgraph.privacy.plan import Plan
+from hushgraph.settings import setting
 from hushgraph.training.early_stopping import Patience, train_watched
 from hushgraph.vault import Vault
 
 SCORERS = ("hops", "vgae")
-# The network, the rows and biases of all nodes, and what was found out in training.
-_Learned = tuple[nn.Module, Tensor, Tensor, dict[str, Any]]
+# The rows and biases of all nodes, and what was found out in training.
+_Learned = tuple[Tensor, Tensor, dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class PGCLinks(PerFeatureMethod):
-    """Choices of PGC for link prediction. `val_share` and `test_share` of the links are held out.
+    """Settings of PGC for link prediction.
 
     `scorer` is "hops" (ours): a pair scores by the cosines of its rows after 0 to 16 propagations and by its degrees,
-    with weights learned on `hidden_share` of the train links from a graph without them; `rank` columns are kept. Or it
-    is "vgae", as published: a variational graph auto-encoder, which reads the settings from `hidden` to `patience`.
-
-    For "vgae", `hidden_share` of the train links are hidden in every step, others each time, and those are predicted.
-    With 0, as published, the network sees every link that it is asked to predict. On noisy features it learns links by
-    heart either way: one step of Adam moves thousands of weights, most of which meet noise alone.
+    with weights learned on `hidden_share` of the training links from a graph without them; `rank` columns are kept. Or
+    it is "vgae", as published: a variational graph auto-encoder, which reads the settings from `hidden_channels` to
+    `patience`. There, `hidden_share` of the training links are hidden in every step, others each time, and those are
+    predicted; with 0, as published, the network sees every link that it is asked to predict.
     """
 
-    scorer: str = "hops"
-    rank: int = 256
-    hidden: int = 32
-    width: int = 16
-    dropout: float = 0.0
-    lr: float = 0.01
-    weight_decay: float = 0.01
-    epochs: int = 500
-    patience: int = 10
-    val_share: float = 0.05
-    test_share: float = 0.10
-    hidden_share: float = 0.2
+    scorer: str = setting("hops", among=SCORERS)
+    rank: int = setting(256, least=1, help="columns kept by the scorer hops")
+    hidden_channels: int = setting(32, least=1)
+    width: int = setting(16, least=1, help="columns of a node's row (vgae)")
+    dropout: float = setting(0.0, least=0, below=1)
+    lr: float = setting(0.01, above=0)
+    weight_decay: float = setting(0.01, least=0)
+    epochs: int = setting(500, least=1)
+    patience: int = setting(10, least=1)
+    val_share: float = setting(0.05, above=0, help="links held out for validation")
+    test_share: float = setting(0.10, above=0, help="links held out for the test")
+    hidden_share: float = setting(0.2, least=0, below=1, help="training links hidden while learning")
 
     name = "pgc-links"
     summary = "one random bit per feature from every person; predicts links from averages over neighbors"
+    paper = "Sajadmanesh and Gatica-Perez 2020"
+    aliases = {"hidden": "hidden_channels"}
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0.0 <= self.hidden_share < 1.0:
-            raise InputError(f"hidden_share: expected at least 0 and below 1; got {self.hidden_share!r}")
+    def problems(self) -> list[str]:
+        """As for every method, and what the scorer needs."""
+        found = super().problems()
         if self.scorer == "hops" and self.hidden_share == 0.0:
-            raise InputError("hidden_share: the scorer 'hops' learns from hidden links; expected more than 0; got 0")
-        InputError.collect(
-            [
-                *parameters.one_of(SCORERS, scorer=self.scorer),
-                *parameters.at_least(1, rank=self.rank),
-                *parameters.at_least(1, hidden=self.hidden, width=self.width, epochs=self.epochs),
-                *parameters.at_least(1, patience=self.patience),
-                *parameters.at_least(0, dropout=self.dropout, weight_decay=self.weight_decay),
-                *parameters.above(0, lr=self.lr, val_share=self.val_share, test_share=self.test_share),
-            ]
-        )
+            found.append("hidden_share: the scorer 'hops' learns from hidden links; expected more than 0; got 0")
+        return found
 
-    def learn(self, vault: Vault, plan: Plan) -> TrainedModel:
+    def network(self, plan: Plan, generator: torch.Generator) -> nn.Module:
+        """The weights of the hops, or an auto-encoder."""
+        if self.scorer == "hops":
+            return HopWeights()
+        return LinkEncoder(plan.metadata.features, self.hidden_channels, self.width, self.dropout)
+
+    def run(self, vault: Vault, network: nn.Module, *, train: bool) -> Output:
         """Collect once, hold out links, learn from the others."""
-        estimates = self.collect(vault, plan)
-        nodes = vault.facts.num_nodes
-        links = split_links(vault.edge_index, nodes, self.val_share, self.test_share, vault.generator("held-out links"))
+        if not train:
+            raise InputError("predict: this model predicts links, not classes; use link_scores")
+        estimates, nodes = self.estimates(vault), vault.metadata.num_nodes
+        split = vault.generator("held-out links")
+        links = split_links(vault.edges.edge_index(), nodes, self.val_share, self.test_share, split)
         graph = Neighborhood(InNeighbors.from_edge_index(links.train_edges, nodes))
         learn = self._compare_hops if self.scorer == "hops" else self._auto_encode
-        network, rows, bias, settings = learn(estimates, graph, links, vault)
-        return LinkModel(
-            method=self,
-            facts=vault.facts,
-            unit=plan.unit,
-            network=network,
-            settings=settings,
-            released={"rows": rows, "bias": bias, "test_links": links.test, "test_apart": links.test_apart},
-        )
+        rows, bias, settings = learn(network, estimates, graph, links, vault)
+        kept = {"rows": rows, "bias": bias, "test_links": links.test, "test_apart": links.test_apart}
+        return Output(kept=kept, settings=settings)
 
-    def _compare_hops(self, estimates: Estimates, graph: Neighborhood, links: LinkSplit, vault: Vault) -> _Learned:
+    def evaluate(self, model: Model, graph: CheckedGraph) -> dict[str, Any]:
+        """The area under the curve on held-out links; edges are public under this unit."""
+        linked, apart = (model.link_scores(model.kept[name]) for name in ("test_links", "test_apart"))
+        return {"test_auc": 100.0 * area_under_curve(linked, apart), "note": "edges are public under this unit"}
+
+    def _compare_hops(
+        self, network: nn.Module, estimates: Estimates, graph: Neighborhood, links: LinkSplit, vault: Vault
+    ) -> _Learned:
         """Weights of the hops from links that the graph does not show, then rows on the graph with all train links."""
         generator = vault.generator("weights")
         shown, hidden = self._hide_some(links.train, graph, generator)
@@ -106,6 +105,7 @@ class PGCLinks(PerFeatureMethod):
         linked = (torch.arange(pairs.shape[1]) < hidden.shape[1]).to(torch.float64)
         degrees = log_degrees(shown)[pairs].sum(dim=0)
         weights = fit_weights(HopRows(estimates.reports, shown).cosines(pairs), degrees, linked)
+        network.load_state_dict(weights.state_dict())
         vault.report("training", 1, 2)
         used = tuple(hop for hop, weight in zip(HOPS, weights.hops, strict=True) if weight > 0) or HOPS[:1]
         kept = torch.stack([weights.hops[HOPS.index(hop)] for hop in used])
@@ -113,21 +113,22 @@ class PGCLinks(PerFeatureMethod):
         vault.report("training", 2, 2)
         shares = {str(hop): round(float(weight), 3) for hop, weight in zip(HOPS, weights.hops, strict=True)}
         bias = weights.degree * log_degrees(graph)
-        return weights, rows, bias, {"hop_weights": shares, "degree_weight": round(float(weights.degree), 3)}
+        return rows, bias, {"hop_weights": shares, "degree_weight": round(float(weights.degree), 3)}
 
-    def _auto_encode(self, estimates: Estimates, graph: Neighborhood, links: LinkSplit, vault: Vault) -> _Learned:
+    def _auto_encode(
+        self, network: nn.Module, estimates: Estimates, graph: Neighborhood, links: LinkSplit, vault: Vault
+    ) -> _Learned:
         """As published."""
-        network = LinkEncoder(estimates.reports.shape[1], self.hidden, self.width, self.dropout)
         rows = estimates.propagated(graph.kprop, 0)
-        patience = self._train(network, rows, graph, links, vault)
+        epoch = self._train(network, rows, graph, links, vault)
         with torch.no_grad():
             embedding = network(rows, graph)[0]
-        return network, embedding, torch.zeros(graph.num_nodes), {"epochs": patience.best_epoch}
+        return embedding, torch.zeros(graph.num_nodes), {"epochs": epoch}
 
     def _train(
-        self, network: LinkEncoder, rows: PropagatedRows, graph: Neighborhood, links: LinkSplit, vault: Vault
-    ) -> Patience:
-        nodes = vault.facts.num_nodes
+        self, network: nn.Module, rows: PropagatedRows, graph: Neighborhood, links: LinkSplit, vault: Vault
+    ) -> int:
+        nodes = vault.metadata.num_nodes
 
         def loss() -> Tensor:
             shown, predicted = self._hide_some(links.train, graph)
@@ -151,7 +152,7 @@ class PGCLinks(PerFeatureMethod):
             seed=int(torch.randint(2**62, (1,), generator=vault.generator("weights"))),
             report=lambda done: vault.report("training", done, self.epochs),
         )
-        return patience
+        return patience.best_epoch
 
     def _hide_some(
         self, links: Tensor, graph: Neighborhood, generator: torch.Generator | None = None
@@ -164,30 +165,8 @@ class PGCLinks(PerFeatureMethod):
         edges = torch.cat([kept, kept.flip(0)], dim=1)
         return Neighborhood(InNeighbors.from_edge_index(edges, graph.num_nodes)), links[:, hidden]
 
-    def rebuild(self, facts: PublicFacts, settings: dict[str, Any]) -> nn.Module:
-        """The untrained network."""
-        if self.scorer == "hops":
-            return HopWeights()
-        if facts.num_features is None:
-            raise InputError("PGC needs the number of features")
-        return LinkEncoder(facts.num_features, self.hidden, self.width, self.dropout)
 
-
-@dataclass
-class LinkModel(TrainedModel):
-    """Rows whose inner products, with a bias for each node, predict links: post-processing of the reports."""
-
-    def link_scores(self, pairs: Tensor) -> Tensor:
-        """One score per pair of nodes (`[2, P]`); larger means likelier linked."""
-        return link_scores(self.released["rows"], pairs) + self.released["bias"][pairs].sum(dim=0)
-
-    def finish(self, graph: CheckedGraph, vault: Vault, run: Run, seconds: float) -> None:
-        """As for every model, with the area under the curve on held-out links."""
-        super().finish(graph, vault, run, seconds)
-        linked = self.link_scores(self.released["test_links"])
-        apart = self.link_scores(self.released["test_apart"])
-        self.metrics = {"test_auc": 100.0 * area_under_curve(linked, apart), "note": "edges are public under this unit"}
-
-    def class_scores(self, graph: Any | None) -> Tensor:
-        """None: this model predicts links."""
-        raise InputError("predict: this model predicts links, not classes; use link_scores")
+def area_under_curve(linked: Tensor, apart: Tensor) -> float:
+    """The chance that a linked pair scores above an unlinked one (ties count half)."""
+    truth = torch.cat([torch.ones(linked.numel()), torch.zeros(apart.numel())])
+    return float(roc_auc_score(truth.numpy(), torch.cat([linked, apart]).detach().numpy()))

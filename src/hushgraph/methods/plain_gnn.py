@@ -5,23 +5,22 @@ They read raw edges, so they run only with `Budget(epsilon=math.inf)`, and their
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hushgraph import settings as parameters
-from hushgraph.data.metadata import PublicFacts
 from hushgraph.data.rows import Rows
-from hushgraph.errors import InputError, UnprovenError
-from hushgraph.graph.edges import InNeighbors
-from hushgraph.methods.base import Method, TrainedModel, checked_training_graph
+from hushgraph.mechanisms.raw import Raw
+from hushgraph.methods.base import Method, Output
 from hushgraph.privacy.budget import Budget
-from hushgraph.privacy.calibration import Accountant
+from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.plan import Plan, Stage
-from hushgraph.privacy.units import UNITS, Unit
+from hushgraph.privacy.units import Unit
+from hushgraph.settings import setting
 from hushgraph.vault import Vault
 
 if TYPE_CHECKING:  # PyG takes a second to import: only when a network is built
@@ -31,54 +30,52 @@ if TYPE_CHECKING:  # PyG takes a second to import: only when a network is built
 
 
 @dataclass(frozen=True)
-class _Unprotected(Method):
-    num_layers: int = 2
-    hidden: int = 64
-    dropout: float = 0.0
-    lr: float = 0.01
-    weight_decay: float = 0.0
-    epochs: int = 100
+class _PlainGNN(Method):
+    num_layers: int = setting(2, least=1, help="message-passing layers")
+    hidden_channels: int = setting(64, least=1)
+    dropout: float = setting(0.0, least=0, below=1)
+    lr: float = setting(0.01, above=0, help="learning rate")
+    weight_decay: float = setting(0.0, least=0)
+    epochs: int = setting(100, least=1)
 
-    units = frozenset(UNITS)
+    paper = "baseline"
+    aliases = {"hidden": "hidden_channels"}
     layer: ClassVar[str]
 
-    def __post_init__(self) -> None:
-        InputError.collect(
-            [
-                *parameters.at_least(1, num_layers=self.num_layers, hidden=self.hidden, epochs=self.epochs),
-                *parameters.at_least(0, dropout=self.dropout, weight_decay=self.weight_decay),
-                *parameters.above(0, lr=self.lr),
-            ]
-        )
+    def stages(self, metadata: Metadata, unit: Unit, budget: Budget) -> Sequence[Stage]:
+        """Everything as it is: refused with a finite budget."""
+        return [Stage(part, Raw(part)) for part in ("edges", "features", "labels")]
 
-    def stages(self, facts: PublicFacts, unit: Unit, budget: Budget, accountant: Accountant) -> tuple[Stage, ...]:
-        """None with a finite budget: there is no proof."""
-        raise UnprovenError(
-            f"{self.name} reads raw edges and has no privacy proof; it runs with epsilon=inf only. "
-            "Private methods: gap, and dp-mlp for features alone"
-        )
+    def network(self, plan: Plan, generator: torch.Generator) -> nn.Module:
+        """The network of PyG's own model classes."""
+        from torch_geometric.nn import models
 
-    def learn(self, vault: Vault, plan: Plan) -> TrainedModel:
-        """Full-batch training with the best validation epoch kept."""
+        sizes = (plan.metadata.features, self.hidden_channels, self.num_layers, plan.metadata.classes)
+        with torch.random.fork_rng(devices=[]):  # PyG draws the first weights from the global generator
+            torch.manual_seed(int(torch.randint(2**62, (1,), generator=generator)))
+            network: BasicGNN = getattr(models, self.layer)(*sizes, dropout=self.dropout, norm="batch")
+            network.reset_parameters()
+            return network
+
+    def run(self, vault: Vault, network: nn.Module, *, train: bool) -> Output:
+        """Full-batch training with the best validation epoch kept, then a forward pass on the raw graph."""
         from hushgraph.nn.pyg_models import PygNeighborhood, kept_features, scores_of
 
-        network = self.rebuild(vault.facts, {})
-        reset_with(network, vault.generator("weights"))
-        features = kept_features(cast(Rows, vault.features))
-        graph = PygNeighborhood(InNeighbors.from_edge_index(vault.edge_index, vault.facts.num_nodes))
-        seed = int(torch.randint(2**62, (1,), generator=vault.generator("dropout")))
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)  # PyG layers draw dropout from the global generator
-            self._train(network, features, graph, vault)
+        gnn = cast("BasicGNN", network)
+        features = vault.release("features")
+        graph = PygNeighborhood(vault.release("edges"))
+        if train:
+            features = kept_features(features)
+            seed = int(torch.randint(2**62, (1,), generator=vault.generator("dropout")))
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed)  # PyG layers draw dropout from the global generator
+                self._train(gnn, features, graph, vault)
         with torch.no_grad():
-            scores = scores_of(network, features, graph)
-        return UnprotectedModel(
-            method=self, facts=vault.facts, unit=plan.unit, network=network, settings={}, released={}, scores=scores
-        )
+            return Output(scores=scores_of(gnn, features, graph))
 
     def _train(self, network: BasicGNN, features: Rows, graph: PygNeighborhood, vault: Vault) -> None:
         """Every epoch's weights are judged at the start of the next one, where the first sums serve both."""
-        labels, train = vault.labels, vault.nodes("train")
+        labels, train = vault.release("labels"), vault.nodes("train")
         optimizer = torch.optim.Adam(network.parameters(), lr=self.lr, weight_decay=self.weight_decay)
         best = _BestEpoch(network, features, graph, labels, vault.nodes("val"))
         for epoch in range(self.epochs):
@@ -92,18 +89,6 @@ class _Unprotected(Method):
         best.judge()
         network.load_state_dict(best.kept)
         network.eval()
-
-    def rebuild(self, facts: PublicFacts, settings: dict[str, Any]) -> BasicGNN:
-        """The untrained network, of PyG's own model classes."""
-        from torch_geometric.nn import models
-
-        if facts.num_features is None or facts.num_classes is None:
-            raise InputError(f"{self.name} needs the number of features and classes")
-        make = getattr(models, self.layer)
-        sizes = (facts.num_features, self.hidden, self.num_layers, facts.num_classes)
-        with torch.random.fork_rng(devices=[]):  # PyG draws the first weights from the global generator
-            network: BasicGNN = make(*sizes, dropout=self.dropout, norm="batch")
-            return network
 
 
 class _BestEpoch:
@@ -145,7 +130,7 @@ class _BestEpoch:
 
 
 @dataclass(frozen=True)
-class GraphSAGE(_Unprotected):
+class GraphSAGE(_PlainGNN):
     """GraphSAGE (Hamilton, Ying, Leskovec 2017), mean aggregation, without privacy."""
 
     name = "sage"
@@ -154,7 +139,7 @@ class GraphSAGE(_Unprotected):
 
 
 @dataclass(frozen=True)
-class GCN(_Unprotected):
+class GCN(_PlainGNN):
     """GCN (Kipf and Welling 2017) without privacy."""
 
     name = "gcn"
@@ -163,7 +148,7 @@ class GCN(_Unprotected):
 
 
 @dataclass(frozen=True)
-class GIN(_Unprotected):
+class GIN(_PlainGNN):
     """GIN (Xu, Hu, Leskovec, Jegelka 2019) without privacy."""
 
     name = "gin"
@@ -172,32 +157,9 @@ class GIN(_Unprotected):
 
 
 @dataclass(frozen=True)
-class GAT(_Unprotected):
+class GAT(_PlainGNN):
     """GAT (Velickovic et al. 2018), one head, without privacy."""
 
     name = "gat"
     summary = "GAT without privacy (needs epsilon inf)"
     layer = "GAT"
-
-
-@dataclass
-class UnprotectedModel(TrainedModel):
-    """A graph network that reads features and raw edges at inference."""
-
-    @torch.no_grad()
-    def class_scores(self, graph: Any | None) -> Tensor:
-        """A forward pass on the raw graph."""
-        from hushgraph.nn.pyg_models import PygNeighborhood, scores_of
-
-        if graph is None:
-            raise InputError("predict: a network without privacy reads the raw graph; pass it")
-        checked = checked_training_graph(self, graph)
-        network = cast("BasicGNN", self.network.eval())
-        return scores_of(network, checked.features, PygNeighborhood(checked.edges))
-
-
-def reset_with(network: nn.Module, generator: torch.Generator) -> None:
-    """Draw the initial weights from `generator`; PyG's own reset uses the global one."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(torch.randint(2**62, (1,), generator=generator)))
-        network.reset_parameters()  # type: ignore[operator]

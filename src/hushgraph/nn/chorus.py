@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -121,7 +122,7 @@ class LinearNetwork(_Guessing):
         return torch.stack(scores).sum(0)
 
 
-class Opinion(nn.Module):
+class FeatureModel(nn.Module):
     """What a classifier of features says: log probabilities above the uniform one, in rows of length at most one."""
 
     def __init__(self, classifier: nn.Module, num_classes: int) -> None:
@@ -133,3 +134,54 @@ class Opinion(nn.Module):
         """One row per node."""
         said = self.classifier(JoinedRows([features])).log_softmax(dim=1) + self.uniform
         return said / said.norm(dim=1, keepdim=True).clamp(min=1.0)
+
+
+class ChorusNetwork(nn.Module):
+    """All of Chorus: a classifier per stage, and a model of features where only a part of the nodes read sums.
+
+    Plain training starts with stage 0, a model of features alone; private training with stage 1, because stage 0 would
+    cost gradient steps.
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        num_classes: int,
+        *,
+        hops: int,
+        plain: bool,
+        feature_model: bool,
+        hidden: int,
+        ensemble_size: int,
+        dropout: float,
+        zero_init: bool,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        self.plain = plain
+        start = None if zero_init else generator
+        self.feature_model = (
+            FeatureModel(LinearNetwork([num_features], num_classes, generator=start), num_classes)
+            if feature_model
+            else None
+        )
+        width = num_classes if feature_model else num_features
+        self.stages = nn.ModuleDict()
+        for k in range(0 if plain else 1, hops + 1):
+            widths = [width, *[num_classes] * k]
+            members = ensemble_size if k == hops else 1
+            self.stages[str(k)] = (
+                Ensemble(widths, hidden, num_classes, members=members, dropout=dropout, generator=generator)
+                if plain
+                else LinearNetwork(widths, num_classes, generator=start)
+            )
+
+    @property
+    def classifiers(self) -> dict[int, Any]:
+        """The classifier of each stage, by its number."""
+        return {int(name): module for name, module in self.stages.items()}
+
+    @property
+    def last(self) -> nn.Module:
+        """The classifier after the last sum."""
+        return list(self.stages.values())[-1]

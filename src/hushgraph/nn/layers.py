@@ -18,7 +18,7 @@ from hushgraph.errors import InputError, did_you_mean
 
 Norm = Literal["batch", "group"]
 
-_ACTIVATIONS: dict[str, type[nn.Module]] = {
+ACTIVATIONS: dict[str, type[nn.Module]] = {
     "elu": nn.ELU,
     "gelu": nn.GELU,
     "identity": nn.Identity,
@@ -40,9 +40,9 @@ def fresh_generator(generator: torch.Generator | None = None) -> torch.Generator
 
 def make_activation(name: str) -> nn.Module:
     """An activation layer by name."""
-    if name not in _ACTIVATIONS:
-        raise InputError(f"expected an activation; got '{name}'; {did_you_mean(name, _ACTIVATIONS)}")
-    return _ACTIVATIONS[name]()
+    if name not in ACTIVATIONS:
+        raise InputError(f"expected an activation; got '{name}'; {did_you_mean(name, ACTIVATIONS)}")
+    return ACTIVATIONS[name]()
 
 
 def make_norm(name: str | None, channels: int) -> nn.Module:

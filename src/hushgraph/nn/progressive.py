@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -56,24 +57,47 @@ def stage_base(
 
 
 class ProgressiveNetwork(nn.Module):
-    """What ProGAP keeps: the last submodel, and what each stage sent to the next (`senders`).
+    """All of ProGAP: a base and a head per stage, and what each stage sent to the next (`senders`).
 
-    A base goes on learning after its output has been aggregated, so the state that produced the cached sums is kept
-    apart: inference on another graph must send the same kind of rows that the later stages learned to read.
+    A base goes on learning after its output has been summed, so the state that produced the cached sums is kept apart:
+    inference on another graph must send the same kind of rows that the later stages learned to read.
     """
 
-    def __init__(self, last: Submodel, senders: Sequence[nn.Module], norm: str | None) -> None:
+    def __init__(
+        self,
+        num_features: int,
+        hidden: int,
+        num_classes: int,
+        *,
+        hops: int,
+        base_layers: int,
+        combine: str,
+        norm: str | None,
+        generator: torch.Generator,
+        **options: Any,
+    ) -> None:
         super().__init__()
-        self.last = last
-        self.senders = nn.ModuleList(senders)
-        self.norm = norm
+        bases: list[nn.Module] = []
+        self.stages = nn.ModuleList()
+        for s in range(hops + 1):
+            bases.append(
+                stage_base(s, num_features, hidden, base_layers, norm, generator=generator, **options)
+            )
+            self.stages.append(Submodel(bases, hidden, num_classes, combine, generator=generator))  # type: ignore[arg-type]
+        self.senders = nn.ModuleList(copy.deepcopy(base) for base in bases[:-1])
 
-    def forward(self, rows: JoinedRows) -> Tensor:
-        """Class scores of the last stage."""
-        scores: Tensor = self.last(rows)
-        return scores
+    def submodel(self, stage: int) -> Submodel:
+        """The network of one stage: bases 0..s, shared with the other stages, and its own head."""
+        found = self.stages[stage]
+        assert isinstance(found, Submodel)
+        return found
 
-    def first_rows(self, features: Rows) -> Tensor:
-        """The output of the base that reads features."""
-        rows: Tensor = self.last.bases[0](features)
-        return rows
+    def keep_sender(self, stage: int) -> None:
+        """Keep the newest base of `stage` as it is now: what it puts out is about to be summed."""
+        self.senders[stage].load_state_dict(self.submodel(stage).bases[stage].state_dict())
+        self.senders[stage].eval()
+
+    def freeze_before(self, stage: int) -> None:
+        """Train the bases from `stage` on, and leave earlier ones as they are."""
+        for number, base in enumerate(self.submodel(len(self.stages) - 1).bases):
+            base.requires_grad_(number >= stage)

@@ -179,6 +179,30 @@ class RootedNetwork(nn.Module):
             rows = self.activation(layer(rows, messages, level, tape))
         return self.decode(rows, tape)
 
+    # The network for rows whose sums over neighbors come from elsewhere (noisy inference): row-wise parts
+
+    def row_encoder(self) -> nn.Sequential:
+        """The encoder."""
+        return nn.Sequential(*[part for layer in self.encoder for part in (layer, self.activation)])
+
+    def row_sender(self) -> nn.Module:
+        """What is done to rows before they are sent: a mean needs the number of senders beside the sum."""
+        return WithRest() if isinstance(self.convolutions[0], GINLayer) else WithConstant()
+
+    def row_layer(self, level: int, std: float) -> nn.Sequential:
+        """One message-passing layer after its sum, on (own row, sum with noise of size `std`)."""
+        layer = self.convolutions[level]
+        if isinstance(layer, GINLayer):
+            return nn.Sequential(NoisySum(std), layer.linear, self.activation, layer.second, self.activation)
+        assert isinstance(layer, GCNLayer)
+        return nn.Sequential(NoisyMean(std), layer.linear, self.activation)
+
+    def row_decoder(self) -> nn.Sequential:
+        """The decoder."""
+        parts = [part for layer in self.decoder for part in (self.activation, layer)]
+        return nn.Sequential(*parts[1:])
+
+
 
 class WithConstant(nn.Module):
     """Append a constant column, so that a sum over neighbors also tells (noisily) how many there were."""

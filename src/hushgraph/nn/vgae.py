@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -50,14 +49,3 @@ def reconstruction_loss(rows: Tensor, linked: Tensor, apart: Tensor) -> Tensor:
 def divergence(mean: Tensor, log_std: Tensor) -> Tensor:
     """KL divergence from a standard normal, averaged over nodes."""
     return -0.5 * (1.0 + 2.0 * log_std - mean.square() - (2.0 * log_std).exp()).sum(dim=1).mean()
-
-
-def area_under_curve(linked: Tensor, apart: Tensor) -> float:
-    """The chance that a linked pair scores above an unlinked one (ties count half)."""
-    scores = torch.cat([linked, apart]).to(torch.float64)
-    _, place, count = torch.unique(scores, return_inverse=True, return_counts=True)
-    ends = count.cumsum(0).to(torch.float64)
-    ranks = (ends - (count.to(torch.float64) - 1.0) / 2.0)[place]
-    positive = linked.numel()
-    won = float(ranks[:positive].sum()) - positive * (positive + 1) / 2.0
-    return won / (positive * apart.numel())

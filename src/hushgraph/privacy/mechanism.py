@@ -136,6 +136,15 @@ class PureMechanism(Mechanism):
         self.require(unit)
         return events.pure(self.sensitivity(unit) / scale)
 
+    def whole_scale_within(self, epsilon: float, unit: Unit) -> int:
+        """The least whole scale of noise with which one release costs at most `epsilon`."""
+        if not (math.isfinite(epsilon) and epsilon > 0.0):
+            raise InputError(f"epsilon: expected a positive, finite number; got {epsilon!r}")
+        self.require(unit)
+        bound = self.sensitivity(unit)
+        scale = max(1, math.ceil(bound / epsilon))
+        return scale if bound / scale <= epsilon else scale + 1  # the division above may have been rounded down
+
 
 def mechanism_from_dict(values: dict[str, Any]) -> Mechanism:
     """The inverse of `Mechanism.as_dict`, for any registered mechanism."""

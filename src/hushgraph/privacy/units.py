@@ -62,7 +62,7 @@ class Unit:
     """Base of all units: `noun` is the thing that changes, `relation` how.
 
     `public` names the parts of a dataset that every neighbor shares, out of `edges`, `features`, `labels`. With
-    `trust` "local" no server may see a raw value.
+    `trust` "local" no server may see a raw value. A unit of a table without edges has no `has_edges`.
     """
 
     name: ClassVar[str]
@@ -71,6 +71,7 @@ class Unit:
     relation: ClassVar[Relation] = Relation.ADD_OR_REMOVE
     public: ClassVar[frozenset[str]] = frozenset()
     trust: ClassVar[Literal["central", "local"]] = "central"
+    has_edges: ClassVar[bool] = True
     unprotected: ClassVar[tuple[Note, ...]] = ()
 
     @property
@@ -310,6 +311,7 @@ class Record(Unit):
     noun = "one record (features and label)"
     protects = "one record's features and label"
     relation = Relation.NULL
+    has_edges = False
     unprotected = (note(Code.NUM_RECORDS), note(Code.OWN_PREDICTION))
 
     @property

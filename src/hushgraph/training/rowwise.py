@@ -14,7 +14,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from hushgraph.errors import UnprovenError
 from hushgraph.nn import MLP, Combine, Dropout, Encoder, HopClassifier, L2Normalize, Linear
-from hushgraph.nn.chorus import Ensemble, FloorScale, LinearNetwork, Opinion, UnitRows
+from hushgraph.nn.chorus import Ensemble, FloorScale, LinearNetwork, FeatureModel, UnitRows
+from hushgraph.nn.rooted import NoisyMean, NoisySum, WithConstant, WithRest
 from hushgraph.nn.progressive import ProgressiveNetwork, Submodel
 
 Condition = Callable[[nn.Module], str | None]
@@ -115,10 +116,14 @@ def _register_known() -> None:
     register_rowwise(L2Normalize, "Divides a row by its own length.")
     register_rowwise(nn.Flatten, "Reshapes within a row.", _keeps_rows)
     register_rowwise(Combine, "Concatenates, adds or weighs the hops of one row.")
+    register_rowwise(WithConstant, "Appends a constant to a row and scales that row.")
+    register_rowwise(NoisyMean, "Divides a row by its own last entry.")
+    register_rowwise(WithRest, "Scales a row by its own length and appends what is missing.")
+    register_rowwise(NoisySum, "Adds the two parts of one row.")
     register_rowwise(UnitRows, "Divides a row by its own length.")
     register_rowwise(FloorScale, "Divides a row by its own length or a constant.")
     register_rowwise(LinearNetwork, "Adds up linear maps of the parts of one row.")
-    register_rowwise(Opinion, "Rescales the class scores of one row.")
+    register_rowwise(FeatureModel, "Rescales the class scores of one row.")
     register_rowwise(Ensemble, "Adds up linear maps of the parts of one row; averages class scores of one row.")
     for container in (
         nn.Sequential,

@@ -96,9 +96,9 @@ class Vault:
         stage = self.plan[name]
         with _Clock(self.seconds, name):
             value = self._released(stage, inputs, nodes, options)
-        if stage.mechanism.trains or value is None:
+        if stage.mechanism.trains or self.plan.runs_exactly(name):
             return value
-        if self.protects and stage.mechanism.stays_private(self.unit):
+        if stage.mechanism.stays_private(self.unit):
             return self._keep(value, f"the result of '{name}'")
         self.released.setdefault(name, []).append(value)
         return value
@@ -126,7 +126,7 @@ class Vault:
         if covered and number < stage.parallel:
             self._run.note_parallel(stage, int(cast(Tensor, nodes).numel()))
         else:
-            self._run.charge(stage, stage.count if stage.mechanism.trains else 1)
+            self._run.charge(stage, 1)
         if nodes is not None:
             self._trained[stage.name] = nodes if before is None else torch.cat([before, nodes])
         self._count[stage.name] += 1

@@ -1,0 +1,112 @@
+"""What methods for local differential privacy share: the public range, the local unit, and exact sums of epsilon.
+
+Every person sends one randomized report; all that follows is computed from reports and from the public graph. What a
+report costs is known without any accountant: epsilons add up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from hushgraph.data.checks import CheckedGraph
+from hushgraph.errors import InputError
+from hushgraph.mechanisms.local_report import LocalReport, Range
+from hushgraph.methods.base import Method
+from hushgraph.privacy.budget import Budget
+from hushgraph.privacy.metadata import Metadata
+from hushgraph.privacy.notes import Code, Note, note
+from hushgraph.privacy.plan import Plan, Stage
+from hushgraph.privacy.units import Local, Unit
+from hushgraph.settings import setting
+
+
+@dataclass(frozen=True)
+class LocalMethod(Method):
+    """Base of local methods. `low` and `high` are the public range of the features: one number, or one per column.
+
+    Values outside are clipped. In paper mode the range is taken from the raw data, as publications do, and the
+    certificate says that nothing is proved.
+    """
+
+    low: Range | None = setting(None, help="least value of the features, from what they mean")
+    high: Range | None = setting(None, help="largest value of the features, from what they mean")
+
+    def __post_init__(self) -> None:
+        for name in ("low", "high"):
+            value = getattr(self, name)
+            if isinstance(value, list | tuple):
+                object.__setattr__(self, name, tuple(float(item) for item in value))
+        super().__post_init__()
+
+    def problems(self) -> list[str]:
+        """As for every method, and the range."""
+        found = super().problems()
+        if self.low is not None and self.high is not None:
+            low, high = np.asarray(self.low), np.asarray(self.high)
+            if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
+                found.append(f"low, high: expected finite numbers with low < high; got {self.low!r}, {self.high!r}")
+        return found
+
+    @property
+    def reads_features(self) -> bool:
+        """Whether people are asked about their features."""
+        return True
+
+    def default_unit(self, graph: CheckedGraph) -> Unit:
+        """The local one."""
+        return Local()
+
+    def report(self, name: str, randomizer: Any, part: str = "features") -> Stage:
+        """The stage of one report; its cost is the randomizer's."""
+        low, high = (self.low, self.high) if part == "features" else (0.0, 1.0)
+        mechanism = LocalReport(randomizer, part, 0.0 if low is None else low, 1.0 if high is None else high)
+        return Stage(name, mechanism, noise=None, scale=1.0)
+
+    def as_published(self, stage: Stage) -> Stage:
+        """With the range taken from the data."""
+        mechanism = stage.mechanism
+        if not isinstance(mechanism, LocalReport) or mechanism.part != "features":
+            return stage
+        return replace(stage, mechanism=replace(mechanism, range_from_data=True))
+
+    def plan(self, metadata: Metadata, unit: Unit, budget: Budget, *, paper_mode: bool = False) -> Plan:
+        """The reports and what they cost, from public sizes only."""
+        if budget.is_private and not paper_mode and self.reads_features and (self.low is None or self.high is None):
+            raise InputError(
+                "low, high: expected the public range of the features; got none. State it from what the features mean, "
+                "without looking at the data (paper mode takes it from the data, and then nothing is proved)"
+            )
+        return super().plan(metadata, unit, budget, paper_mode=paper_mode)
+
+    def public_notes(self, metadata: Metadata, unit: Unit) -> Sequence[Note]:
+        """As for every method, and the range."""
+        known = super().public_notes(metadata, unit)
+        if not self.reads_features:
+            return known
+        if self.low is None or self.high is None:
+            return [*known, note(Code.RANGE_FROM_DATA)]
+        if isinstance(self.low, tuple) or isinstance(self.high, tuple):
+            return [*known, note(Code.RANGE_PER_COLUMN)]
+        return [*known, note(Code.RANGE, low=self.low, high=self.high)]
+
+
+def within(total: float, shares: int = 1, taken: float = 0.0) -> float:
+    """The largest epsilon e with `shares` * e + `taken` <= `total` in floating point: never a hair over budget."""
+    share = (total - taken) / shares
+    while share > 0.0 and not shares * share + taken <= total:
+        share = math.nextafter(share, 0.0)
+    if share <= 0.0:
+        raise InputError(f"epsilon: expected more than {taken:g} in total; got {total:g}. Raise the budget")
+    return share
+
+
+def require_local(unit: Unit, method: str) -> Local:
+    """The unit, if it is the local one."""
+    if not isinstance(unit, Local):
+        raise InputError(f"{method} collects reports from people's devices: expected the unit local; got '{unit}'")
+    return unit

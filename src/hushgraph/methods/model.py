@@ -1,0 +1,250 @@
+"""A trained model: predictions, inference on another graph, and the folder it is saved in.
+
+There is one class for all methods. A model keeps its method, its plan, its network and what was released; predictions
+about the training graph run the method again on a replay of the releases, which costs nothing more.
+
+A folder holds safetensors and JSON, never pickle: `model.safetensors` the weights and the released tensors,
+`config.json` the settings and the plan, `certificate.json` the promise, `metrics.json` the evaluation. What the unit
+does not protect (a node's own rows) is not written.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from hushgraph import registry
+from hushgraph.data.checks import CheckedGraph, check_graph
+from hushgraph.errors import InputError
+from hushgraph.ledger.certificate import Certificate
+from hushgraph.ledger.ledger import Ledger
+from hushgraph.privacy.budget import Budget
+from hushgraph.privacy.metadata import Metadata
+from hushgraph.privacy.notes import Note
+from hushgraph.privacy.plan import Plan
+from hushgraph.privacy.units import Unit
+from hushgraph.tasks import evaluate_classes
+from hushgraph.text import read_json, write_json
+from hushgraph.vault import Replay
+
+if TYPE_CHECKING:
+    from hushgraph.methods.base import Method
+
+FORMAT = 2
+_SCORES = "scores"
+
+
+@dataclass
+class Model:
+    """What `fit` returns. `released` holds the noisy values that predictions read, as far as they are protected."""
+
+    method: Method
+    plan: Plan
+    network: nn.Module
+    released: dict[str, list[Any]]
+    certificate: Certificate
+    kept: dict[str, Tensor] = field(default_factory=dict)
+    scores: Tensor | None = None
+    scores_are_private: bool = False
+    settings: dict[str, Any] = field(default_factory=dict)
+    reason: Note | None = None
+    class_names: tuple[str, ...] = ()
+    metrics: dict[str, Any] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    trained: Plan | None = None
+    """The plan that the network was trained under, where it is another one (inference on another graph)."""
+
+    @property
+    def unit(self) -> Unit:
+        """What is protected."""
+        return self.plan.unit
+
+    @property
+    def metadata(self) -> Metadata:
+        """The public sizes of the training graph."""
+        return self.plan.metadata
+
+    def __repr__(self) -> str:
+        return f"Model({self.method.name}, unit={self.unit.name}, epsilon={self.certificate.epsilon:.4g})"
+
+    # Predictions
+
+    def predict_proba(self, graph: Any | None = None) -> Tensor:
+        """Class probabilities for the nodes of the training graph; costs nothing more.
+
+        Without `graph`, a node's own features are left out where they are private.
+        """
+        return self._scores(graph).softmax(dim=1)
+
+    def predict(self, graph: Any | None = None) -> Tensor:
+        """The likeliest class of every node."""
+        return self.predict_proba(graph).argmax(dim=1)
+
+    @torch.no_grad()
+    def _scores(self, graph: Any | None) -> Tensor:
+        if graph is None and self.scores is not None:
+            return self.scores
+        checked = None if graph is None else self._training_graph(graph)
+        vault = Replay(self.plan, self.released, checked, self.metadata)
+        output = self.method.run(vault, self.network.eval(), train=False)
+        scores = vault.hand_over(output.scores)
+        if scores is None:
+            raise InputError(f"predict: {self.method.name} does not predict classes")
+        return scores
+
+    def _training_graph(self, graph: Any) -> CheckedGraph:
+        """The graph given to `predict`, if it can be the one the model was trained on."""
+        checked = self._other_graph(graph)
+        if checked.metadata.num_nodes != self.metadata.num_nodes:
+            raise InputError(
+                f"predict: expected the training graph ({self.metadata.num_nodes} nodes); got one with "
+                f"{checked.metadata.num_nodes}. Another graph is a new release: use predict_on"
+            )
+        return checked
+
+    def _other_graph(self, graph: Any) -> CheckedGraph:
+        checked = graph if isinstance(graph, CheckedGraph) else check_graph(graph, known_classes=self.class_names)
+        expected, found = self.metadata.num_features, checked.metadata.num_features
+        if expected != found:
+            raise InputError(f"predict: expected {expected} features, as in training; got {found}")
+        return checked
+
+    def predict_on(
+        self,
+        graph: Any,
+        budget: Budget,
+        *,
+        ledger: Ledger | None = None,
+        seed: int | None = None,
+        paper_mode: bool = False,
+    ) -> Model:
+        """Predictions about another graph: the releases are made again on it, and charged to its own ledger.
+
+        Nothing is trained. Returns a model of that graph: its `predict`, its `released` values and its certificate.
+        """
+        from hushgraph.methods.base import finished, open_vault
+
+        checked = self._other_graph(graph)
+        unit = self.plan.stated_unit
+        unit.check(checked, paper_mode=paper_mode)
+        plan = self.method.inference_plan(checked.metadata, unit, budget, paper_mode=paper_mode)
+        vault, run = open_vault(checked, plan, ledger, seed, None)
+        output = self.method.run(vault, self.network.eval(), train=False)
+        model = finished(self.method, self.network, output, vault, run, checked, sum(vault.seconds.values()))
+        model.trained = self.trained or self.plan
+        return model
+
+    def link_scores(self, pairs: Tensor) -> Tensor:
+        """One score per pair of nodes (`[2, P]`), of a model that predicts links; larger means likelier linked."""
+        if "rows" not in self.kept:
+            raise InputError(f"link_scores: {self.method.name} does not predict links; use predict")
+        rows, bias = self.kept["rows"], self.kept["bias"]
+        return (rows[pairs[0]] * rows[pairs[1]]).sum(dim=1) + bias[pairs].sum(dim=0)
+
+    def class_metrics(self, graph: CheckedGraph) -> dict[str, Any]:
+        """Accuracies on the data: an evaluation, outside the guarantee."""
+        if self.scores is None:
+            return {}
+        splits = {name: graph.split(name) for name in ("train", "val", "test")}
+        return evaluate_classes(self.scores, graph.labels, splits, len(graph.class_names))
+
+    def get_epsilon(self, delta: float) -> float:
+        """Epsilon of this run at any delta, from its plan; what was planned and not used counts as spent."""
+        return self.plan.loss.epsilon(delta)
+
+    # The folder
+
+    def save(self, folder: str | os.PathLike[str]) -> Path:
+        """Write the model's folder (created if needed) and return it."""
+        target = Path(folder)
+        target.mkdir(parents=True, exist_ok=True, mode=0o700)
+        save_file(_flat(self), target / "model.safetensors", metadata={"ledger": self.certificate.ledger_hash})
+        os.chmod(target / "model.safetensors", 0o600)
+        config = {
+            "format": FORMAT,
+            "method": self.method.name,
+            "parameters": self.method.as_dict(),
+            "plan": self.plan.as_dict(),
+            "trained": None if self.trained is None else self.trained.as_dict(),
+            "class_names": list(self.class_names),
+            "settings": self.settings,
+            "reason": None if self.reason is None else self.reason.as_dict(),
+        }
+        write_json(target / "config.json", config)
+        write_json(target / "certificate.json", self.certificate.as_dict())
+        write_json(target / "metrics.json", {**self.metrics, "seconds": self.seconds})
+        return target
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> Model:
+        """Read a model's folder; nothing in it is executed."""
+        source = Path(folder)
+        config = read_json(source / "config.json")
+        if config.get("format") != FORMAT:
+            raise InputError(
+                f"{source}: expected a model of format {FORMAT}; got {config.get('format')!r}, which another version "
+                f"wrote. Train it again: hushgraph train {config.get('method', 'METHOD')} --data ... --out ..."
+            )
+        method: Method = registry.load("methods", config["method"])(**config["parameters"])
+        plan = Plan.from_dict(config["plan"])
+        weights, released, kept = _read_tensors(source / "model.safetensors", plan)
+        trained = None if config["trained"] is None else Plan.from_dict(config["trained"])
+        network = method.network(trained or plan, torch.Generator())
+        network.load_state_dict(weights)
+        metrics = read_json(source / "metrics.json")
+        return cls(
+            method=method,
+            plan=plan,
+            network=network.eval(),
+            released=released,
+            kept={name: value for name, value in kept.items() if name != _SCORES},
+            scores=kept.get(_SCORES),
+            settings=config["settings"],
+            reason=None if config["reason"] is None else Note.from_dict(config["reason"]),
+            class_names=tuple(config["class_names"]),
+            seconds=metrics.pop("seconds", {}),
+            metrics=metrics,
+            trained=trained,
+            certificate=Certificate.from_dict(read_json(source / "certificate.json")),
+        )
+
+
+def _flat(model: Model) -> dict[str, Tensor]:
+    """Everything that may be written, under names that say what it is."""
+    tensors = {f"weights/{name}": value for name, value in model.network.state_dict().items()}
+    for stage, values in model.released.items():
+        mechanism = model.plan[stage].mechanism
+        for number, value in enumerate(values):
+            tensors |= {f"released/{stage}/{number}/{k}": v for k, v in mechanism.to_tensors(value).items()}
+    kept = dict(model.kept)
+    if model.scores is not None and not model.scores_are_private:
+        kept[_SCORES] = model.scores
+    tensors |= {f"kept/{name}": value for name, value in kept.items()}
+    return {name: value.detach().clone().contiguous() for name, value in tensors.items()}
+
+
+def _read_tensors(path: Path, plan: Plan) -> tuple[dict[str, Tensor], dict[str, list[Any]], dict[str, Tensor]]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (FileNotFoundError, SafetensorError) as error:
+        raise InputError(f"expected a readable {path.name} in {path.parent}: {error}") from error
+    weights = {k.removeprefix("weights/"): v for k, v in tensors.items() if k.startswith("weights/")}
+    kept = {k.removeprefix("kept/"): v for k, v in tensors.items() if k.startswith("kept/")}
+    grouped: dict[str, dict[int, dict[str, Tensor]]] = {}
+    for name, value in tensors.items():
+        if name.startswith("released/"):
+            stage, number, part = name.removeprefix("released/").rsplit("/", 2)
+            grouped.setdefault(stage, {}).setdefault(int(number), {})[part] = value
+    released = {
+        stage: [plan[stage].mechanism.from_tensors(values[number]) for number in sorted(values)]
+        for stage, values in grouped.items()
+    }
+    return weights, released, kept
