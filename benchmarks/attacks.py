@@ -31,8 +31,7 @@ from hushgraph import datasets
 from hushgraph.attacks.analysis import analyze
 from hushgraph.attacks.base import Attack, Target
 from hushgraph.attacks.links import LinkTeller, PosteriorSimilarity, ReleasedRows
-from hushgraph.attacks.lira import Lira
-from hushgraph.attacks.membership import ShadowMembership, trained_target
+from hushgraph.attacks.membership import Lira, ShadowMembership, trained_target
 from hushgraph.attacks.regression import AttributeInference, DegreeInference, FeatureReconstruction
 from hushgraph.attacks.targets import method_trainer, target_of
 from hushgraph.methods.base import Method

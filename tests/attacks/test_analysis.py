@@ -4,11 +4,11 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import roc_auc_score, roc_curve
+from sklearn.metrics import roc_auc_score
 
-from hushgraph.attacks.analysis import analyze, auc_interval, balanced_accuracy, roc, tpr_at
+from hushgraph.attacks.analysis import analyze, auc_interval, balanced_accuracy, tpr_at
 from hushgraph.attacks.base import AttackScores
 from hushgraph.errors import InputError
 
@@ -19,15 +19,15 @@ def scored(scores: np.ndarray, truth: np.ndarray) -> AttackScores:
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=4, max_size=60))
-def test_curve_and_area_agree_with_a_reference_ties_included(rows: list[tuple[int, bool]]) -> None:
+def test_area_and_curve_agree_with_their_definitions_ties_included(rows: list[tuple[int, bool]]) -> None:
     scores, truth = np.array([row[0] for row in rows], dtype=float), np.array([row[1] for row in rows])
-    if truth.sum() < 2 or (~truth).sum() < 2:
-        return
-    fpr, tpr = roc(scores, truth)
-    known_fpr, known_tpr, _ = roc_curve(truth, scores, drop_intermediate=False)
-    assert np.allclose(fpr, known_fpr)
-    assert np.allclose(tpr, known_tpr)
-    assert auc_interval(scores, truth).value == pytest.approx(roc_auc_score(truth, scores))
+    assume(truth.sum() >= 2 and (~truth).sum() >= 2)
+    found = analyze(scored(scores, truth))
+    assert found.auc.value == pytest.approx(roc_auc_score(truth, scores))
+    points = {(0.0, 0.0)} | {
+        (float((scores[~truth] >= level).mean()), float((scores[truth] >= level).mean())) for level in scores
+    }
+    assert np.allclose(sorted(zip(found.fpr, found.tpr, strict=True)), sorted(points), atol=1e-12)
 
 
 def test_the_interval_of_the_area_covers_the_truth_as_often_as_it_says() -> None:
@@ -46,6 +46,10 @@ def test_low_rates_are_read_off_the_curve_or_left_out() -> None:
     assert found.value == 0.3
     assert found.low < 0.3 < found.high
     assert tpr_at(fpr, tpr, 0.001, 1000, 500) is None
+    nothing = tpr_at(np.array([0.0, 1.0]), np.array([0.0, 1.0]), 0.01, 100, 100)
+    assert nothing is not None
+    assert (nothing.value, nothing.low) == (0.0, 0.0)
+    assert nothing.high == pytest.approx(1 - 0.025 ** (1 / 100))  # Clopper-Pearson
 
 
 def test_chance_is_half_and_certainty_is_one() -> None:
@@ -54,6 +58,7 @@ def test_chance_is_half_and_certainty_is_one() -> None:
     assert balanced_accuracy(rng.random(4000), truth) == pytest.approx(0.5, abs=0.05)
     assert balanced_accuracy(truth + 0.1 * rng.random(4000), truth) > 0.999
     assert balanced_accuracy(np.zeros(4000), truth) == 0.5
+    assert balanced_accuracy(np.arange(4.0), np.array([False, False, False, True])) == 0.5  # one half has no truth
 
 
 def test_an_analysis_is_plain_json_of_a_bounded_size() -> None:
@@ -64,6 +69,8 @@ def test_an_analysis_is_plain_json_of_a_bounded_size() -> None:
     assert len(values["roc"]["fpr"]) < 200
     assert (values["roc"]["fpr"][0], values["roc"]["tpr"][-1]) == (0.0, 1.0)
     assert "AUC 0.7" in str(found)
+    assert values["note"] == "not private: evaluation"
+    assert "not private: evaluation" in str(found)
 
 
 def test_one_sided_or_broken_scores_are_refused() -> None:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,9 @@ from typer.testing import CliRunner
 
 import hushgraph as hg
 from hushgraph import datasets
-from hushgraph.attacks.catalog import ATTACKS, attack_by_name, attack_model
-from hushgraph.cli.attack import NAMES, attack
+from hushgraph.attacks.base import Attack
+from hushgraph.attacks.catalog import ATTACKS, attack_by_name, attack_class, attack_model
+from hushgraph.cli.attack import attack
 from hushgraph.errors import InputError
 from hushgraph.methods.gap import GAP
 from hushgraph.methods.plain_gnn import GCN
@@ -29,8 +32,19 @@ def test_attacks_are_found_by_name_and_mistakes_are_named() -> None:
         attack_by_name("similarity", shadows=3)
 
 
-def test_help_names_every_attack() -> None:
-    assert list(NAMES) == list(ATTACKS)
+@pytest.mark.parametrize("name", ATTACKS)
+def test_every_attack_is_where_the_catalog_says(name: str) -> None:
+    assert issubclass(attack_class(name), Attack)
+    assert attack_class(name)().assumes
+
+
+def test_names_are_had_without_torch_and_nothing_above_attacks_is_imported() -> None:
+    light = "import sys, hushgraph.attacks.catalog; print('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", light], capture_output=True, text=True, check=True).stdout == "False\n"
+    modules = ", ".join(sorted({place.partition(":")[0] for place in ATTACKS.values()}))
+    all_of_it = f"import sys, {modules}, hushgraph.attacks.images, hushgraph.attacks.targets; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", all_of_it], capture_output=True, text=True, check=True).stdout
+    assert not [name for name in loaded.split() if name.startswith(("hushgraph.report", "hushgraph.cli"))]
 
 
 def test_every_graph_attack_runs_on_a_saved_kind_of_model() -> None:
@@ -46,7 +60,9 @@ def test_every_graph_attack_runs_on_a_saved_kind_of_model() -> None:
         "attribute": {},
     }.items():
         for model in (gap, gcn):
-            assert 0.0 <= attack_model(name, model, data, **options).auc.value <= 1.0
+            found = attack_model(name, model, data, **options)
+            assert 0.0 <= found.auc.value <= 1.0
+            assert found.as_dict()["note"] == "not private: evaluation"
     assert attack_model("released-rows", gap, data, **small).attack == "released rows"
     assert "again" in attack_model("membership", gap, data, per_class=20, epochs=5).target
 
@@ -60,8 +76,11 @@ def test_the_command_adds_to_one_file_and_replaces_the_same_attack(tmp_path: Pat
         shown = CliRunner().invoke(app, [name, "--model", str(folder), "--data", "campus", "--json"])
         assert shown.exit_code == 0, shown.output
         assert json.loads(shown.output)["auc"] <= 1.0
+        assert json.loads(shown.output)["note"] == "not private: evaluation"
+    in_words = CliRunner().invoke(app, ["degree", "--model", str(folder), "--data", "campus"])
+    assert "not private: evaluation" in in_words.output
     names = [one["name"] for one in json.loads((folder / "attacks.json").read_text())["attacks"]]
-    assert names == ["degree inference", "posterior similarity"]
+    assert names == ["posterior similarity", "degree inference"]
     wrong = CliRunner().invoke(app, ["similarity", "--model", str(folder), "--data", "campus", "--set", "sources"])
     assert isinstance(wrong.exception, InputError)
     for words, problem in (

@@ -6,9 +6,17 @@ import torch
 from torch_geometric.data import Data
 
 from hushgraph.attacks import Target, analyze
-from hushgraph.attacks.distances import class_distances, class_table, mia_distance, structural_similarity
-from hushgraph.attacks.image_models import KINDS, image_accuracy, image_model, train_images
-from hushgraph.attacks.inversion import EnhancedInversion, Inversion, OriginalInversion, bilateral_total_variation
+from hushgraph.attacks.images import KINDS, image_accuracy, image_model, train_images
+from hushgraph.attacks.inversion import (
+    EnhancedInversion,
+    Inversion,
+    OriginalInversion,
+    bilateral_total_variation,
+    class_distances,
+    class_table,
+    mia_distance,
+    structural_similarity,
+)
 from hushgraph.errors import InputError
 
 

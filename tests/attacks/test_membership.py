@@ -11,8 +11,14 @@ import hushgraph as hg
 from hushgraph import datasets
 from hushgraph.attacks import Lira, ShadowMembership, Target, analyze
 from hushgraph.attacks.base import Predictor
-from hushgraph.attacks.lira import likelihood_ratio
-from hushgraph.attacks.membership import induced, member_graph, membership_signals, sample_per_class, trained_target
+from hushgraph.attacks.membership import (
+    induced,
+    likelihood_ratio,
+    member_graph,
+    membership_signals,
+    sample_per_class,
+    trained_target,
+)
 from hushgraph.attacks.targets import method_trainer
 from hushgraph.errors import InputError
 from hushgraph.methods.gap import GAP

@@ -97,3 +97,21 @@ def test_bad_parameters_are_refused(name):
             MAKERS[name](epsilon, classes)
     with pytest.raises(InputError, match="kind"):
         UnaryEncoding(1.0, 3, "other")
+
+
+@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("classes", [2, 3, 5])
+def test_log_ratios_are_those_of_the_law(name, classes):
+    mechanism = MAKERS[name](1.3, classes)
+    outputs, top = mechanism.law(1)
+    ratios = mechanism.log_ratio(outputs, *mechanism.extreme_inputs())
+    assert ratios[:, 0] == pytest.approx(np.log(top / mechanism.law(0)[1]), abs=1e-12)
+    assert ratios.max() == pytest.approx(1.3)
+
+
+@pytest.mark.parametrize("kind", ["symmetric", "optimized"])
+def test_two_labels_differ_in_two_bits_whatever_the_number_of_classes(kind):
+    many = UnaryEncoding(0.9, 500, kind)
+    assert many.one_part == UnaryEncoding(0.9, 2, kind)
+    assert realized_epsilon(many.one_part) == pytest.approx(0.9, abs=1e-12)
+    assert np.abs(many.log_ratio(many.perturb(np.full(300, 7)), 7, 3)).max() <= 0.9 + 1e-9

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hushgraph.local import MultiBit, OsRandom
-from hushgraph.local.base import draw_signs, flip_probability
+from hushgraph.local.bits import draw_signs, flip_probability
 from hushgraph.local.many_signs import ManySigns
 
 EPSILONS = [1e-6, 0.01, 1.0, 4.0, 9.0, 30.0]
@@ -110,11 +110,11 @@ def test_ranges_beyond_single_precision_take_the_slow_way(low: float, high: floa
 
 @pytest.mark.parametrize("value", [0.0, 0.3, 0.8, 1.0])
 def test_frequencies_from_the_operating_system(value: float) -> None:
-    # Four two-sided z-tests at 5 sigma: flake rate 2e-6. The same draws reject 2/3 and 3/2 of the epsilon.
+    # Four two-sided z-tests at 5.5 sigma: flake rate 2e-7. The same draws reject 2/3 and 3/2 of the epsilon.
     n, mechanism = 400_000, MultiBit(1.5 * 100, 100, sampled=100)
     report = mechanism.perturb(np.full((n // 100, 100), value, dtype=np.float32), OsRandom())
     mean, expected = report.value.mean(), (2 * value - 1) * math.tanh(0.75)
-    assert abs(mean - expected) < 5 / math.sqrt(n)
+    assert abs(mean - expected) < 5.5 / math.sqrt(n)
     if value != 0.3:
         for wrong in (2 / 3, 3 / 2):
-            assert abs(mean - (2 * value - 1) * math.tanh(0.75 * wrong)) > 5 / math.sqrt(n)
+            assert abs(mean - (2 * value - 1) * math.tanh(0.75 * wrong)) > 5.5 / math.sqrt(n)

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from hushgraph.attacks.analysis import Analysis, analyze
     from hushgraph.attacks.base import Attack, AttackScores, Target
     from hushgraph.attacks.links import LinkTeller, PosteriorSimilarity, ReleasedRows
-    from hushgraph.attacks.lira import Lira
-    from hushgraph.attacks.membership import ShadowMembership
+    from hushgraph.attacks.membership import Lira, ShadowMembership
     from hushgraph.attacks.targets import target_of
 
 _HOME = {
@@ -23,7 +22,7 @@ _HOME = {
     "Attack": "base",
     "AttackScores": "base",
     "LinkTeller": "links",
-    "Lira": "lira",
+    "Lira": "membership",
     "PosteriorSimilarity": "links",
     "ReleasedRows": "links",
     "ShadowMembership": "membership",

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 from scipy import stats
+from sklearn.metrics import balanced_accuracy_score, roc_curve
 
 from hushgraph.attacks.base import AttackScores
 from hushgraph.errors import InputError
+from hushgraph.methods.base import EVALUATION_NOTE
 
 LOW_RATES = (0.01, 0.001)
 _CURVE_POINTS = 120
@@ -27,7 +29,10 @@ class Rate:
 
 @dataclass(frozen=True)
 class Analysis:
-    """The figures of one attack. A rate is None where there are too few negatives to measure it."""
+    """The figures of one attack, computed on private data: an evaluation, which is not private itself.
+
+    A rate is None where there are too few negatives to measure it.
+    """
 
     attack: str
     target: str
@@ -46,6 +51,7 @@ class Analysis:
         return {
             "name": self.attack,
             "target": self.target,
+            "note": EVALUATION_NOTE,
             "assumes": self.assumes,
             "auc": self.auc.value,
             "auc_low": self.auc.low,
@@ -64,7 +70,7 @@ class Analysis:
         )
         return (
             f"{self.attack} on {self.target}: AUC {self.auc.value:.3f} [{self.auc.low:.3f}, {self.auc.high:.3f}], "
-            f"balanced accuracy {self.balanced_accuracy:.3f}" + (f", {low}" if low else "")
+            f"balanced accuracy {self.balanced_accuracy:.3f}" + (f", {low}" if low else "") + f" ({EVALUATION_NOTE})"
         )
 
 
@@ -73,7 +79,7 @@ def analyze(found: AttackScores, confidence: float = 0.95) -> Analysis:
     positives, negatives = int(found.truth.sum()), int((~found.truth).sum())
     if positives < 2 or negatives < 2:
         raise InputError(f"analysis: expected at least 2 true and 2 false guesses; got {positives} and {negatives}")
-    fpr, tpr = roc(found.scores, found.truth)
+    fpr, tpr, _ = roc_curve(found.truth, found.scores, drop_intermediate=False)
     kept = _thinned(fpr)
     return Analysis(
         attack=found.attack,
@@ -88,17 +94,6 @@ def analyze(found: AttackScores, confidence: float = 0.95) -> Analysis:
         negatives=negatives,
         details=found.details,
     )
-
-
-def roc(scores: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """False- and true-positive rates at every distinct threshold, from (0, 0) to (1, 1)."""
-    order = np.argsort(-scores, kind="stable")
-    ranked, hits = scores[order], truth[order]
-    ends = np.append(np.flatnonzero(np.diff(ranked)), len(ranked) - 1)
-    true_counts, false_counts = np.cumsum(hits)[ends], np.cumsum(~hits)[ends]
-    tpr = np.concatenate([[0.0], true_counts / max(1, hits.sum())])
-    fpr = np.concatenate([[0.0], false_counts / max(1, (~hits).sum())])
-    return fpr, tpr
 
 
 def auc_interval(scores: np.ndarray, truth: np.ndarray, confidence: float = 0.95) -> Rate:
@@ -121,24 +116,19 @@ def tpr_at(
     if negatives * rate < _FEWEST_ALARMS:
         return None
     value = float(tpr[fpr <= rate].max())
-    hits, risk = round(value * positives), (1.0 - confidence) / 2.0
-    low = float(stats.beta.ppf(risk, hits, positives - hits + 1)) if hits else 0.0
-    high = float(stats.beta.ppf(1.0 - risk, hits + 1, positives - hits)) if hits < positives else 1.0
-    return Rate(value, low, high)
+    interval = stats.binomtest(round(value * positives), positives).proportion_ci(confidence)
+    return Rate(value, float(interval.low), float(interval.high))
 
 
 def balanced_accuracy(scores: np.ndarray, truth: np.ndarray) -> float:
     """The mean of both rates of right guesses; the threshold is chosen on one half, judged on the other, both ways."""
     half = np.arange(len(scores)) % 2 == 0
     found = []
-    for choosing in (half, ~half):
-        fpr, tpr = roc(scores[choosing], truth[choosing])
-        thresholds = np.concatenate([[np.inf], np.unique(scores[choosing])[::-1]])
-        threshold = thresholds[int(np.argmax(tpr - fpr))]
-        flagged, real = scores[~choosing] >= threshold, truth[~choosing]
-        if real.all() or not real.any():
-            continue
-        found.append(0.5 * (flagged[real].mean() + (~flagged[~real]).mean()))
+    for chosen in (half, ~half):
+        if len(np.unique(truth[chosen])) == 2 == len(np.unique(truth[~chosen])):
+            fpr, tpr, thresholds = roc_curve(truth[chosen], scores[chosen], drop_intermediate=False)
+            best = thresholds[int(np.argmax(tpr - fpr))]
+            found.append(balanced_accuracy_score(truth[~chosen], scores[~chosen] >= best))
     return float(np.mean(found)) if found else 0.5
 
 

@@ -1,75 +1,88 @@
-"""The attacks by name, and what `hushgraph attack` runs for each: a trained model against its graph, or images."""
+"""The attacks by name, and what `hushgraph attack` runs for each: a trained model against its graph, or images.
+
+Importing this file imports no attack: that happens when one is asked for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import importlib
+from typing import TYPE_CHECKING, Any
 
-from torch_geometric.data import Data
-
-from hushgraph.attacks.analysis import Analysis, analyze
-from hushgraph.attacks.base import Attack, Progress, Target, silent
-from hushgraph.attacks.inversion import EnhancedInversion
-from hushgraph.attacks.links import LinkTeller, PosteriorSimilarity, ReleasedRows
-from hushgraph.attacks.lira import Lira
-from hushgraph.attacks.membership import ShadowMembership, trained_target
-from hushgraph.attacks.regression import AttributeInference, DegreeInference, FeatureReconstruction
-from hushgraph.attacks.targets import method_trainer, target_of
 from hushgraph.errors import InputError, did_you_mean
-from hushgraph.methods.base import TrainedModel
-from hushgraph.privacy import units
-from hushgraph.privacy.budget import Budget
 
-ATTACKS: dict[str, Callable[..., Attack]] = {
-    "linkteller": LinkTeller,
-    "similarity": PosteriorSimilarity,
-    "released-rows": ReleasedRows,
-    "membership": ShadowMembership,
-    "lira": Lira,
-    "degree": DegreeInference,
-    "features": FeatureReconstruction,
-    "attribute": AttributeInference,
-    "inversion": EnhancedInversion,
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+    from hushgraph.attacks.analysis import Analysis
+    from hushgraph.attacks.base import Attack, Progress, Target
+    from hushgraph.methods.base import TrainedModel
+
+ATTACKS = {
+    "linkteller": "hushgraph.attacks.links:LinkTeller",
+    "similarity": "hushgraph.attacks.links:PosteriorSimilarity",
+    "released-rows": "hushgraph.attacks.links:ReleasedRows",
+    "membership": "hushgraph.attacks.membership:ShadowMembership",
+    "lira": "hushgraph.attacks.membership:Lira",
+    "degree": "hushgraph.attacks.regression:DegreeInference",
+    "features": "hushgraph.attacks.regression:FeatureReconstruction",
+    "attribute": "hushgraph.attacks.regression:AttributeInference",
+    "inversion": "hushgraph.attacks.inversion:EnhancedInversion",
 }
+"""Where each attack is: "module:class"."""
+
 _RETRAINS = {"membership", "lira"}
 
 
-def attack_by_name(name: str, **parameters: Any) -> Attack:
-    """The attack called `name`."""
+def attack_class(name: str) -> type[Attack]:
+    """The class of the attack called `name`."""
     if name not in ATTACKS:
         raise InputError(f"unknown attack '{name}'; {did_you_mean(name, ATTACKS)}")
+    module, _, attribute = ATTACKS[name].partition(":")
+    found: type[Attack] = getattr(importlib.import_module(module), attribute)
+    return found
+
+
+def attack_by_name(name: str, **parameters: Any) -> Attack:
+    """The attack called `name`, with these parameters."""
+    kind = attack_class(name)
     try:
-        return ATTACKS[name](**parameters)
+        return kind(**parameters)
     except TypeError as error:
         raise InputError(f"the attack '{name}' does not take {', '.join(sorted(parameters))}: {error}") from error
 
 
 def attack_model(
-    name: str, model: TrainedModel, data: Data, *, progress: Progress = silent, **parameters: Any
+    name: str, model: TrainedModel, data: Data, *, progress: Progress | None = None, **parameters: Any
 ) -> Analysis:
     """Run one attack on a trained model and its graph.
 
     Membership attacks need members to be apart from the rest, so they train the model's method again, on the train
     nodes only, under the same budget; the result is about the method, and its target's name says so.
     """
+    from hushgraph.attacks.analysis import analyze
+    from hushgraph.attacks.base import silent
+    from hushgraph.attacks.targets import target_of
+
     if name == "released-rows":
         parameters.setdefault("width", _hop_width(model))
     attack = attack_by_name(name, **parameters)
     _same_graph(model, data)
     target = _retrained(model, data) if name in _RETRAINS else target_of(model, data)
-    return analyze(attack.run(target, data, progress))
+    return analyze(attack.run(target, data, progress or silent))
 
 
 def attack_images(
-    path: str, classifier: str, *, model_seed: int = 0, progress: Progress = silent, **parameters: Any
+    path: str, classifier: str, *, model_seed: int = 0, progress: Progress | None = None, **parameters: Any
 ) -> dict[str, Any]:
     """Train a classifier on the images of an npz file and invert it, by the original and by the enhanced attack."""
+    from hushgraph.attacks.base import silent
     from hushgraph.attacks.images import compare_inversions, image_target, read_images
+    from hushgraph.attacks.inversion import EnhancedInversion
 
-    enhanced = EnhancedInversion(**parameters)
+    enhanced, watched = EnhancedInversion(**parameters), progress or silent
     images = read_images(path)
-    target = image_target(images, classifier, seed=model_seed, progress=progress)
-    return compare_inversions(target, images, enhanced=enhanced, progress=progress)
+    target = image_target(images, classifier, seed=model_seed, progress=watched)
+    return compare_inversions(target, images, enhanced=enhanced, progress=watched)
 
 
 def _same_graph(model: TrainedModel, data: Data) -> None:
@@ -82,6 +95,11 @@ def _same_graph(model: TrainedModel, data: Data) -> None:
 
 
 def _retrained(model: TrainedModel, data: Data) -> Target:
+    from hushgraph.attacks.membership import trained_target
+    from hushgraph.attacks.targets import method_trainer
+    from hushgraph.privacy import units
+    from hushgraph.privacy.budget import Budget
+
     certificate = model.certificate
     trainer = method_trainer(
         model.method, units.from_dict(certificate.unit), Budget(certificate.epsilon, certificate.delta), seeded=False

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import base64
 import os
+import struct
+import zlib
 from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from hushgraph.attacks.base import Progress, Target, silent
-from hushgraph.attacks.distances import class_distances
-from hushgraph.attacks.image_models import image_accuracy, image_model, train_images
-from hushgraph.attacks.inversion import EnhancedInversion, Inversion, OriginalInversion
-from hushgraph.errors import InputError
-from hushgraph.report.pictures import data_uri, image_grid
+from hushgraph.attacks.inversion import EnhancedInversion, Inversion, OriginalInversion, class_distances
+from hushgraph.errors import InputError, did_you_mean
+from hushgraph.methods.base import EVALUATION_NOTE
 
+KINDS = ("softmax", "mlp", "cnn")
+_LEAST_SIDE = 14
+_AT_ONCE = 2000
 _COLUMNS = 10
 _SSIM_PER_CLASS = 1000  # structural similarity is slow: it is taken to the first so many images of each class
 _EXAMPLES, _FEWEST_EPOCHS = 24_000, 3
@@ -32,6 +38,67 @@ def read_images(path: str | os.PathLike[str]) -> Data:
     if x.ndim != 3 or len(x) != len(y) or x.dtype != np.uint8:
         raise InputError(f"{path}: expected bytes [n, height, width] and n classes; got {x.dtype} {list(x.shape)}")
     return Data(x=torch.from_numpy(x).float() / 255.0, y=torch.from_numpy(y.astype(np.int64)))
+
+
+def image_model(kind: str, shape: tuple[int, int], classes: int) -> nn.Module:
+    """A classifier of gray images `[n, 1, height, width]`."""
+    pixels = shape[0] * shape[1]
+    if kind == "softmax":
+        return nn.Sequential(nn.Flatten(), nn.Linear(pixels, classes))
+    if kind == "mlp":
+        return nn.Sequential(nn.Flatten(), nn.Linear(pixels, 200), nn.Sigmoid(), nn.Linear(200, classes))
+    if kind == "cnn":
+        return _cnn(shape, classes)
+    raise InputError(f"unknown image model '{kind}'; {did_you_mean(kind, KINDS)}")
+
+
+def _cnn(shape: tuple[int, int], classes: int) -> nn.Module:
+    """Two convolutions with strides and wide kernels and two dense layers: the shape usual in work on DP-SGD."""
+    if min(shape) < _LEAST_SIDE:
+        raise InputError(f"cnn: expected images of at least {_LEAST_SIDE} x {_LEAST_SIDE}; got {shape[0]} x {shape[1]}")
+    front = nn.Sequential(
+        nn.Conv2d(1, 16, 8, stride=2, padding=3),
+        nn.ReLU(),
+        nn.MaxPool2d(2, 1),
+        nn.Conv2d(16, 32, 4, stride=2),
+        nn.ReLU(),
+        nn.MaxPool2d(2, 1),
+        nn.Flatten(),
+    )
+    with torch.no_grad():
+        width = front(torch.zeros(1, 1, *shape)).shape[1]
+    return nn.Sequential(*front, nn.Linear(width, 32), nn.ReLU(), nn.Linear(32, classes))
+
+
+def train_images(
+    model: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    *,
+    epochs: int,
+    lr: float = 1e-3,
+    batch_size: int = 128,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> nn.Module:
+    """Plain Adam on shuffled batches; `x` is `[n, height, width]` in [0, 1]."""
+    generator = torch.Generator().manual_seed(seed)
+    optimizer = torch.optim.Adam(model.parameters(), lr=lr)
+    model.train()
+    for epoch in range(epochs):
+        for batch in torch.randperm(len(x), generator=generator).split(batch_size):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x[batch].unsqueeze(1)), y[batch]).backward()
+            optimizer.step()
+        progress("training", epoch + 1, epochs)
+    return model.eval()
+
+
+@torch.no_grad()
+def image_accuracy(model: nn.Module, x: Tensor, y: Tensor) -> float:
+    """Accuracy in percent; a few thousand images at a time, so that memory does not grow with their number."""
+    parts = zip(x.split(_AT_ONCE), y.split(_AT_ONCE), strict=True)
+    return 100.0 * sum(int((model(part.unsqueeze(1)).argmax(dim=1) == real).sum()) for part, real in parts) / len(x)
 
 
 def image_target(
@@ -71,6 +138,7 @@ def compare_inversions(
     return {
         "name": "model inversion",
         "target": target.name,
+        "note": EVALUATION_NOTE,
         "assumes": attacks["enhanced"].assumes,
         "figures": _figures(distances) | {"train accuracy": target.notes.get("accuracy")},
         "distances": distances,
@@ -109,3 +177,35 @@ def _grids(shown: dict[str, np.ndarray]) -> dict[str, dict[str, str]]:
         strips = {name: data_uri(image_grid(images[first:last], last - first)) for name, images in shown.items()}
         found[f"classes {first} to {last - 1}"] = strips
     return found
+
+
+def image_grid(images: Any, columns: int, gap: int = 2) -> np.ndarray:
+    """Images `[n, height, width]` with values in [0, 1] side by side, as bytes."""
+    stack = np.asarray(images, dtype=np.float64)
+    if stack.ndim != 3 or columns < 1:
+        raise InputError(f"pictures: expected images [n, height, width]; got shape {list(stack.shape)}")
+    count, height, width = stack.shape
+    rows = -(-count // columns)
+    canvas = np.ones((rows * (height + gap) - gap, columns * (width + gap) - gap))
+    for number, image in enumerate(stack):
+        top, left = (number // columns) * (height + gap), (number % columns) * (width + gap)
+        canvas[top : top + height, left : left + width] = np.clip(image, 0.0, 1.0)
+    return np.round(255 * canvas).astype(np.uint8)
+
+
+def png(pixels: np.ndarray) -> bytes:
+    """A gray 8-bit PNG of `[height, width]` bytes."""
+    height, width = pixels.shape
+    rows = np.concatenate([np.zeros((height, 1), dtype=np.uint8), pixels.astype(np.uint8)], axis=1)
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    chunks = [(b"IHDR", header), (b"IDAT", zlib.compress(rows.tobytes(), 9)), (b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, body) for kind, body in chunks)
+
+
+def data_uri(pixels: np.ndarray) -> str:
+    """The picture as text that an `img` element shows without fetching anything."""
+    return "data:image/png;base64," + base64.b64encode(png(pixels)).decode("ascii")
+
+
+def _chunk(kind: bytes, body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.linear_model import Ridge
+from sklearn.preprocessing import StandardScaler
 from torch_geometric.data import Data
 
 from hushgraph.attacks.base import Attack, AttackScores, Progress, Target, dense_features, silent
@@ -46,7 +48,7 @@ class RegressionAttack(Attack):
 
 @dataclass(frozen=True)
 class DegreeInference(RegressionAttack):
-    """Node degrees from what the model shows (thesis of seed 002, section 5.4.2). Scores: is the degree above median?
+    """Node degrees from what the model shows. Scores: is the degree above the median?
 
     `details` holds the root-mean-square error of the predicted degree beside that of always guessing the mean.
     """
@@ -113,10 +115,7 @@ class AttributeInference(RegressionAttack):
 
 
 def ridge(shown: np.ndarray, wanted: np.ndarray, known: np.ndarray, penalty: float = 1.0) -> np.ndarray:
-    """Ridge regression on standardized columns, their squares and a constant, fitted on `known`, for all rows."""
-    scaled = (shown - shown[known].mean(axis=0)) / (shown[known].std(axis=0) + 1e-9)
-    table = np.concatenate([scaled, scaled**2, np.ones((len(scaled), 1))], axis=1)
-    fitted = table[known]
-    gram = fitted.T @ fitted + penalty * np.eye(table.shape[1])
-    found: np.ndarray = table @ np.linalg.solve(gram, fitted.T @ wanted[known])
-    return found
+    """Ridge regression on standardized columns and their squares, fitted on `known`, for all rows."""
+    scaled = StandardScaler().fit(shown[known]).transform(shown)
+    table = np.concatenate([scaled, scaled**2], axis=1)
+    return np.asarray(Ridge(alpha=penalty).fit(table[known], wanted[known]).predict(table)).reshape(wanted.shape)

@@ -13,7 +13,7 @@ the randomizer it was given, so what is audited is what the run used. Two questi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ from hushgraph.data.metadata import PublicFacts
 from hushgraph.errors import InputError
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.run import open_run
-from hushgraph.local import MultiBit, PerFeature, RandomizedResponse, SampledReport
+from hushgraph.local import Randomizer
 from hushgraph.local.check import realized_epsilon
 from hushgraph.methods.local_base import LocalMethod
 from hushgraph.noise.source import NoiseSource
@@ -48,8 +48,8 @@ class Collected:
     `scores` are the log likelihood ratios of single parts, `[people, parts]`; `one_part` is the mechanism of one part.
     """
 
-    randomizer: Any
-    one_part: Any
+    randomizer: Randomizer
+    one_part: Randomizer
     scores: np.ndarray
 
     @property
@@ -130,36 +130,11 @@ def collect(
 
 def realized_total(collected: Collected) -> float:
     """The enumerated epsilon of a whole report: parts are drawn independently of each other and of what was picked."""
-    return collected.parts * realized_epsilon(collected.one_part, _extremes(collected.one_part))
+    return collected.parts * realized_epsilon(collected.one_part)
 
 
-def _extremes(part: Any) -> Sequence[Any] | None:
-    """Vectors of one feature have to be listed; for labels and numbers there are defaults."""
-    return [np.array([x]) for x in np.linspace(part.low, part.high, 33)] if isinstance(part, MultiBit) else None
-
-
-def _split(mechanism: Any, report: Any) -> Collected:
-    if isinstance(mechanism, RandomizedResponse):
-        law = {value: mechanism.law(value)[1] for value in (0, 1)}
-        return Collected(mechanism, mechanism, np.log(law[1][report] / law[0][report])[:, None])
-    if isinstance(mechanism, MultiBit):
-        assert isinstance(report, SampledReport)
-        part = replace(mechanism, epsilon=mechanism.epsilon_per_bit, dimensions=1, sampled=1)
-        return Collected(mechanism, part, report.value * mechanism.epsilon_per_bit)
-    if isinstance(mechanism, PerFeature):
-        return Collected(mechanism, mechanism.mechanism, _log_ratio(mechanism.mechanism, np.asarray(report)))
-    raise InputError(f"audit: no enumeration is known for the randomizer {type(mechanism).__name__}")
-
-
-def _log_ratio(part: Any, report: np.ndarray) -> np.ndarray:
-    """log P[report | top of the range] / P[report | bottom]."""
-    if hasattr(part, "density"):
-        top, bottom = (part.density(value, report.reshape(-1)) for value in (part.high, part.low))
-        return np.asarray(np.log(np.maximum(top, 1e-300)) - np.log(np.maximum(bottom, 1e-300))).reshape(report.shape)
-    values, top = part.law(part.high)
-    order = np.argsort(values)
-    place = order[np.searchsorted(values[order], report)]
-    return np.asarray(np.log(top[place] / part.law(part.low)[1][place]))
+def _split(mechanism: Randomizer, report: Any) -> Collected:
+    return Collected(mechanism, mechanism.one_part, mechanism.log_ratio(report, *mechanism.extreme_inputs()))
 
 
 def _law(stage: LocalStage, collected: Collected) -> Finding:

@@ -7,24 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
+from hushgraph.attacks.catalog import ATTACKS
 from hushgraph.cli.console import progress_bar, show_json, words
 from hushgraph.errors import InputError
 
-NAMES = (
-    "linkteller",
-    "similarity",
-    "released-rows",
-    "membership",
-    "lira",
-    "degree",
-    "features",
-    "attribute",
-    "inversion",
-)
-
 
 def attack(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="One of: " + ", ".join(NAMES) + ".")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="One of: " + ", ".join(ATTACKS) + ".")],
     data: Annotated[str, typer.Option(help="The graph it was trained on: a name or an npz file. Inversion: images.")],
     model: Annotated[Path | None, typer.Option(help="The folder of a trained model; not for inversion.")] = None,
     split: Annotated[str | None, typer.Option(help="The split, as for `train`.")] = None,
@@ -46,17 +35,15 @@ def attack(
     privacy and inverts that: give --data IMAGES.npz, --classifier, and --out RUN_DIR/attacks.json to see it in a
     report. What each attack assumes is in docs/threats.md.
     """
-    from hushgraph.attacks.catalog import ATTACKS, attack_by_name
+    from hushgraph.attacks.catalog import attack_class
     from hushgraph.settings import from_words
 
-    attack_by_name(name)
-    chosen = {"seed": seed, **from_words(ATTACKS[name], words(parameter))}  # type: ignore[arg-type]
+    chosen = {"seed": seed, **from_words(attack_class(name), words(parameter))}
     with progress_bar(as_json) as progress:
-        watched = {} if progress is None else {"progress": progress}
         if name == "inversion":
-            result = _invert(data, model, classifier, out, {**watched, **chosen})
+            result = _invert(data, model, classifier, {"progress": progress, **chosen})
         else:
-            result = _attack(name, data, model, split, classifier, {**watched, **chosen})
+            result = _attack(name, data, model, split, classifier, {"progress": progress, **chosen})
     home = out or (model / "attacks.json" if model is not None else None)
     if home is not None:
         add_result(home, result)
@@ -79,9 +66,7 @@ def _attack(
     return attack_model(name, trained, datasets.load(data, split=split), **options).as_dict()
 
 
-def _invert(
-    data: str, model: Path | None, classifier: str | None, out: Path | None, options: dict[str, Any]
-) -> dict[str, Any]:
+def _invert(data: str, model: Path | None, classifier: str | None, options: dict[str, Any]) -> dict[str, Any]:
     from hushgraph.attacks.catalog import attack_images
 
     if model is not None:
@@ -104,7 +89,8 @@ def lines(result: dict[str, Any]) -> list[str]:
             shown.append(f"  at {share}: {known}")
     figures = {**result.get("details", {}), **result.get("figures", {})}
     shown += [f"  {key}: {_short(value)}" for key, value in figures.items() if isinstance(value, int | float | str)]
-    return [*shown, f"  assumes: {result['assumes']}", "  A failed attack proves nothing; see docs/threats.md."]
+    shown += [f"  assumes: {result['assumes']}", f"  These figures are {result['note']}."]
+    return [*shown, "  A failed attack proves nothing; see docs/threats.md."]
 
 
 def _short(value: float | str) -> str:

@@ -1,22 +1,25 @@
-"""What every local mechanism for one number has in common.
+"""What every local randomizer has in common.
 
-A local mechanism runs on a person's device. It takes a private value in a public range, draws a random *report*, and
-only the report leaves the device. Three things are promised by every class built on `ScalarMechanism`:
+A randomizer runs on a person's device. It takes a private value, draws a random *report*, and only the report leaves
+the device. It is a value itself: a frozen dataclass of public parameters, written by `as_dict` and read back by
+`hushgraph.local.from_dict`, so that a plan can hold it and a ledger can store it. All of them promise:
 
 - *privacy*: for any two values x, x' and any set of reports S, P[report in S | x] <= e^epsilon P[report in S | x'];
-- *no bias*: the mean of `estimate(report)` is the (clipped) value;
-- *known error*: `variance(value)` is the exact variance of that estimate.
+- *no bias*: the mean of `estimate(report)` is the value (clipped to its public range);
+- *known error*: `variance(value)` is the exact variance of that estimate;
+- *a law that can be written down*: finitely many reports, whose probabilities `law` gives.
 
-Values are clipped to [low, high], which is public and fixed before any value is looked at; taking it from the data
-would break the promise. Inside, values are moved to [-1, 1] ("unit" values), where each mechanism is defined.
+Ranges and class lists are public and fixed before any value is looked at; taking them from the data would break the
+promise. Inside, numbers are moved to [-1, 1] ("unit" values), where each randomizer is defined.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -26,19 +29,40 @@ from hushgraph.local.randomness import Randomness, os_generator
 LARGEST_EPSILON = 30.0
 """Per number. Above this a 53-bit uniform cannot realize the unlikely reports; such a budget promises nothing."""
 
+GRID_OF_INPUTS = 33
+"""How many values of a range are enumerated by default, both ends and the middle among them."""
+
+
+def is_number(value: Any) -> bool:
+    """Whether `value` is a finite real number (and not a truth value)."""
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def is_count(value: Any, least: int) -> bool:
+    """Whether `value` is a whole number of at least `least`."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and int(value) >= least
+
 
 def check_epsilon(epsilon: float, name: str = "epsilon") -> None:
     """Refuse a budget that is not a positive finite number within floating-point reach."""
-    if not (isinstance(epsilon, int | float) and math.isfinite(epsilon) and 0 < epsilon <= LARGEST_EPSILON):
+    if not (is_number(epsilon) and 0 < epsilon <= LARGEST_EPSILON):
         raise InputError(
             f"expected {name} in (0, {LARGEST_EPSILON:g}]; got {epsilon!r}; give the budget one report may spend"
         )
 
 
+def check_total(epsilon: float) -> None:
+    """Refuse a total that is not a positive finite number; it may be large when many parts share it."""
+    if not (is_number(epsilon) and epsilon > 0):
+        raise InputError(f"expected epsilon > 0; got {epsilon!r}; give the budget one report may spend")
+
+
 def check_range(low: float, high: float) -> None:
     """Refuse a range that is empty, infinite or not a number."""
-    if not (math.isfinite(low) and math.isfinite(high) and low < high and math.isfinite(high - low)):
-        raise InputError(f"expected a public range with low < high; got [{low}, {high}]; state the range without data")
+    if not (is_number(low) and is_number(high) and low < high and math.isfinite(high - low)):
+        raise InputError(
+            f"expected a public range with low < high; got [{low!r}, {high!r}]; state the range without data"
+        )
 
 
 def finite(values: Any) -> np.ndarray:
@@ -52,6 +76,14 @@ def finite(values: Any) -> np.ndarray:
     return array
 
 
+def share_of(total: float, parts: int) -> float:
+    """The largest share with `parts * share <= total` in floating point: never a hair over the total."""
+    share = total / parts
+    while share > 0 and parts * share > total:
+        share = math.nextafter(share, 0.0)
+    return share
+
+
 def coth_half(epsilon: float) -> float:
     """(e^epsilon + 1) / (e^epsilon - 1), stable for small and large epsilon."""
     return 1.0 / math.tanh(epsilon / 2.0)
@@ -62,28 +94,83 @@ def small_side(epsilon: float) -> float:
     return math.exp(-epsilon) / (1.0 + math.exp(-epsilon))
 
 
-def flip_probability(unit: np.ndarray, epsilon: float) -> np.ndarray:
-    """Probability that a sign report points away from the sign of `unit`: at most 1/2, exact near its minimum.
+class Randomizer(ABC):
+    """One person's randomized report, as a value. `epsilon` is what the whole report spends.
 
-    Drawing the *unlikely* side by `uniform < probability` keeps a 53-bit uniform on the safe side: the realized
-    probability is rounded up, so the realized epsilon never exceeds the stated one.
+    What an audit needs is here too, so that it asks for no type: a report may consist of `parts` that are drawn
+    independently of each other by the same randomizer, `one_part`; their epsilons add up to `epsilon`.
     """
-    probability = 1.0 - np.abs(unit)
-    probability *= 0.5 * math.tanh(epsilon / 2.0)
-    probability += small_side(epsilon)
-    return probability
+
+    name: ClassVar[str]
+
+    if TYPE_CHECKING:
+
+        @property
+        def epsilon(self) -> float:
+            """What one report spends."""
+
+    @abstractmethod
+    def perturb(self, values: Any, rng: Randomness | None = None) -> Any:
+        """Random reports for `values`. Randomness: the operating system's, unless a test passes a generator."""
+
+    @abstractmethod
+    def estimate(self, report: Any) -> np.ndarray:
+        """Unbiased estimates of the values behind `report`; post-processing, costs nothing."""
+
+    @abstractmethod
+    def variance(self, values: Any) -> np.ndarray:
+        """Exact variance of `estimate(perturb(values))`, element by element."""
+
+    @abstractmethod
+    def law(self, value: Any) -> tuple[Any, np.ndarray]:
+        """Every possible report, as if each came from a person of its own, and its probability given `value`."""
+
+    @abstractmethod
+    def inputs(self) -> Sequence[Any]:
+        """Inputs whose laws are worth comparing: all labels, or values across the whole range."""
+
+    @abstractmethod
+    def extreme_inputs(self) -> tuple[Any, Any]:
+        """The top and the bottom input: some report tells these two apart by the whole epsilon."""
+
+    @abstractmethod
+    def log_ratio(self, report: Any, high: Any, low: Any) -> np.ndarray:
+        """log P[part | high] / P[part | low] for every part of every report, `[people, parts]`."""
+
+    @property
+    def parts(self) -> int:
+        """How many independent parts one report has."""
+        return 1
+
+    @property
+    def one_part(self) -> Randomizer:
+        """The randomizer of one part."""
+        return self
+
+    def as_dict(self) -> dict[str, Any]:
+        """Name and parameters as plain JSON values; `from_dict` gives back an equal randomizer."""
+        return {"name": self.name, **{field.name: _plain(getattr(self, field.name)) for field in _fields(self)}}
 
 
-def draw_signs(unit: np.ndarray, epsilon: float, rng: Randomness) -> np.ndarray:
-    """Signs in {-1, +1} with mean `unit * tanh(epsilon / 2)`: the core of one-bit, multi-bit and Duchi."""
-    flipped = rng.random(unit.shape) < flip_probability(unit, epsilon)
-    plus = np.not_equal(unit >= 0, flipped)
-    return (2 * plus.view(np.int8) - 1).astype(np.int8, copy=False)
+def _fields(randomizer: Any) -> Sequence[Any]:
+    return fields(randomizer)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Randomizer):
+        return value.as_dict()
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def log_quotient(top: np.ndarray, bottom: np.ndarray) -> np.ndarray:
+    """log(top / bottom) for probabilities; 0 where both are 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(top == bottom, 0.0, np.log(top) - np.log(bottom))
 
 
 @dataclass(frozen=True)
-class ScalarMechanism(ABC):
-    """A mechanism for one number in a public range. Arrays are perturbed element by element.
+class ScalarMechanism(Randomizer):
+    """A randomizer for one number in a public range. Arrays are perturbed element by element.
 
     Each *element* spends `epsilon`. A person who sends several elements spends the sum: use `PerFeature` to state
     that total or `SampledFeatures` to keep it fixed.
@@ -108,27 +195,45 @@ class ScalarMechanism(ABC):
         return (self.high - self.low) / 2.0
 
     def perturb(self, values: Any, rng: Randomness | None = None) -> np.ndarray:
-        """Random reports for `values`, clipped to the public range; same shape. Randomness: the OS by default."""
+        """Random reports for `values`, clipped to the public range; same shape."""
         unit = np.atleast_1d(self.to_unit(values))
         report = self._draw(unit, rng if rng is not None else os_generator())
         return report.reshape(np.shape(values))
 
     def estimate(self, report: Any) -> np.ndarray:
-        """Unbiased estimates of the values behind `report`; post-processing, costs nothing."""
+        """Unbiased estimates of the values behind `report`; same shape."""
         return self.center + self.half_width * self._unit_estimate(np.asarray(report))
 
     def variance(self, values: Any) -> np.ndarray:
         """Exact variance of `estimate(perturb(values))`, element by element."""
         return self.half_width**2 * self._unit_variance(self.to_unit(values))
 
+    def law(self, value: float) -> tuple[np.ndarray, np.ndarray]:
+        """All possible reports, ascending, and the probability of each when the private value is `value`."""
+        return self._unit_law(float(self.to_unit(value)))
+
+    def inputs(self) -> Sequence[float]:
+        """Values across the range."""
+        return [float(value) for value in np.linspace(self.low, self.high, GRID_OF_INPUTS)]
+
+    def extreme_inputs(self) -> tuple[float, float]:
+        """Both ends of the range."""
+        return self.high, self.low
+
+    def log_ratio(self, report: Any, high: float, low: float) -> np.ndarray:
+        """One number for every report, `[people, 1]`."""
+        return self.log_ratios(np.asarray(report), high, low).reshape(-1, 1)
+
+    def log_ratios(self, report: np.ndarray, high: float, low: float) -> np.ndarray:
+        """log P[report | high] / P[report | low] element by element; one that is never sent counts as the next."""
+        reports, top = self.law(high)
+        places = np.minimum(np.searchsorted(reports, report), len(reports) - 1)
+        return log_quotient(top, self.law(low)[1])[places]
+
     def to_unit(self, values: Any) -> np.ndarray:
         """Clip to [low, high] and move to [-1, 1]."""
         clipped = np.clip(finite(values).astype(np.float64, copy=False), self.low, self.high)
         return np.clip((clipped - self.center) / self.half_width, -1.0, 1.0)
-
-    def describe(self) -> str:
-        """One sentence on what one report spends."""
-        return f"{type(self).__name__}: each number in [{self.low:g}, {self.high:g}] spends epsilon {self.epsilon:g}"
 
     @abstractmethod
     def _draw(self, unit: np.ndarray, rng: Randomness) -> np.ndarray: ...
@@ -139,32 +244,5 @@ class ScalarMechanism(ABC):
     @abstractmethod
     def _unit_variance(self, unit: np.ndarray) -> np.ndarray: ...
 
-
-class DiscreteMechanism(ScalarMechanism):
-    """A scalar mechanism with finitely many reports, whose law can be written down and checked exactly."""
-
     @abstractmethod
-    def law(self, value: float) -> tuple[np.ndarray, np.ndarray]:
-        """All possible reports, and the probability of each when the private value is `value`."""
-
-
-class ContinuousMechanism(ScalarMechanism):
-    """A scalar mechanism whose report has a density.
-
-    Floating-point noise has gaps that can tell inputs apart, so reports are rounded to a public grid far coarser than
-    those gaps and far finer than the noise (2^-20 of the noise scale). Rounding is post-processing of the exact law.
-    """
-
-    @abstractmethod
-    def density(self, value: float, report: np.ndarray) -> np.ndarray:
-        """Density of `report`, before rounding to the grid, when the private value is `value`."""
-
-    @abstractmethod
-    def report_range(self) -> tuple[float, float]:
-        """An interval outside which the density ratio between two values no longer changes."""
-
-
-def round_to_grid(values: np.ndarray, noise_scale: float) -> np.ndarray:
-    """Round to multiples of the power of two next below 2^-20 of `noise_scale`."""
-    grid = 2.0 ** (math.floor(math.log2(noise_scale)) - 20)
-    return np.round(values / grid) * grid
+    def _unit_law(self, unit: float) -> tuple[np.ndarray, np.ndarray]: ...

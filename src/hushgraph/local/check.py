@@ -1,8 +1,8 @@
-"""Measure the epsilon a local mechanism really has, from its written-down law.
+"""Measure the epsilon a randomizer really has, by enumerating its law.
 
-For finitely many reports this is an exact enumeration. For a density it is the largest log ratio over a grid of inputs
-and reports, which reaches the supremum for piecewise-constant and Laplace densities. It is a lower bound on the true
-epsilon, so a value above the claim is a proof of a mistake.
+Over all the inputs of a finite set the result is exact. Over values of a range it is a lower bound on the true epsilon,
+so a value above the claim is a proof of a mistake; the ends of the range are among them, where the ratios of all
+randomizers here are largest.
 """
 
 from __future__ import annotations
@@ -13,31 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from hushgraph.errors import InputError
+from hushgraph.local.base import Randomizer
 
 
-def realized_epsilon(mechanism: Any, inputs: Iterable[Any] | None = None, reports: int = 4001) -> float:
-    """The largest log ratio of report probabilities between any two of `inputs`.
-
-    `inputs` defaults to all labels, or to 33 values across the public range. Vectors (`MultiBit`) must be given.
-    """
-    values = list(_default_inputs(mechanism) if inputs is None else inputs)
-    losses = []
-    if hasattr(mechanism, "law"):
-        losses.append(_largest_ratio(np.stack([mechanism.law(value)[1] for value in values])))
-    if hasattr(mechanism, "density"):
-        start, stop = mechanism.report_range()
-        grid = np.linspace(start, stop, reports)
-        losses.append(_largest_ratio(np.stack([mechanism.density(value, grid) for value in values])))
-    if not losses:
-        raise InputError(f"expected a mechanism with a law or a density; got {type(mechanism).__name__}; add one")
-    return max(losses)
-
-
-def _default_inputs(mechanism: Any) -> Iterable[Any]:
-    if hasattr(mechanism, "classes"):
-        return range(mechanism.classes)
-    return np.linspace(mechanism.low, mechanism.high, 33)
+def realized_epsilon(randomizer: Randomizer, inputs: Iterable[Any] | None = None) -> float:
+    """The largest log ratio of report probabilities between any two of `inputs` (default: `randomizer.inputs()`)."""
+    values = randomizer.inputs() if inputs is None else inputs
+    return _largest_ratio(np.stack([randomizer.law(value)[1] for value in values]))
 
 
 def _largest_ratio(table: np.ndarray) -> float:

@@ -1,4 +1,4 @@
-"""Local mechanisms for a label: one of k public classes.
+"""Local randomizers for a label: one of k public classes.
 
 `RandomizedResponse` (k-RR) sends one class, the true one most often. `UnaryEncoding` sends k bits and has a smaller
 error when there are many classes and epsilon is small. Both have an unbiased one-hot estimator; the mean of its rows
@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from hushgraph.errors import InputError
-from hushgraph.local.base import check_epsilon, small_side
+from hushgraph.local.base import Randomizer, check_epsilon, is_count, log_quotient, small_side
 from hushgraph.local.randomness import Randomness, os_generator
 
 
 def check_classes(classes: int) -> None:
     """Refuse fewer than two classes."""
-    if not (isinstance(classes, int | np.integer) and classes >= 2):
+    if not is_count(classes, 2):
         raise InputError(f"expected at least 2 classes; got {classes!r}; list the public classes")
 
 
@@ -36,11 +37,8 @@ def valid_labels(values: Any, classes: int) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class RandomizedResponse:
-    """Generalized randomized response. Formal guarantee: `epsilon`-local DP per label. Report: a class number.
-
-    The true class is sent with probability e^eps/(e^eps + k - 1), any other with 1/(e^eps + k - 1).
-    """
+class LabelMechanism(Randomizer):
+    """A randomizer for one of `classes` public classes."""
 
     epsilon: float
     classes: int
@@ -48,6 +46,24 @@ class RandomizedResponse:
     def __post_init__(self) -> None:
         check_epsilon(self.epsilon)
         check_classes(self.classes)
+
+    def inputs(self) -> Sequence[int]:
+        """All classes."""
+        return range(self.classes)
+
+    def extreme_inputs(self) -> tuple[int, int]:
+        """Any two classes differ equally; these are the first two."""
+        return 1, 0
+
+
+@dataclass(frozen=True)
+class RandomizedResponse(LabelMechanism):
+    """Generalized randomized response. Formal guarantee: `epsilon`-local DP per label. Report: a class number.
+
+    The true class is sent with probability e^eps/(e^eps + k - 1), any other with 1/(e^eps + k - 1).
+    """
+
+    name = "randomized-response"
 
     @property
     def other_probability(self) -> float:
@@ -89,13 +105,14 @@ class RandomizedResponse:
         """All classes and the probability of reporting each."""
         return np.arange(self.classes), self.transition[int(valid_labels(value, self.classes))]
 
-    def describe(self) -> str:
-        """One sentence on what one report spends."""
-        return f"RandomizedResponse: one of {self.classes} classes spends epsilon {self.epsilon:g}"
+    def log_ratio(self, report: Any, high: int, low: int) -> np.ndarray:
+        """epsilon for a report of `high`, -epsilon for one of `low`, 0 for others; `[people, 1]`."""
+        logs = log_quotient(self.law(high)[1], self.law(low)[1])
+        return logs[valid_labels(report, self.classes)].reshape(-1, 1)
 
 
 @dataclass(frozen=True)
-class UnaryEncoding:
+class UnaryEncoding(LabelMechanism):
     """Unary encoding. Formal guarantee: `epsilon`-local DP per label. Report: k bits, uint8, shape (..., k).
 
     The bit of the true class is 1 with probability p, every other bit with probability q. `symmetric`: p = 1 - q =
@@ -103,13 +120,12 @@ class UnaryEncoding:
     variance for rare classes.
     """
 
-    epsilon: float
-    classes: int
     kind: Literal["symmetric", "optimized"] = "optimized"
 
+    name = "unary"
+
     def __post_init__(self) -> None:
-        check_epsilon(self.epsilon)
-        check_classes(self.classes)
+        super().__post_init__()
         if self.kind not in ("symmetric", "optimized"):
             raise InputError(f"expected kind 'symmetric' or 'optimized'; got {self.kind!r}; choose one")
 
@@ -146,9 +162,17 @@ class UnaryEncoding:
         rows = np.array(list(itertools.product((0, 1), repeat=self.classes)), dtype=np.uint8)
         return rows, np.where(rows, chance, 1.0 - chance).prod(axis=1)
 
-    def describe(self) -> str:
-        """One sentence on what one report spends."""
-        return f"UnaryEncoding ({self.kind}): {self.classes} bits about one label spend epsilon {self.epsilon:g}"
+    @property
+    def one_part(self) -> UnaryEncoding:
+        """The two bits in which two labels differ; all others have the same law for both."""
+        return replace(self, classes=2)
+
+    def log_ratio(self, report: Any, high: int, low: int) -> np.ndarray:
+        """From the bits of both classes, `[people, 1]`."""
+        bits = np.asarray(report).reshape(-1, self.classes) > 0
+        top, bottom = self._bit_probabilities(high), self._bit_probabilities(low)
+        ones, zeros = log_quotient(top, bottom), log_quotient(1.0 - top, 1.0 - bottom)
+        return np.where(bits, ones, zeros).sum(axis=1, keepdims=True)
 
     def _one_hot(self, values: Any) -> np.ndarray:
         return np.eye(self.classes, dtype=bool)[valid_labels(values, self.classes)]

@@ -1,10 +1,10 @@
-"""Random signs for very many numbers at once: the law of `base.draw_signs`, for one random byte per number.
+"""Random signs for very many numbers at once: the law of `bits.draw_signs`, for one random byte per number.
 
 A number with probability p of a flip is flipped when U < p, U uniform. One random byte b fixes the first eight bits of
 U, and for all but about one number in a hundred they decide: U < p whenever b + 1 <= 256 p, and never when b >= 256 p.
 That much is done in whole arrays of small types, with a margin for their rounding errors. Where the margin is not kept,
 53 more bits are drawn and the comparison is made exactly as `draw_signs` makes it, so the probabilities are those of
-`base.flip_probability`, rounded up by less than 2^-61 and never down: the realized epsilon cannot exceed the claim.
+`bits.flip_probability`, rounded up by less than 2^-61 and never down: the realized epsilon cannot exceed the claim.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from functools import cached_property
 
 import numpy as np
 
-from hushgraph.local.base import draw_signs, flip_probability, small_side
+from hushgraph.local.base import small_side
+from hushgraph.local.bits import draw_signs, flip_probability
 from hushgraph.local.randomness import Randomness
 
 _MARGIN = 0.25

@@ -10,19 +10,19 @@ Proof: docs/proofs/local-features.md.
 
 from __future__ import annotations
 
-import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from hushgraph.errors import InputError
-from hushgraph.local.base import check_epsilon, check_range, coth_half, draw_signs, finite, flip_probability
+from hushgraph.local.base import Randomizer, check_epsilon, check_range, check_total, coth_half, share_of
+from hushgraph.local.bits import Duchi, draw_signs
 from hushgraph.local.many_signs import ManySigns
 from hushgraph.local.randomness import Randomness, os_generator
-from hushgraph.local.vectors import SampledReport, check_dimensions, rows_of, sample_dimensions
+from hushgraph.local.vectors import SampledFeatures, SampledReport, check_dimensions, rows_of, sample_dimensions
 
 BEST_SHARE = 2.18
 """The epsilon per bit that minimizes z coth^2(z/2): the solution of z = sinh(z)/2 is 2.1773."""
@@ -42,11 +42,12 @@ def best_bits(epsilon: float, dimensions: int) -> int:
 
 
 @dataclass(frozen=True)
-class MultiBit:
+class MultiBit(Randomizer):
     """One bit about each of m random features. Formal guarantee: `epsilon`-local DP per *vector* of d features.
 
-    Report: a `SampledReport` with signs in {-1, +1}; `report.dense(np.int8)` is the {-1, 0, +1} matrix of the paper.
-    `sampled` (m) is chosen for least variance unless given.
+    It has the law of `SampledFeatures` with Duchi's signs, and is drawn faster. Report: a `SampledReport` with signs in
+    {-1, +1}; `report.dense(np.int8)` is the {-1, 0, +1} matrix of the paper. `sampled` (m) is chosen for least
+    variance unless given, and is part of the value from then on.
     """
 
     epsilon: float
@@ -55,22 +56,26 @@ class MultiBit:
     high: float = 1.0
     sampled: int | None = None
 
+    name = "multi-bit"
+
     def __post_init__(self) -> None:
         check_range(self.low, self.high)
         check_dimensions(self.dimensions, 1 if self.sampled is None else self.sampled)
-        if not math.isfinite(self.epsilon) or self.epsilon <= 0:
-            raise InputError(f"expected epsilon > 0; got {self.epsilon!r}; give the budget one report may spend")
+        check_total(self.epsilon)
+        if self.sampled is None:
+            object.__setattr__(self, "sampled", best_bits(self.epsilon, self.dimensions))
         check_epsilon(self.epsilon_per_bit, "epsilon per bit")
 
-    @cached_property
+    @property
     def bits(self) -> int:
         """m, the number of features sent."""
-        return best_bits(self.epsilon, self.dimensions) if self.sampled is None else int(self.sampled)
+        assert self.sampled is not None
+        return int(self.sampled)
 
     @property
     def epsilon_per_bit(self) -> float:
         """The share of the budget each bit spends."""
-        return self.epsilon / self.bits
+        return share_of(self.epsilon, self.bits)
 
     @property
     def center(self) -> float:
@@ -83,7 +88,7 @@ class MultiBit:
         return (self.dimensions / self.bits) * (self.high - self.low) / 2.0 * coth_half(self.epsilon_per_bit)
 
     def perturb(self, values: Any, rng: Randomness | None = None) -> SampledReport:
-        """Encode rows of d features (or one vector). Randomness: the OS by default."""
+        """Encode rows of d features (or one vector)."""
         source = rng if rng is not None else os_generator()
         rows = rows_of(values, self.dimensions)
         index = sample_dimensions(len(rows), self.dimensions, self.bits, source)
@@ -104,31 +109,37 @@ class MultiBit:
 
     def variance(self, values: Any) -> np.ndarray:
         """Exact variance of each estimated feature, over the choice of features and the bits."""
-        offset = np.clip(finite(values), self.low, self.high) - self.center
-        return self.step**2 * self.bits / self.dimensions - offset**2
+        return self._law.variance(values)
 
-    def law(self, value: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Every dense report and its probability for one vector. Only for few features: there are C(d, m) 2^m."""
-        unit = self._many.unit(rows_of(value, self.dimensions)[0])
-        away = flip_probability(unit, self.epsilon_per_bit)
-        plus = np.where(unit >= 0, 1.0 - away, away)
-        reports, probabilities = [], []
-        chance = 1.0 / math.comb(self.dimensions, self.bits)
-        for chosen in itertools.combinations(range(self.dimensions), self.bits):
-            for signs in itertools.product((-1, 1), repeat=self.bits):
-                dense = np.zeros(self.dimensions, dtype=np.int8)
-                dense[list(chosen)] = signs
-                reports.append(dense)
-                each = [plus[i] if sign > 0 else 1.0 - plus[i] for i, sign in zip(chosen, signs)]
-                probabilities.append(chance * math.prod(each))
-        return np.array(reports), np.array(probabilities)
+    def law(self, value: Any) -> tuple[SampledReport, np.ndarray]:
+        """Every report and its probability for one vector. Only for few features: there are C(d, m) 2^m."""
+        return self._law.law(value)
 
-    def describe(self) -> str:
-        """One sentence on what one report spends."""
-        return (
-            f"MultiBit: one bit about each of {self.bits} of {self.dimensions} features, chosen at random; the whole "
-            f"vector spends epsilon {self.epsilon:g}"
-        )
+    def inputs(self) -> Sequence[np.ndarray]:
+        """Vectors with all features equal, across the range."""
+        return self._law.inputs()
+
+    def extreme_inputs(self) -> tuple[np.ndarray, np.ndarray]:
+        """All features at the top, all at the bottom."""
+        return self._law.extreme_inputs()
+
+    def log_ratio(self, report: SampledReport, high: Any, low: Any) -> np.ndarray:
+        """One column for each sent bit."""
+        return self._law.log_ratio(report, high, low)
+
+    @property
+    def parts(self) -> int:
+        """m."""
+        return self.bits
+
+    @property
+    def one_part(self) -> Duchi:
+        """One sign about one feature."""
+        return Duchi(self.epsilon_per_bit, self.low, self.high)
+
+    @cached_property
+    def _law(self) -> SampledFeatures:
+        return SampledFeatures(self.one_part, self.dimensions, self.bits)
 
     def _signs(self, rows: np.ndarray, index: np.ndarray, source: Randomness) -> np.ndarray:
         """One random sign for each chosen feature."""

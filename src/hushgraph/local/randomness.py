@@ -29,20 +29,16 @@ class Randomness(Protocol):
         """Uniform integers in [low, high), or [0, low) when `high` is left out."""
         ...
 
-    def standard_normal(self, size: Any = None) -> Any:
-        """Standard normal floats."""
-        ...
-
     def bytes(self, length: int) -> bytes:
         """That many random bytes."""
         ...
 
 
 class OsRandom:
-    """Uniform, integer and normal draws from `os.urandom`; keeps no state, so nothing can be replayed.
+    """Uniform numbers, whole numbers and bytes from `os.urandom`.
 
-    Uniforms carry 53 random bits. Normals are Box-Muller in float64 with 53 bits, so the tail is cut at 8.5 standard
-    deviations (two-sided mass 2e-17, below any delta in use).
+    It keeps no state: nothing can be replayed, and a forked process that goes on using its parent's object draws other
+    numbers than the parent, because each draw asks the operating system.
     """
 
     def random(self, size: Shape = None) -> Any:
@@ -62,15 +58,6 @@ class OsRandom:
             words[rejected] = self._words(int(rejected.sum()))
         drawn = (words % np.uint64(width)).astype(np.int64) + start
         return int(drawn[0]) if size is None else drawn.reshape(size)
-
-    def standard_normal(self, size: Shape = None) -> Any:
-        """Standard normal floats."""
-        count = _count(size)
-        half = (count + 1) // 2
-        radius = np.sqrt(-2.0 * np.log1p(-self.random(half)))
-        angle = 2.0 * math.pi * self.random(half)
-        normals = np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:count]
-        return float(normals[0]) if size is None else normals.reshape(size)
 
     def bytes(self, length: int) -> bytes:
         """That many random bytes."""

@@ -6,19 +6,23 @@ Sending every feature costs d times the epsilon of one. Two honest ways to deal 
   each. The total is `epsilon`; features that were not picked send nothing. The estimate is scaled by d/m to stay
   unbiased.
 - `PerFeature`: every feature is sent; the total is d times the epsilon of one feature, and the object says so.
+
+Either way a report is m or d independent parts, each drawn by `mechanism`.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from hushgraph.errors import InputError
-from hushgraph.local.base import LARGEST_EPSILON, ScalarMechanism, finite
+from hushgraph.local.base import LARGEST_EPSILON, Randomizer, ScalarMechanism, check_total, finite, is_count, share_of
 from hushgraph.local.randomness import Randomness, os_generator
 
 
@@ -48,9 +52,9 @@ class SampledReport:
 
 def check_dimensions(dimensions: int, sampled: int) -> None:
     """Refuse sizes that make no sense."""
-    if not (isinstance(dimensions, int | np.integer) and dimensions >= 1):
+    if not is_count(dimensions, 1):
         raise InputError(f"expected dimensions >= 1; got {dimensions!r}; give the number of features")
-    if not (isinstance(sampled, int | np.integer) and 1 <= sampled <= dimensions):
+    if not (is_count(sampled, 1) and sampled <= dimensions):
         raise InputError(f"expected 1 <= sampled <= {dimensions}; got {sampled!r}; leave it out to get the best one")
 
 
@@ -113,17 +117,64 @@ def _sampled_variance(mechanism: ScalarMechanism, values: np.ndarray, dimensions
 
 
 @dataclass(frozen=True)
-class SampledFeatures:
-    """Spend `epsilon` on a whole vector: m random features, each through `mechanism` at epsilon/m.
+class VectorMechanism(Randomizer):
+    """A randomizer for a vector of `dimensions` features, which sends some or all of them through `mechanism`."""
+
+    mechanism: ScalarMechanism
+    dimensions: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.mechanism, ScalarMechanism):
+            raise InputError(
+                f"expected a randomizer of single numbers as mechanism; got {type(self.mechanism).__name__}; "
+                "choose one of hushgraph.local.SCALARS"
+            )
+        check_dimensions(self.dimensions, 1)
+
+    @property
+    def epsilon(self) -> float:
+        """Total for one vector."""
+        return self.parts * self.mechanism.epsilon
+
+    @property
+    @abstractmethod
+    def parts(self) -> int:
+        """How many features are sent."""
+
+    @property
+    def one_part(self) -> ScalarMechanism:
+        """The mechanism of one sent feature."""
+        return self.mechanism
+
+    def inputs(self) -> Sequence[np.ndarray]:
+        """Vectors with all features equal, across the range."""
+        return [np.full(self.dimensions, value) for value in self.mechanism.inputs()]
+
+    def extreme_inputs(self) -> tuple[np.ndarray, np.ndarray]:
+        """All features at the top, all at the bottom."""
+        high, low = self.mechanism.extreme_inputs()
+        return np.full(self.dimensions, high), np.full(self.dimensions, low)
+
+    def _pair_numbers(self, high: Any, low: Any) -> tuple[np.ndarray, np.ndarray]:
+        """The different pairs (high, low) over the features, and for every feature the number of its pair."""
+        pairs = np.stack([np.broadcast_to(np.asarray(end, dtype=float), self.dimensions) for end in (high, low)])
+        found, numbers = np.unique(pairs, axis=1, return_inverse=True)
+        return found.T, numbers.reshape(-1)
+
+
+@dataclass(frozen=True)
+class SampledFeatures(VectorMechanism):
+    """Spend a fixed epsilon on a whole vector: `sampled` random features, each through `mechanism`.
 
     Formal guarantee: m * mechanism.epsilon-local DP per vector. Build it with `SampledFeatures.with_total`.
     """
 
-    mechanism: ScalarMechanism
-    dimensions: int
     sampled: int
 
+    name = "sampled-features"
+
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_dimensions(self.dimensions, self.sampled)
 
     @classmethod
@@ -137,17 +188,19 @@ class SampledFeatures:
         sampled: int | None = None,
     ) -> SampledFeatures:
         """A vector mechanism of class `kind` whose total is `epsilon`; `sampled` is chosen for least variance."""
+        check_total(epsilon)
+        check_dimensions(dimensions, 1 if sampled is None else sampled)
         if sampled is None:
             sampled = best_sampled(lambda share: kind(share, low, high), epsilon, dimensions)
-        return cls(kind(epsilon / sampled, low, high), dimensions, sampled)
+        return cls(kind(share_of(epsilon, sampled), low, high), dimensions, sampled)
 
     @property
-    def epsilon(self) -> float:
-        """Total for one vector."""
-        return self.sampled * self.mechanism.epsilon
+    def parts(self) -> int:
+        """m, the number of features that are sent."""
+        return self.sampled
 
     def perturb(self, values: Any, rng: Randomness | None = None) -> SampledReport:
-        """Reports of `sampled` random features of each row. Randomness: the OS by default."""
+        """Reports of `sampled` random features of each row."""
         source = rng if rng is not None else os_generator()
         rows = rows_of(values, self.dimensions)
         index = sample_dimensions(len(rows), self.dimensions, self.sampled, source)
@@ -164,39 +217,48 @@ class SampledFeatures:
         """Exact variance of each estimated feature, over the choice of features and the noise."""
         return _sampled_variance(self.mechanism, finite(values), self.dimensions, self.sampled)
 
-    def describe(self) -> str:
-        """One sentence on what one report spends."""
-        return (
-            f"{type(self.mechanism).__name__} on {self.sampled} of {self.dimensions} features, chosen at random: the "
-            f"whole vector spends epsilon {self.epsilon:g} ({self.mechanism.epsilon:g} for each sent feature)"
-        )
+    def law(self, value: Any) -> tuple[SampledReport, np.ndarray]:
+        """Every report and its probability for one vector. Only for few features: there are C(d, m) r^m."""
+        laws = [self.mechanism.law(feature) for feature in rows_of(value, self.dimensions)[0]]
+        subsets = list(itertools.combinations(range(self.dimensions), self.sampled))
+        products = [_product([laws[i] for i in chosen]) for chosen in subsets]
+        index = np.repeat(np.array(subsets, dtype=np.int32), [len(reports) for reports, _ in products], axis=0)
+        values = np.concatenate([reports for reports, _ in products])
+        probabilities = np.concatenate([chances for _, chances in products]) / len(subsets)
+        return SampledReport(index, values, self.dimensions), probabilities
+
+    def log_ratio(self, report: SampledReport, high: Any, low: Any) -> np.ndarray:
+        """One column for each sent feature; which were sent says nothing."""
+        pairs, numbers = self._pair_numbers(high, low)
+        group = numbers[report.index]
+        found = np.empty(report.index.shape)
+        for number, pair in enumerate(pairs):
+            found[group == number] = self.mechanism.log_ratios(report.value[group == number], *pair)
+        return found
 
 
 @dataclass(frozen=True)
-class PerFeature:
+class PerFeature(VectorMechanism):
     """Send every feature through `mechanism`. Formal guarantee: d * mechanism.epsilon-local DP per vector.
 
     The form used by private graph convolution, whose published epsilon is the per-feature one.
     """
 
-    mechanism: ScalarMechanism
-    dimensions: int
-
-    def __post_init__(self) -> None:
-        check_dimensions(self.dimensions, 1)
+    name = "per-feature"
 
     @classmethod
     def with_total(
         cls, kind: type[ScalarMechanism], epsilon: float, dimensions: int, low: float = 0.0, high: float = 1.0
     ) -> PerFeature:
         """Split a total `epsilon` evenly: each feature gets epsilon/d."""
+        check_total(epsilon)
         check_dimensions(dimensions, 1)
-        return cls(kind(epsilon / dimensions, low, high), dimensions)
+        return cls(kind(share_of(epsilon, dimensions), low, high), dimensions)
 
     @property
-    def epsilon(self) -> float:
-        """Total for one vector: d times the epsilon of one feature."""
-        return self.dimensions * self.mechanism.epsilon
+    def parts(self) -> int:
+        """d: all features are sent."""
+        return self.dimensions
 
     def perturb(self, values: Any, rng: Randomness | None = None) -> np.ndarray:
         """One report per feature, (n, d)."""
@@ -210,9 +272,22 @@ class PerFeature:
         """Exact variance of each estimated feature."""
         return self.mechanism.variance(values)
 
-    def describe(self) -> str:
-        """One sentence on what one report spends; names the total, not only the share."""
-        return (
-            f"{type(self.mechanism).__name__} on all {self.dimensions} features: epsilon {self.mechanism.epsilon:g} "
-            f"per feature, {self.epsilon:g} in total for one person"
-        )
+    def law(self, value: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Every report and its probability for one vector. Only for few features: there are r^d."""
+        return _product([self.mechanism.law(feature) for feature in rows_of(value, self.dimensions)[0]])
+
+    def log_ratio(self, report: Any, high: Any, low: Any) -> np.ndarray:
+        """One column for each feature."""
+        pairs, numbers = self._pair_numbers(high, low)
+        reports = np.asarray(report)
+        found = np.empty(reports.shape)
+        for number, pair in enumerate(pairs):
+            found[:, numbers == number] = self.mechanism.log_ratios(reports[:, numbers == number], *pair)
+        return found
+
+
+def _product(laws: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """All combinations of independent reports, one row each, and their probabilities."""
+    reports = np.meshgrid(*(reports for reports, _ in laws), indexing="ij")
+    chances = np.meshgrid(*(chances for _, chances in laws), indexing="ij")
+    return np.stack([part.ravel() for part in reports], axis=1), np.prod([part.ravel() for part in chances], axis=0)

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from hushgraph.local import Duchi, ThreeOutput
-from hushgraph.local.three_output import zero_probability
+from hushgraph.local import Duchi, OneBit, ThreeOutput
+from hushgraph.local.bits import zero_probability
 
 
 def worst_variance(zero, epsilon):
@@ -38,3 +38,11 @@ def test_worst_variance_never_above_duchi():
     for epsilon in (0.3, 0.9, 1.5, 2.5, 5.0):
         three = ThreeOutput(epsilon, -1, 1).variance(values).max()
         assert three <= Duchi(epsilon, -1, 1).variance(values).max() * (1 + 1e-12)
+
+
+def test_one_bit_and_duchi_have_the_same_estimator_law():
+    for value in np.linspace(-1, 1, 9):
+        bits, chances = OneBit(0.8, -1, 1).law(value)
+        signs, other = Duchi(0.8, -1, 1).law(value)
+        assert np.allclose(OneBit(0.8, -1, 1).estimate(bits), Duchi(0.8, -1, 1).estimate(signs))
+        assert np.allclose(chances, other)
