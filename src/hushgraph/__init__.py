@@ -5,46 +5,110 @@ Names are loaded when they are first used, so that `import hushgraph` and `hushg
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+import importlib as _importlib
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-__version__ = "0.1.0"
+if _TYPE_CHECKING:
+    from typing import Any as _Any
 
-_EXPORTS = {
-    "Budget": "hushgraph.privacy.budget",
-    "Certificate": "hushgraph.ledger.certificate",
-    "GAP": "hushgraph.methods.gap",
-    "ProGAP": "hushgraph.methods.progap",
-    "DPGNN": "hushgraph.methods.dpgnn",
-    "fit": "hushgraph.methods.auto",
-    "Auto": "hushgraph.methods.auto",
-    "Chorus": "hushgraph.methods.chorus",
-    "DPMLP": "hushgraph.methods.mlp",
-    "MLP": "hushgraph.methods.mlp",
-    "GCN": "hushgraph.methods.plain_gnn",
-    "GIN": "hushgraph.methods.plain_gnn",
-    "GAT": "hushgraph.methods.plain_gnn",
-    "GraphSAGE": "hushgraph.methods.plain_gnn",
-    "LPGNN": "hushgraph.methods.lpgnn",
-    "PGC": "hushgraph.methods.pgc",
-    "PGCLinks": "hushgraph.methods.pgc_links",
-    "Ledger": "hushgraph.ledger.ledger",
-    "load_model": "hushgraph.methods.saving",
+    from hushgraph import datasets, local, mechanisms
+    from hushgraph.ledger.certificate import Certificate
+    from hushgraph.ledger.ledger import Ledger
+    from hushgraph.methods.auto import Auto, fit
+    from hushgraph.methods.base import Method, Output
+    from hushgraph.methods.chorus import Chorus
+    from hushgraph.methods.dpgnn import DPGNN
+    from hushgraph.methods.gap import GAP
+    from hushgraph.methods.lpgnn import LPGNN
+    from hushgraph.methods.mlp import DPMLP, MLP
+    from hushgraph.methods.model import Model, load
+    from hushgraph.methods.pgc import PGC
+    from hushgraph.methods.pgc_links import PGCLinks
+    from hushgraph.methods.plain_gnn import GAT, GCN, GIN, GraphSAGE
+    from hushgraph.methods.progap import ProGAP
+    from hushgraph.privacy import units
+    from hushgraph.privacy.budget import Budget
+    from hushgraph.privacy.mechanism import Mechanism
+    from hushgraph.privacy.plan import Plan, Stage
+    from hushgraph.privacy.units import Unit
+    from hushgraph.registry import register
+
+__version__ = "0.2.0"
+
+_PLACES = {
+    "Auto": "methods.auto",
+    "Budget": "privacy.budget",
+    "Certificate": "ledger.certificate",
+    "Chorus": "methods.chorus",
+    "DPGNN": "methods.dpgnn",
+    "DPMLP": "methods.mlp",
+    "GAP": "methods.gap",
+    "GAT": "methods.plain_gnn",
+    "GCN": "methods.plain_gnn",
+    "GIN": "methods.plain_gnn",
+    "GraphSAGE": "methods.plain_gnn",
+    "LPGNN": "methods.lpgnn",
+    "Ledger": "ledger.ledger",
+    "MLP": "methods.mlp",
+    "Mechanism": "privacy.mechanism",
+    "Method": "methods.base",
+    "Model": "methods.model",
+    "Output": "methods.base",
+    "PGC": "methods.pgc",
+    "PGCLinks": "methods.pgc_links",
+    "Plan": "privacy.plan",
+    "ProGAP": "methods.progap",
+    "Stage": "privacy.plan",
+    "Unit": "privacy.units",
+    "fit": "methods.auto",
+    "load": "methods.model",
+    "register": "registry",
 }
-_MODULES = ("datasets", "errors", "ledger", "local", "methods", "privacy")
+_MODULES = {"datasets": "datasets", "local": "local", "mechanisms": "mechanisms", "units": "privacy.units"}
 
-__all__ = [*_EXPORTS, "__version__"]
+__all__ = [
+    "DPGNN",
+    "DPMLP",
+    "GAP",
+    "GAT",
+    "GCN",
+    "GIN",
+    "LPGNN",
+    "MLP",
+    "PGC",
+    "Auto",
+    "Budget",
+    "Certificate",
+    "Chorus",
+    "GraphSAGE",
+    "Ledger",
+    "Mechanism",
+    "Method",
+    "Model",
+    "Output",
+    "PGCLinks",
+    "Plan",
+    "ProGAP",
+    "Stage",
+    "Unit",
+    "__version__",
+    "datasets",
+    "fit",
+    "load",
+    "local",
+    "mechanisms",
+    "register",
+    "units",
+]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _EXPORTS:
-        return getattr(importlib.import_module(_EXPORTS[name]), name)
-    if name == "units":
-        return importlib.import_module("hushgraph.privacy.units")
+def __getattr__(name: str) -> _Any:
+    if name in _PLACES:
+        return getattr(_importlib.import_module(f"hushgraph.{_PLACES[name]}"), name)
     if name in _MODULES:
-        return importlib.import_module(f"hushgraph.{name}")
+        return _importlib.import_module(f"hushgraph.{_MODULES[name]}")
     raise AttributeError(f"module 'hushgraph' has no attribute '{name}'")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_EXPORTS, *_MODULES})
+    return sorted(__all__)

@@ -1,8 +1,8 @@
 """Settings: typed fields with their constraint and help beside them, checked together when an object is made.
 
-    @dataclass(frozen=True)
-    class Mine(Settings):
-        hops: int = setting(2, least=1, help="noisy sums over neighbors")
+@dataclass(frozen=True)
+class Mine(Settings):
+    hops: int = setting(2, least=1, help="noisy sums over neighbors")
 """
 
 from __future__ import annotations

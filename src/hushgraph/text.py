@@ -13,7 +13,7 @@ from hushgraph.errors import InputError
 
 
 def rounded_up(value: float, digits: int = 4) -> str:
-    """The smallest number of `digits` digits that is not below `value`: a printed promise is never better than proved."""
+    """The smallest number of `digits` digits not below `value`: a printed promise is never better than the proved."""
     if not math.isfinite(value) or value == 0.0:
         return f"{value:g}"
     unit = 10.0 ** (math.floor(math.log10(abs(value))) - digits + 1)

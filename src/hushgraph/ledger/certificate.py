@@ -13,7 +13,7 @@ from hushgraph.ledger.run import chosen, spent
 from hushgraph.privacy.units import Unit, from_dict
 from hushgraph.text import rounded_up
 
-_COUNT = "noisy count"
+_COUNT = ("edge-count", "pair-count")
 OTHER_DELTAS = (1e-5, 1e-6, 1e-7, 1e-8)
 
 
@@ -114,7 +114,7 @@ def certify(history: History, run: str) -> Certificate:
         accountant=f"{loss.accountant} (dp_accounting {version('dp-accounting')})",
         released=tuple(_released(history, run)),
         public=_lines_of(entry, option, "assumed_public"),
-        not_protected=(*unit.not_protected, *_lines_of(entry, option, "not_protected")),
+        not_protected=(*map(str, unit.unprotected), *_lines_of(entry, option, "not_protected")),
         noise_source=_noise_words(entry, epsilon),
         claimed=claim if entry["paper_mode"] else None,
         dataset_epsilon=spent(history).epsilon(delta),
@@ -185,7 +185,7 @@ def _noise_of(mechanism: str, std: float, sensitivity: float) -> str:
 
 
 def _is_local(mechanism: str) -> bool:
-    return mechanism.startswith("local report")
+    return mechanism == "local-report"
 
 
 def _block(title: str, items: tuple[str, ...]) -> list[str]:

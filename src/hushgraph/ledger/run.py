@@ -50,16 +50,16 @@ class Run:
                 f"'{stage.name}' was planned {planned.count} times, used {self._used[stage.name]}; "
                 f"{count} more are refused"
             )
-        unit = self.plan.charged_unit
+        unit = self.plan.unit
         with self.ledger.transaction():
             self.ledger.append(
                 "charge",
                 {
                     "run": self.identity,
                     "stage": stage.name,
-                    "mechanism": stage.mechanism,
+                    "mechanism": stage.mechanism.name,
                     "count": count,
-                    "std": stage.std,
+                    "std": stage.scale,
                     "sensitivity": _finite(stage.sensitivity(unit)),
                     "event": events.to_json(planned.part(count).event(unit)),
                 },
@@ -68,21 +68,20 @@ class Run:
 
     def _planned(self, name: str) -> Stage:
         """The stage called `name` of the plan, or of the option that was chosen."""
-        own = any(stage.name == name for stage in self.plan.stages)
-        return self.plan.stage(name) if own or self._chosen is None else self._chosen.stage(name)
+        return self.plan[name] if name in self.plan or self._chosen is None else self._chosen[name]
 
-    def choose(self, method: str, reason: str) -> Plan:
+    def choose(self, method: str, reason: Any) -> Plan:
         """Write to the ledger which option of the plan follows.
 
         From then on its stages can be charged, and no other option's. `reason` may name released values only.
         """
-        option = self.plan.option(method)
+        option = self.plan.branch(method)
         if self._closed or self._chosen is not None:
             raise BudgetError(f"the run is closed or has chosen already: '{method}' cannot be chosen any more")
         if any(self._used[stage.name] < stage.count for stage in self.plan.stages):
             raise BudgetError(f"'{method}' cannot be chosen before what the choice is made from was charged")
         with self.ledger.transaction():
-            self.ledger.append("choice", {"run": self.identity, "option": method, "reason": reason})
+            self.ledger.append("choice", {"run": self.identity, "option": method, "reason": str(reason)})
         self._chosen = option
         return option
 
@@ -90,6 +89,12 @@ class Run:
         """Write down that a charged stage is carried out again on examples of other records only: no further cost."""
         with self.ledger.transaction():
             self.ledger.append("parallel", {"run": self.identity, "stage": stage.name, "examples": examples})
+
+    def certificate(self) -> Any:
+        """The certificate of this run."""
+        from hushgraph.ledger.certificate import certify
+
+        return certify(self.ledger.history(), self.identity)
 
     def close(self) -> None:
         """The run is done: only what was charged stays spent."""
@@ -101,7 +106,7 @@ class Run:
 
 def open_run(ledger: Ledger, plan: Plan, dataset: str, *, seeded: bool) -> Run:
     """Enter the whole plan in the ledger, or refuse it where it would exceed the dataset's limit."""
-    unit = plan.charged_unit
+    unit = plan.unit
     ledger.create(dataset, unit.as_dict())
     identity = new_run_id()
     ways = [events.to_json(way) for way in plan.ways(unit)]
@@ -113,12 +118,15 @@ def open_run(ledger: Ledger, plan: Plan, dataset: str, *, seeded: bool) -> Run:
                 "run": identity,
                 "method": plan.method,
                 "seeded": seeded,
-                "paper_mode": plan.paper_mode,
+                "paper_mode": plan.paper is not None,
                 "claim": _claim(plan),
-                "stages": [_finite_values(stage.as_dict(unit)) for stage in plan.stages],
-                "assumed_public": list(plan.assumptions),
-                "not_protected": list(plan.not_protected),
-                **({"ways": ways, "options": [*map(_option, plan.options)]} if plan.options else {"event": ways[0]}),
+                "stages": [
+                    {"name": s.name, "count": s.count, "std": s.scale, "mechanism": s.mechanism.name}
+                    for s in plan.stages
+                ],
+                "assumed_public": [str(n) for n in plan.public],
+                "not_protected": [str(n) for n in plan.unprotected],
+                **({"ways": ways, "options": [*map(_option, plan.branches)]} if plan.branches else {"event": ways[0]}),
             },
         )
     return Run(ledger, plan, identity, seeded)
@@ -128,9 +136,11 @@ def _option(option: Plan) -> dict[str, Any]:
     """An option of a plan as its ledger shows it."""
     return {
         "method": option.method,
-        "stages": [_finite_values(stage.as_dict(option.charged_unit)) for stage in option.stages],
-        "assumed_public": list(option.assumptions),
-        "not_protected": list(option.not_protected),
+        "stages": [
+            {"name": s.name, "count": s.count, "std": s.scale, "mechanism": s.mechanism.name} for s in option.stages
+        ],
+        "assumed_public": [str(n) for n in option.public],
+        "not_protected": [str(n) for n in option.unprotected],
     }
 
 
@@ -173,10 +183,10 @@ def _check_limit(history: History, planned: Ways) -> None:
 
 def _claim(plan: Plan) -> dict[str, Any]:
     return {
-        "unit": plan.unit.as_dict(),
-        "epsilon": _finite(plan.epsilon),
+        "unit": plan.stated_unit.as_dict(),
+        "epsilon": _finite(plan.paper.epsilon if plan.paper else plan.epsilon),
         "delta": plan.budget.definite_delta,
-        "accountant": "RDP" if plan.paper_accountant == "renyi" else plan.loss.accountant,
+        "accountant": plan.loss.accountant,
     }
 
 

@@ -117,7 +117,8 @@ class LocalReport(Mechanism):
     def from_tensors(self, tensors: dict[str, Any]) -> Any:
         """The inverse of `to_tensors`."""
         if "index" in tensors:
-            return local.SampledReport(tensors["index"].numpy().astype(np.int64), tensors["sign"].numpy())
+            index, sign = tensors["index"].numpy().astype(np.int64), tensors["sign"].numpy()
+            return local.SampledReport(index, sign, self.randomizer.dimensions)
         value = tensors["value"]
         return value if self.part == "labels" else value.numpy()
 

@@ -76,11 +76,10 @@ class PairCount(PureMechanism):
     def release(self, data: Any, scale: float, noise: NoiseSource) -> PairCounts:
         """The counts, each with whole-number noise."""
         exact = self.query(data, noise)
-        noisy = [
-            count + discrete_laplace(int(scale), noise)
-            for count in (exact.equal, exact.unequal, exact.blind_equal)
-        ]
-        return PairCounts(*noisy, exact.blind)
+        equal, unequal, blind_equal = (
+            count + discrete_laplace(int(scale), noise) for count in (exact.equal, exact.unequal, exact.blind_equal)
+        )
+        return PairCounts(equal, unequal, blind_equal, exact.blind)
 
     def to_tensors(self, value: PairCounts) -> dict[str, Any]:
         """Four whole numbers."""

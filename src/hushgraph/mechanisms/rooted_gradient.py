@@ -1,4 +1,4 @@
-"""Clip per root, sum, perturb: DP-SGD where each example is a root with what reaches it. Proof: docs/proofs/dpgnn.md."""
+"""Clip per root, sum, perturb: DP-SGD where an example is a root with what reaches it. Proof: docs/proofs/dpgnn.md."""
 
 from __future__ import annotations
 

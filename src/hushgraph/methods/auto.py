@@ -183,7 +183,7 @@ class Auto(Method):
         if vault.plan.branches:
             vault.choose(vault.plan.branch(method.name), reason)
         output = _run_as(method, vault, reason)
-        if vault.is_public("labels") and vault.nodes("val").numel() and "classifier" in vault.plan:
+        if isinstance(method, Chorus) and vault.is_public("labels") and vault.nodes("val").numel():
             return _better(vault, output, _run_as(MLP(), vault, reason))
         return output
 

@@ -203,6 +203,7 @@ def finished(
         settings=output.settings,
         reason=output.reason,
         class_names=graph.class_names,
+        nodes={name: graph.split(name) for name in ("train", "val", "test")},
         seconds={**vault.seconds, "total": seconds},
         certificate=run.certificate(),
     )

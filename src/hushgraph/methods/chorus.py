@@ -155,10 +155,10 @@ class Chorus(Method):
         training = self._training(network)
         rows: list[Held] = [vault.features if network.plain else vault.apply(UnitRows(), vault.features)]
         if network.feature_model is not None:
-            if train:
+            if train and readers is not None:
                 others = vault.nodes("train")[~torch.isin(vault.nodes("train"), readers)]
-                features_only = self._training(network, lr=PRIVATE_LR)
-                vault.release("stage_1", network.feature_model.classifier, vault.join(rows), features_only, nodes=others)
+                alone = self._training(network, lr=PRIVATE_LR)
+                vault.release("stage_1", network.feature_model.classifier, vault.join(rows), alone, nodes=others)
             rows = [vault.apply(network.feature_model.eval(), rows[0])]
         for k in range(vault.plan[SUMS].count + 1):
             if k > 0:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-
 import torch
 from torch import nn
 
@@ -93,12 +92,12 @@ class DPMLP(_FeatureMethod):
     def stages(self, metadata: Metadata, unit: Unit, budget: Budget) -> Sequence[Stage]:
         """The gradient steps."""
         if "labels" in unit.public and budget.is_private:
-            raise InputError(f"dp-mlp protects records; under the unit '{unit}' they are public: use mlp, which is free")
+            raise InputError(
+                f"dp-mlp protects records; under the unit '{unit}' they are public: use mlp, which is free"
+            )
         epochs = self.epochs or PRIVATE_EPOCHS
         return [Stage("classifier", Gradient.of(metadata.num_train, self.batch_size, epochs, self.max_grad_norm))]
 
     def paper_accountant(self, unit: Unit) -> Accountant:
         """Published baselines use Renyi DP."""
         return "renyi"
-
-

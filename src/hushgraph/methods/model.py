@@ -58,6 +58,8 @@ class Model:
     class_names: tuple[str, ...] = ()
     metrics: dict[str, Any] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
+    nodes: dict[str, Tensor] = field(default_factory=dict)
+    """The public split: node numbers of `train`, `val` and `test`."""
     trained: Plan | None = None
     """The plan that the network was trained under, where it is another one (inference on another graph)."""
 
@@ -92,7 +94,7 @@ class Model:
         if graph is None and self.scores is not None:
             return self.scores
         checked = None if graph is None else self._training_graph(graph)
-        vault = Replay(self.plan, self.released, checked, self.metadata)
+        vault = Replay(self.plan, self.released, checked, self.nodes)
         output = self.method.run(vault, self.network.eval(), train=False)
         scores = vault.hand_over(output.scores)
         if scores is None:
@@ -194,16 +196,18 @@ class Model:
             )
         method: Method = registry.load("methods", config["method"])(**config["parameters"])
         plan = Plan.from_dict(config["plan"])
-        weights, released, kept = _read_tensors(source / "model.safetensors", plan)
+        tensors = _read_tensors(source / "model.safetensors")
+        kept = _under("kept", tensors)
         trained = None if config["trained"] is None else Plan.from_dict(config["trained"])
         network = method.network(trained or plan, torch.Generator())
-        network.load_state_dict(weights)
+        network.load_state_dict(_under("weights", tensors))
         metrics = read_json(source / "metrics.json")
         return cls(
             method=method,
             plan=plan,
             network=network.eval(),
-            released=released,
+            released=_read_released(plan, _under("released", tensors)),
+            nodes=_under("nodes", tensors),
             kept={name: value for name, value in kept.items() if name != _SCORES},
             scores=kept.get(_SCORES),
             settings=config["settings"],
@@ -214,6 +218,11 @@ class Model:
             trained=trained,
             certificate=Certificate.from_dict(read_json(source / "certificate.json")),
         )
+
+
+def load(folder: str | os.PathLike[str]) -> Model:
+    """Read the folder of a trained model."""
+    return Model.load(folder)
 
 
 def _flat(model: Model) -> dict[str, Tensor]:
@@ -227,24 +236,29 @@ def _flat(model: Model) -> dict[str, Tensor]:
     if model.scores is not None and not model.scores_are_private:
         kept[_SCORES] = model.scores
     tensors |= {f"kept/{name}": value for name, value in kept.items()}
+    tensors |= {f"nodes/{name}": value for name, value in model.nodes.items()}
     return {name: value.detach().clone().contiguous() for name, value in tensors.items()}
 
 
-def _read_tensors(path: Path, plan: Plan) -> tuple[dict[str, Tensor], dict[str, list[Any]], dict[str, Tensor]]:
+def _read_tensors(path: Path) -> dict[str, Tensor]:
     try:
         with safe_open(path, framework="pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (FileNotFoundError, SafetensorError) as error:
         raise InputError(f"expected a readable {path.name} in {path.parent}: {error}") from error
-    weights = {k.removeprefix("weights/"): v for k, v in tensors.items() if k.startswith("weights/")}
-    kept = {k.removeprefix("kept/"): v for k, v in tensors.items() if k.startswith("kept/")}
+
+
+def _under(kind: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(f"{kind}/"): value for name, value in tensors.items() if name.startswith(f"{kind}/")}
+
+
+def _read_released(plan: Plan, tensors: dict[str, Tensor]) -> dict[str, list[Any]]:
+    """The releases of every stage, in their order, as the mechanism gave them."""
     grouped: dict[str, dict[int, dict[str, Tensor]]] = {}
     for name, value in tensors.items():
-        if name.startswith("released/"):
-            stage, number, part = name.removeprefix("released/").rsplit("/", 2)
-            grouped.setdefault(stage, {}).setdefault(int(number), {})[part] = value
-    released = {
+        stage, number, part = name.rsplit("/", 2)
+        grouped.setdefault(stage, {}).setdefault(int(number), {})[part] = value
+    return {
         stage: [plan[stage].mechanism.from_tensors(values[number]) for number in sorted(values)]
         for stage, values in grouped.items()
     }
-    return weights, released, kept

@@ -9,10 +9,8 @@ certificate gives the total. Other randomizers of one number take the place of t
 
 from __future__ import annotations
 
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-
 
 import torch
 from torch import Tensor, nn

@@ -52,8 +52,8 @@ class _PlainGNN(Method):
 
         sizes = (plan.metadata.features, self.hidden_channels, self.num_layers, plan.metadata.classes)
         with torch.random.fork_rng(devices=[]):  # PyG draws the first weights from the global generator
-            torch.manual_seed(int(torch.randint(2**62, (1,), generator=generator)))
             network: BasicGNN = getattr(models, self.layer)(*sizes, dropout=self.dropout, norm="batch")
+            torch.manual_seed(int(torch.randint(2**62, (1,), generator=generator)))
             network.reset_parameters()
             return network
 

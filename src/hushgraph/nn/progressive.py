@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.data.joined import JoinedRows
-from hushgraph.data.rows import Rows
 from hushgraph.nn.hops import Combination, Combine
 from hushgraph.nn.layers import L2Normalize, Linear, fresh_generator
 from hushgraph.nn.mlp import MLP
@@ -80,9 +79,7 @@ class ProgressiveNetwork(nn.Module):
         bases: list[nn.Module] = []
         self.stages = nn.ModuleList()
         for s in range(hops + 1):
-            bases.append(
-                stage_base(s, num_features, hidden, base_layers, norm, generator=generator, **options)
-            )
+            bases.append(stage_base(s, num_features, hidden, base_layers, norm, generator=generator, **options))
             self.stages.append(Submodel(bases, hidden, num_classes, combine, generator=generator))  # type: ignore[arg-type]
         self.senders = nn.ModuleList(copy.deepcopy(base) for base in bases[:-1])
 

@@ -203,7 +203,6 @@ class RootedNetwork(nn.Module):
         return nn.Sequential(*parts[1:])
 
 
-
 class WithConstant(nn.Module):
     """Append a constant column, so that a sum over neighbors also tells (noisily) how many there were."""
 

@@ -153,9 +153,7 @@ class Plan:
         made = _scaled(stages, unit, budget, paper)
         honest = unit if paper is None else unit.honest
         claim = None if paper is None else PaperClaim(unit, paper, _claimed(made, unit, budget, paper))
-        plan = cls(
-            method, metadata, honest, budget, made, tuple(public), tuple(unprotected), claim, tuple(branches)
-        )
+        plan = cls(method, metadata, honest, budget, made, tuple(public), tuple(unprotected), claim, tuple(branches))
         plan.require_within_budget()
         return plan
 

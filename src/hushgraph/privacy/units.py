@@ -19,7 +19,7 @@ from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.notes import Code, Note, note
 
 EDGES_PER_NODE = 10
-"""Undirected edges per node that delta is set for where their number is not declared: it is private, so not looked at."""
+"""Undirected edges per node that delta is set for where their number, which is private, was not declared."""
 
 
 class Relation(Enum):
@@ -214,7 +214,7 @@ class Node(Unit):
     noun = "one node's own record (features, label and outgoing list)"
     protects = "one node's features, label and own list of neighbors"
     relation = Relation.NULL
-    unprotected = (note(Code.SPLIT), note(Code.OTHER_LISTS), note(Code.OWN_PREDICTION))
+    unprotected: ClassVar[tuple[Note, ...]] = (note(Code.SPLIT), note(Code.OTHER_LISTS), note(Code.OWN_PREDICTION))
 
     def __post_init__(self) -> None:
         if not isinstance(self.max_degree, int) or isinstance(self.max_degree, bool) or self.max_degree < 1:
@@ -357,7 +357,9 @@ class Local(Unit):
     def neighbors(self, data: Any, rng: Any) -> Iterator[Any]:
         """Every person's features (and label) replaced by random ones."""
         for node in range(data.metadata.num_nodes):
-            yield data.with_record(node, data.random_record(node, rng, keep_list=True, keep_label=not self.private_labels))
+            yield data.with_record(
+                node, data.random_record(node, rng, keep_list=True, keep_label=not self.private_labels)
+            )
 
 
 def by_name(name: str, **parameters: Any) -> Unit:

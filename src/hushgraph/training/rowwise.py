@@ -14,9 +14,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from hushgraph.errors import UnprovenError
 from hushgraph.nn import MLP, Combine, Dropout, Encoder, HopClassifier, L2Normalize, Linear
-from hushgraph.nn.chorus import Ensemble, FloorScale, LinearNetwork, FeatureModel, UnitRows
-from hushgraph.nn.rooted import NoisyMean, NoisySum, WithConstant, WithRest
+from hushgraph.nn.chorus import Ensemble, FeatureModel, FloorScale, LinearNetwork, UnitRows
 from hushgraph.nn.progressive import ProgressiveNetwork, Submodel
+from hushgraph.nn.rooted import NoisyMean, NoisySum, WithConstant, WithRest
 
 Condition = Callable[[nn.Module], str | None]
 """Says why this particular layer is not row-wise, or None when it is."""

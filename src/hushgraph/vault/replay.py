@@ -26,12 +26,12 @@ class Replay(Vault):
     """
 
     def __init__(
-        self, plan: Plan, released: dict[str, list[Any]], graph: CheckedGraph | None, metadata: Metadata
+        self, plan: Plan, released: dict[str, list[Any]], graph: CheckedGraph | None, nodes: dict[str, Tensor]
     ) -> None:
         self.plan, self.unit = plan, plan.unit
         self.seconds: dict[str, float] = {}
         self.released = released
-        self._given, self._metadata = graph, metadata
+        self._given, self._nodes = graph, nodes
         if graph is not None:
             self._graph = graph
         self._progress = None
@@ -42,7 +42,7 @@ class Replay(Vault):
     @property
     def metadata(self) -> Metadata:
         """The public sizes of the training graph."""
-        return self._metadata
+        return self.plan.metadata
 
     def is_public(self, part: str) -> bool:
         """Everything given here is in the caller's hands already."""
@@ -53,9 +53,9 @@ class Replay(Vault):
         """The given features, or empty ones."""
         if self._given is not None:
             return self._given.features
-        nothing, nodes = torch.empty(0, dtype=torch.int64), self._metadata.num_nodes
+        nothing, nodes = torch.empty(0, dtype=torch.int64), self.metadata.num_nodes
         offsets = torch.zeros(nodes + 1, dtype=torch.int64)
-        return SparseRows(offsets, nothing, None, (nodes, self._metadata.features))
+        return SparseRows(offsets, nothing, None, (nodes, self.metadata.features))
 
     @property
     def labels(self) -> Tensor:
@@ -68,8 +68,8 @@ class Replay(Vault):
         return self._needed("edges").edges
 
     def nodes(self, split: str) -> Tensor:
-        """The given split."""
-        return self._needed("split").split(split)
+        """The split of the training graph, which is public and stored with the model."""
+        return self._nodes[split]
 
     def release(self, name: str, *inputs: Any, nodes: Tensor | None = None, **options: Any) -> Any:
         """The next value that was released under this name; a stage that was free is carried out again."""

@@ -138,7 +138,12 @@ class Vault:
         cap = self.unit.cap if self.protects else None
         name = stage.name
         return View(
-            self._graph, stage.mechanism.reads, cap, self._noise, name, lambda done, total: self.report(name, done, total)
+            self._graph,
+            stage.mechanism.reads,
+            cap,
+            self._noise,
+            name,
+            lambda done, total: self.report(name, done, total),
         )
 
     def _checked_nodes(self, nodes: Tensor) -> Tensor:
@@ -150,8 +155,8 @@ class Vault:
         for one in inputs:
             if isinstance(one, PrivateRows):
                 raise PrivateAccessError(
-                    f"'{stage.name}' runs without noise under the unit '{self.unit}' and may not read {one.what}, which "
-                    "are private"
+                    f"'{stage.name}' runs without noise under the unit '{self.unit}' and may not read {one.what}, "
+                    "which are private"
                 )
 
     def choose(self, branch: Plan, reason: Note) -> None:
