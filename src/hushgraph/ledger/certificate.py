@@ -45,6 +45,11 @@ class Charge:
     scale: float
     sensitivity: float
 
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Charge:
+        """The inverse of `asdict`, also after a way through JSON."""
+        return cls(**{**values, "scale": float(values["scale"]), "sensitivity": float(values["sensitivity"])})
+
 
 @dataclass(frozen=True)
 class DatasetTotal:
@@ -101,13 +106,10 @@ class Certificate:
     def from_dict(cls, values: dict[str, Any]) -> Certificate:
         """The inverse of `as_dict`."""
         read = dict(values)
-        numbers = {"scale", "sensitivity"}
         read["unit"] = unit_from_dict(read["unit"])
         read["epsilon"] = float(read["epsilon"])
         read["profile"] = {key: float(value) for key, value in read["profile"].items()}
-        read["charges"] = tuple(
-            Charge(**{k: float(v) if k in numbers else v for k, v in one.items()}) for one in read["charges"]
-        )
+        read["charges"] = tuple(Charge.from_dict(one) for one in read["charges"])
         for key in ("public", "unprotected"):
             read[key] = tuple(Note.from_dict(one) for one in read[key])
         read["randomness"] = Randomness(read["randomness"])

@@ -196,7 +196,7 @@ def finished(
         method=output.method or method,
         plan=vault.plan,
         network=(output.network or network).eval(),
-        released=vault.released,
+        released={name: values for name, values in vault.released.items() if name in vault.plan},
         kept=output.kept,
         scores=vault.hand_over(output.scores),
         scores_are_private=isinstance(output.scores, PrivateRows),
