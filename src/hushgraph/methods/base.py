@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from hushgraph import registry
 from hushgraph.data.checks import CheckedGraph, check_graph
-from hushgraph.errors import InputError, UnprovenError
+from hushgraph.errors import InputError
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.run import Run, open_run
 from hushgraph.methods.model import Model
@@ -161,15 +161,19 @@ class Method(Settings):
         metadata = Metadata(1_000, 750, 100, 150, 16, 4)
         proven = []
         for name in registry.names("units"):
-            unit: Unit = registry.load("units", name)()
-            try:
-                for stage in cls().stages(metadata, unit, Budget(1.0, 1e-6)):
-                    if not stage.is_free(unit):
-                        stage.mechanism.require(unit)
-            except (UnprovenError, InputError):
-                continue
-            proven.append(name)
+            if any(cls().proves(metadata, unit) for unit in registry.load("units", name).variants()):
+                proven.append(name)
         return proven
+
+    def proves(self, metadata: Metadata, unit: Unit) -> bool:
+        """Whether no stage is refused under `unit`."""
+        try:
+            for stage in self.stages(metadata, unit, Budget(1.0, 1e-6)):
+                if not stage.is_free(unit):
+                    stage.mechanism.require(unit)
+        except InputError:
+            return False
+        return True
 
 
 def open_vault(
@@ -195,6 +199,7 @@ def finished(
     model = Model(
         method=output.method or method,
         plan=vault.plan,
+        run_plan=run.plan if run.plan is not vault.plan else None,
         network=(output.network or network).eval(),
         released={name: values for name, values in vault.released.items() if name in vault.plan},
         kept=output.kept,
