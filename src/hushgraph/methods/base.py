@@ -11,14 +11,14 @@ import time
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
 from hushgraph import registry
 from hushgraph.data.checks import CheckedGraph, check_graph
-from hushgraph.errors import InputError
+from hushgraph.errors import InputError, UnprovenError
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.run import Run, open_run
 from hushgraph.methods.model import Model
@@ -51,11 +51,12 @@ class Output:
 
 @dataclass(frozen=True)
 class Method(Settings):
-    """Public settings of one method."""
+    """Public settings of one method. With `trust` "central" a trusted holder of the data runs it."""
 
     name: ClassVar[str]
     summary: ClassVar[str]
     paper: ClassVar[str] = ""
+    trust: ClassVar[Literal["central", "local"]] = "central"
 
     @abstractmethod
     def stages(self, metadata: Metadata, unit: Unit, budget: Budget) -> Sequence[Stage]:
@@ -102,6 +103,7 @@ class Method(Settings):
         """The releases and what they cost, from public sizes only."""
         if metadata.num_train < 1:
             raise InputError(f"train nodes: expected at least 1; got {metadata.num_train}")
+        self._require_trust(unit, budget)
         stages = self.stages(metadata, unit, budget.for_units(unit.count(metadata)))
         return self._planned(self.name, metadata, unit, budget, stages, paper_mode)
 
@@ -165,9 +167,17 @@ class Method(Settings):
                 proven.append(name)
         return proven
 
+    def _require_trust(self, unit: Unit, budget: Budget) -> None:
+        if unit.trust == "local" and self.trust != "local" and budget.is_private:
+            raise UnprovenError(
+                f"{self.name} has no proof under the unit '{unit}': it is run by a holder who sees raw data, and there "
+                "nobody may. Use lpgnn or pgc"
+            )
+
     def proves(self, metadata: Metadata, unit: Unit) -> bool:
         """Whether no stage is refused under `unit`."""
         try:
+            self._require_trust(unit, Budget(1.0, 1e-6))
             for stage in self.stages(metadata, unit, Budget(1.0, 1e-6)):
                 if not stage.is_free(unit):
                     stage.mechanism.require(unit)
