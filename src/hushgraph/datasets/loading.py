@@ -35,6 +35,8 @@ def load(
 ) -> Data:
     """Load a graph by name (`available()` lists them) or from an npz file.
 
+    Names with a slash are files in the data folder, which the environment variable HUSHGRAPH_DATA names.
+
     root: the folder of downloads, for public datasets.
     split: "random"; three fractions (train, val, test); the path of a split file, or its name in the data folder; the
         number of a split, for files with several. Without it, the split that comes with the data, or else a random
