@@ -153,14 +153,14 @@ def test_unknown_names() -> None:
 
 def test_missing_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HUSHGRAPH_DATA", str(tmp_path / "gone"))
-    with pytest.raises(InputError, match=r"there is no folder .*gone; set it to that folder"):
+    with pytest.raises(InputError, match=r"there is no folder .*gone; set it"):
         load("facebook100/Berkeley13")
     monkeypatch.delenv("HUSHGRAPH_DATA")
     for name in ("facebook100/Berkeley13", "school/ring"):
         with pytest.raises(InputError) as caught:
             load(name)
         assert str(caught.value) == (
-            f"'{name}' is a file in the folder that HUSHGRAPH_DATA names; it is not set; set it to that folder"
+            f"expected HUSHGRAPH_DATA to name the folder that holds '{name}'; it is not set; set it"
         )
     with pytest.raises(InputError, match="neither a file nor the name of one; check it, and HUSHGRAPH_DATA"):
         load("campus", split="school/ring-split")

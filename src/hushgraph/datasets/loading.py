@@ -114,7 +114,7 @@ def _graph_file(source: str | Path) -> Path:
     folder = data_folder()
     if folder is None or not folder.is_dir():
         given = "it is not set" if folder is None else f"there is no folder {folder}"
-        raise InputError(f"'{name}' is a file in the folder that {DATA_VARIABLE} names; {given}; set it to that folder")
+        raise InputError(f"expected {DATA_VARIABLE} to name the folder that holds '{name}'; {given}; set it")
     present = [record.name for record in available() if record.kind == "file" and record.present]
     raise InputError(
         f"expected the file of '{name}' at {folder / name}.npz; there is none; {did_you_mean(name, present)}"
@@ -122,7 +122,8 @@ def _graph_file(source: str | Path) -> Path:
 
 
 def _split_file(split: str | Path) -> Path:
-    found = _existing(split)
+    path = Path(split).expanduser()
+    found = path if path.is_file() else _existing(split)
     if found is not None:
         return found
     where = "" if data_folder() is None else f" in {data_folder()}"
