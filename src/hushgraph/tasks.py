@@ -7,6 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+EVALUATION = "not private: evaluation"
+"""The mark of every figure that was computed on private data outside the guarantee."""
+
 
 def by_class(predicted: Tensor, labels: Tensor, nodes: Tensor, train: Tensor, num_classes: int) -> list[dict[str, Any]]:
     """Accuracy on `nodes` for every class, in percent, most frequent class among the `train` nodes first.
