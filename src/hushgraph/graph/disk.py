@@ -17,7 +17,7 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -166,23 +166,33 @@ class DiskEdges:
 
         They are written to a temporary folder beside this one, which is removed with the object returned.
         """
-        place = Path(tempfile.mkdtemp(dir=self.folder.parent, prefix=f".{self.folder.name}.capped-"))
+        entries = _entries(self.memory_limit)
+
+        def kept(work: Path) -> Iterator[np.ndarray]:
+            turned = map(swapped, self._pairs())
+            by_sender = external_sort(turned, _subfolder(work, "by-sender"), entries, whole_majors=True)
+            parts = (swapped(capped(part, max_degree, noise)) for part in by_sender)
+            return external_sort(parts, _subfolder(work, "sort"), entries)
+
+        return self._part("capped", kept)
+
+    def ending_at(self, receivers: Tensor) -> DiskEdges:
+        """The edges that end at a node of the boolean mask `receivers`, in a temporary folder as for `cap`."""
+        mask = receivers.numpy()
+        return self._part("received", lambda work: (part[mask[part >> 32]] for part in self._pairs()))
+
+    def _part(self, kind: str, kept: Callable[[Path], Iterator[np.ndarray]]) -> DiskEdges:
+        """Some of the edges, in a temporary folder beside this one, which is removed with the object returned."""
+        place = Path(tempfile.mkdtemp(dir=self.folder.parent, prefix=f".{self.folder.name}.{kind}-"))
         try:
-            self._write_capped(place / "edges", max_degree, noise)
+            with _new_folder(place / "edges") as work:
+                _write_edges(kept(work), work, self.num_nodes, _Loops())
             result = DiskEdges(place / "edges", self.memory_limit)
         except BaseException:
             shutil.rmtree(place, ignore_errors=True)
             raise
         weakref.finalize(result, _remove, place, os.getpid())
         return result
-
-    def _write_capped(self, folder: Path, max_degree: int, noise: NoiseSource) -> None:
-        entries = _entries(self.memory_limit)
-        with _new_folder(folder) as work:
-            turned = map(swapped, self._pairs())
-            by_sender = external_sort(turned, _subfolder(work, "by-sender"), entries, whole_majors=True)
-            kept = (swapped(capped(part, max_degree, noise)) for part in by_sender)
-            _write_edges(external_sort(kept, _subfolder(work, "sort"), entries), work, self.num_nodes, _Loops())
 
     def edge_index(self) -> Tensor:
         """All edges as a `[2, E]` int64 tensor, sorted by target and then by source: in memory."""

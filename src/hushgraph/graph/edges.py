@@ -74,6 +74,10 @@ class Edges(Protocol):
         """The edges in memory."""
         ...
 
+    def ending_at(self, receivers: Tensor) -> Edges:
+        """The edges that end at a node of the boolean mask `receivers`."""
+        ...
+
 
 @dataclass(frozen=True, eq=False)
 class MemoryEdges:
@@ -137,6 +141,14 @@ class MemoryEdges:
         """This object."""
         return self
 
+    def ending_at(self, receivers: Tensor) -> MemoryEdges:
+        """The edges that end at a node of the boolean mask `receivers`."""
+        counts = self.in_degree()
+        kept = torch.repeat_interleave(receivers, counts, output_size=self.num_edges)
+        offsets = torch.zeros_like(self.offsets)
+        torch.cumsum(counts * receivers, 0, out=offsets[1:], dtype=offsets.dtype)
+        return MemoryEdges(offsets, self.sources[kept])
+
     def sum(self, rows: QuantizedRows) -> Tensor:
         """For every node, the exact sum of the rows of the nodes that send to it: int64 `[nodes, columns]`."""
         return collected(self._exact_sums(rows), rows.shape)
@@ -192,6 +204,3 @@ class MemoryEdges:
         starts = self.offsets[:-1][self.offsets[:-1] < self.offsets[1:]]
         repeats[starts.to(torch.int64)] = False
         return repeats
-
-
-InNeighbors = MemoryEdges
