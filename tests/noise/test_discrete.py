@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
@@ -216,3 +218,9 @@ def test_very_rare_coins() -> None:
     chosen = NoiseSource.seeded(6).bernoulli_indices(1 << 53, 1e-13)  # 901 expected; seeded, 4 sigma are 120
     assert abs(len(chosen) - 901) < 120
     assert int(chosen[-1]) < 1 << 53
+
+
+def test_these_laws_need_no_torch() -> None:
+    code = "import sys; from hushgraph.noise import discrete_laplace_std; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
