@@ -201,6 +201,14 @@ def test_a_waiting_time_at_a_boundary_is_decided_by_its_later_bits(p: float, wai
         assert found.tolist() == [expected]
 
 
+@pytest.mark.parametrize("p", [0.01, 1e-9])
+def test_the_smallest_numbers_are_settled_even_where_they_seem_to_be_beyond_the_end(p: float) -> None:
+    # From 63 zero bits one would guess ln U = -44.4; the next bits, all ones, say that it is -43.7.
+    most = int(44.0 / p)
+    found = discrete.failures_before_success(np.array([0]), p, most, lambda _, words: (1 << 64 * words) - 1)
+    assert found[0] == int(63 * math.log(2) / -math.log1p(-p)) < most
+
+
 @given(st.floats(0.05, 1.0, exclude_max=True))
 def test_the_threshold_of_dense_coins_is_exactly_the_probability(p: float) -> None:
     assert Fraction(int(math.ldexp(p, 64)), 1 << 64) == Fraction(p)
