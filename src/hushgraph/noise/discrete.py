@@ -23,7 +23,7 @@ _BITS = 53
 _LARGEST = 1 << 40  # keeps the share of draws that are thrown away below 2^-13, and every product below 2^53
 
 # How far a computed logarithm of a uniform number may be from the true one. The 63 bits account for 2^-45 (smaller
-# words are always settled), the evaluation for 2^-47 at most where it was measured; the rest is margin.
+# words are always settled), the evaluation for 2^-47: docs/proofs/noise.md. The rest is margin.
 _LOG_GUARD = 2.0**-42
 _SMALLEST_SURE_WORD = 1 << 44
 _SMALLEST_P_BITS = 100
