@@ -33,6 +33,7 @@ class Certificate:
     mu: float | None
     accountant: str
     released: tuple[str, ...]
+    charges: tuple[dict[str, Any], ...]
     public: tuple[str, ...]
     not_protected: tuple[str, ...]
     noise_source: str
@@ -55,7 +56,7 @@ class Certificate:
         for key in ("epsilon", "dataset_epsilon"):
             read[key] = float(read[key])
         read["epsilon_at"] = {key: float(value) for key, value in read["epsilon_at"].items()}
-        for key in ("released", "public", "not_protected"):
+        for key in ("released", "charges", "public", "not_protected"):
             read[key] = tuple(read[key])
         return cls(**read)
 
@@ -113,6 +114,7 @@ def certify(history: History, run: str) -> Certificate:
         mu=loss.mu,
         accountant=f"{loss.accountant} (dp_accounting {version('dp-accounting')})",
         released=tuple(_released(history, run)),
+        charges=tuple(entry.values["charged"] for entry in history.of_run(run, "charge")),
         public=_lines_of(entry, option, "assumed_public"),
         not_protected=(*map(str, unit.unprotected), *_lines_of(entry, option, "not_protected")),
         noise_source=_noise_words(entry, epsilon),

@@ -62,6 +62,7 @@ class Run:
                     "std": stage.scale,
                     "sensitivity": _finite(stage.sensitivity(unit)),
                     "event": events.to_json(planned.part(count).event(unit)),
+                    "charged": planned.part(count).as_dict(),
                 },
             )
         self._used[stage.name] += count
