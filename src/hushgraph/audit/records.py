@@ -7,13 +7,15 @@ delta that it states; and each charge must be the planned one.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hushgraph.audit.findings import price, within_rounding
 from hushgraph.audit.result import Bound, Finding, Reason, Skipped
 from hushgraph.errors import InputError
+from hushgraph.privacy.mechanism import Mechanism
 from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units import from_dict
 
@@ -46,7 +48,8 @@ class Record:
     @property
     def outside(self) -> tuple[Stage, ...]:
         """Stages that were charged and are no part of the plan of the model that was kept (questions before it)."""
-        return tuple(stage for stage in self.charged or () if stage.name not in self.plan)
+        planned = self._planned()
+        return tuple([stage for stage in self.charged or () if stage.name not in planned])
 
     def findings(self) -> list[Finding]:
         """Where the record contradicts itself or the plan."""
@@ -57,20 +60,25 @@ class Record:
         if self.charged is None:
             return [Skipped(Reason.NO_RECORD)]
         caught = {name for finding in self._less_noise() for name in finding.stages}
-        differ = [one.name for one in self._planned_charges() if self.plan[one.name].part(one.count) != one]
-        return [Skipped(Reason.RECORD_DIFFERS, name) for name in differ if name not in caught]
+        return [Skipped(Reason.RECORD_DIFFERS, made.name) for _, made in self._differ() if made.name not in caught]
 
-    def _planned_charges(self) -> list[Stage]:
-        return [stage for stage in self.charged or () if stage.name in self.plan]
+    def _planned(self) -> dict[str, Stage]:
+        return {stage.name: stage for stage in self.plan.stages}
+
+    def _differ(self) -> list[tuple[Stage, Stage]]:
+        """Planned stages, cut to the number of releases on record, with charges that are not exactly they."""
+        planned = self._planned()
+        made = [stage for stage in self.charged or () if stage.name in planned]
+        pairs = [(replace(planned[one.name], count=min(one.count, planned[one.name].count)), one) for one in made]
+        return [(plan, one) for plan, one in pairs if _fields(plan) != _fields(one)]
 
     def _less_noise(self) -> list[Finding]:
         """Charges that cost more than what was planned under their name."""
         unit, delta, found = self.plan.stated_unit, self.plan.budget.definite_delta, []
-        for stage in self._planned_charges():
-            planned = _price([self.plan[stage.name]], unit, delta)
-            real = _price([stage], unit, delta)
-            if within_rounding(real, planned) > planned:
-                found.append(Finding(Bound.NOISE_ON_RECORD, (stage.name,), planned, real, real))
+        for planned, made in self._differ():
+            claimed, real = _price([planned], unit, delta), _price([made], unit, delta)
+            if real > claimed:
+                found.append(Finding(Bound.NOISE_ON_RECORD, (made.name,), claimed, real, real))
         return found
 
     def _claims_less(self) -> list[Finding]:
@@ -91,11 +99,15 @@ class Record:
 
 def _together(charges: Iterable[Stage]) -> tuple[Stage, ...]:
     """Charges of equal stages, which are made one release at a time, as one."""
-    counted: dict[Stage, int] = {}
+    counted: Counter[Stage] = Counter()
     for stage in charges:
-        one = stage.part(1)
-        counted[one] = counted.get(one, 0) + stage.count
-    return tuple(stage.part(count) for stage, count in counted.items())
+        counted[replace(stage, count=1)] += stage.count
+    return tuple(replace(stage, count=count) for stage, count in counted.items())
+
+
+def _fields(stage: Stage) -> tuple[Mechanism, int, float | None]:
+    """What a release does: everything that its price depends on."""
+    return stage.mechanism, stage.count, stage.scale
 
 
 def _price(stages: Sequence[Stage], unit: Any, delta: float) -> float:

@@ -193,9 +193,7 @@ _REASONS = {
     Reason.BRANCH: "'{stage}' is a branch that has not been taken yet",
     Reason.NEVER_READS: "the run never reads what the unit protects",
     Reason.NO_CLAIM: "the run claims no protection",
-    Reason.PAPER_UNPROVED: (
-        "nothing is proved for the honest unit in paper mode, so there is nothing to contradict"
-    ),
+    Reason.PAPER_UNPROVED: ("nothing is proved for the honest unit in paper mode, so there is nothing to contradict"),
     Reason.NO_RECORD: "the certificate does not list its charges, so they were not compared with the plan",
     Reason.RECORD_DIFFERS: "the charge on record for '{stage}' is not the planned one, though it costs no more",
 }

@@ -8,10 +8,11 @@ how a claim per directed edge on a symmetric graph is caught.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -19,9 +20,8 @@ from hushgraph.audit.findings import Judge, Seen, laws
 from hushgraph.audit.records import Record
 from hushgraph.audit.result import AuditResult, Finding, Reason, Skipped, Verdict
 from hushgraph.data.checks import CheckedGraph
-from hushgraph.errors import AuditContradiction, InputError
-from hushgraph.ledger.ledger import Ledger
-from hushgraph.ledger.run import open_run
+from hushgraph.errors import AuditContradiction, BudgetError, InputError
+from hushgraph.ledger.run import Run
 from hushgraph.mechanisms.canaries import flip_coins
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.plan import Plan, Stage
@@ -80,8 +80,17 @@ def _audited(
 ) -> AuditResult:
     """Audit the stages of `plan`, and `more` that the same run was charged for."""
     stages = [stage for stage in (*plan.stages, *more) if not stage.is_free(plan.unit)]
-    why_not = _why_not(plan, stages)
-    findings, skipped = ([], [why_not]) if why_not else _seen(plan, stages, canaries, confidence, seed, noise)
+    findings, skipped = [], [Skipped(Reason.BRANCH, branch.method) for branch in plan.branches]
+    if not math.isfinite(plan.epsilon):
+        skipped.append(Skipped(Reason.NO_CLAIM if plan.paper is None else Reason.PAPER_UNPROVED))
+    elif not stages:
+        skipped.append(Skipped(Reason.NEVER_READS))
+    else:
+        if noise is None:
+            noise = NoiseSource.from_os() if seed is None else NoiseSource.seeded(seed)
+        findings = _findings(plan, stages, canaries, confidence, noise, np.random.default_rng(seed))
+        seen = {name for finding in findings for name in finding.stages}
+        skipped += [Skipped(Reason.NO_CANARY, stage.name) for stage in stages if stage.name not in seen]
     return AuditResult(
         method=plan.method,
         unit=plan.stated_unit.name,
@@ -90,47 +99,35 @@ def _audited(
         delta=plan.budget.definite_delta,
         confidence=confidence,
         findings=tuple(findings),
-        skipped=(*skipped, *(Skipped(Reason.BRANCH, branch.method) for branch in plan.branches)),
+        skipped=tuple(skipped),
     )
 
 
-def _why_not(plan: Plan, stages: Sequence[Stage]) -> Skipped | None:
-    """Why there is nothing to contradict, if that is so."""
-    if not stages:
-        return Skipped(Reason.NEVER_READS)
-    if not math.isfinite(plan.epsilon):
-        return Skipped(Reason.NO_CLAIM if plan.paper is None else Reason.PAPER_UNPROVED)
-    return None
-
-
-def _seen(
+def _findings(
     plan: Plan,
     stages: Sequence[Stage],
     canaries: int,
     confidence: float,
-    seed: int | None,
-    noise: NoiseSource | None,
-) -> tuple[list[Finding], list[Skipped]]:
-    """Findings from canaries and from laws; a stage with neither is named."""
-    rng = np.random.default_rng(seed)
-    if noise is None:
-        noise = NoiseSource.from_os() if seed is None else NoiseSource.seeded(seed)
-    coins = flip_coins(min([canaries, *(stage.mechanism.most_canaries(stage, plan.unit) for stage in stages)]), rng)
+    noise: NoiseSource,
+    rng: np.random.Generator,
+) -> list[Finding]:
+    """What canaries say, with the same coins in all stages, and what laws say; laws first where all are known."""
+    for stage in stages:
+        canaries = min(canaries, stage.mechanism.most_canaries(stage, plan.unit))
+    coins = flip_coins(canaries, rng)
     seen: list[Seen] = []
     for stage in stages:
         evidence = stage.mechanism.canary(stage, plan.unit, coins, VaultMaker(plan, stage, noise), rng)
         if evidence is not None:
             seen.append((stage, evidence))
     drawn, exact = Judge(plan, coins, confidence).findings(seen), laws(plan, stages)
-    looked_at = {name for finding in (*drawn, *exact) for name in finding.stages}
     enumerated = {name for finding in exact for name in finding.stages}
-    ordered = [*exact, *drawn] if enumerated == looked_at else [*drawn, *exact]
-    return ordered, [Skipped(Reason.NO_CANARY, stage.name) for stage in stages if stage.name not in looked_at]
+    return [*exact, *drawn] if all(stage.name in enumerated for stage, _ in seen) else [*drawn, *exact]
 
 
 @dataclass
 class VaultMaker:
-    """Opens vaults for one stage of a plan, each on a ledger in memory and with noise of its own."""
+    """Opens vaults for one stage of a plan, each with noise of its own; nobody's ledger is charged."""
 
     plan: Plan
     stage: Stage
@@ -138,9 +135,24 @@ class VaultMaker:
     _opened: int = field(default=0, init=False)
 
     def __call__(self, graph: CheckedGraph, progress: Progress | None = None) -> Vault:
-        """A vault with `graph` in it that releases the stage and nothing else."""
+        """A vault with `graph` in it that releases the stage, as often as it was planned, and nothing else."""
         alone = replace(self.plan, metadata=graph.metadata, stages=(self.stage,), branches=(), paper=None)
-        run = open_run(Ledger(), alone, "audit canaries", seeded=self.noise.seeded_run)
         noise = self.noise.stream(f"audit/{self.stage.name}/{self._opened}")
         self._opened += 1
-        return Vault(graph, alone, run, noise, progress)
+        return Vault(graph, alone, cast(Run, _Charges()), noise, progress)
+
+
+@dataclass
+class _Charges:
+    """Stands in a vault where the run on a ledger would: charges are counted in memory and held to the plan."""
+
+    made: Counter[str] = field(default_factory=Counter)
+
+    def charge(self, stage: Stage, count: int | None = None) -> None:
+        """Count the releases; more than planned would tell more than was claimed, and are refused."""
+        self.made[stage.name] += stage.count if count is None else count
+        if self.made[stage.name] > stage.count:
+            raise BudgetError(f"canaries: expected at most {stage.count} releases of '{stage.name}'; got more")
+
+    def note_parallel(self, stage: Stage, examples: int) -> None:
+        """Other records only: no further charge."""
