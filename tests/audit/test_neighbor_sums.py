@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,10 +11,10 @@ from audit_plans import SIZES, observed, sums_plan
 from hushgraph.audit.bounds import gaussian_bound
 from hushgraph.errors import BudgetError, InputError
 from hushgraph.mechanisms import NeighborSum
-from hushgraph.mechanisms.canaries import BASE_NODES, LARGEST_GRAPH, lay_out, room_for
+from hushgraph.mechanisms.canaries import BASE_NODES, LARGEST_GRAPH, Evidence, lay_out, room_for
 from hushgraph.methods.gap import GAP
 from hushgraph.privacy.budget import Budget
-from hushgraph.privacy.plan import Plan
+from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units import BoundedDegreeNode, DirectedEdge, Node, NodeReplace, Record, UndirectedEdge, Unit
 
 
@@ -39,7 +41,7 @@ def test_canaries_reach_the_separation_that_the_accounting_allows(unit: Unit, ho
 
 
 def test_ratios_are_those_of_the_scores_for_both_scales_of_noise() -> None:
-    coins, evidence = observed(sums_plan(UndirectedEdge(), NeighborSum(), 2, 2.0), 200, seed=0)
+    _, evidence = observed(sums_plan(UndirectedEdge(), NeighborSum(), 2, 2.0), 200, seed=0)
     mu = math.sqrt(2.0) / 2.0
     assert evidence.normal is not None
     assert evidence.ratios[0] == pytest.approx(mu * evidence.normal - mu**2 / 2.0, abs=1e-4)
@@ -67,10 +69,8 @@ def test_too_few_canaries_and_unknown_units_are_refused() -> None:
 class Talkative(NeighborSum):
     """Broken on purpose: canaries that look at more releases than were planned."""
 
-    def canary(self, stage, unit, coins, open_vault, rng):  # type: ignore[no-untyped-def]
-        from dataclasses import replace
-
-        return super().canary(replace(stage, count=stage.count + 1), unit, coins, open_vault, rng)
+    def canary(self, stage: Stage, *rest: Any) -> Evidence:
+        return super().canary(replace(stage, count=stage.count + 1), *rest)
 
 
 def test_canaries_cannot_look_at_more_than_was_planned() -> None:

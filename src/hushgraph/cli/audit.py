@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hushgraph.cli.console import Json, show_json
+from hushgraph.errors import AuditContradiction
 
 if TYPE_CHECKING:
     from hushgraph.audit.result import AuditResult, Finding
@@ -25,6 +26,7 @@ def audit(
     as_json: Json = False,
 ) -> None:
     """Try to contradict a run's epsilon, on data made for the audit. Exit code 4 when it succeeds."""
+    from hushgraph.audit.result import Verdict
     from hushgraph.audit.run import audit_run, require_consistent
     from hushgraph.text import write_json
 
@@ -32,8 +34,8 @@ def audit(
     write_json(out or run_dir / "audit.json", result.as_dict())
     if as_json:
         show_json(result.as_dict())
-    else:
-        typer.echo("\n".join(lines(result)))
+        raise typer.Exit(AuditContradiction.exit_code if result.verdict is Verdict.CONTRADICTED else 0)
+    typer.echo("\n".join(lines(result)))
     require_consistent(result)
 
 
