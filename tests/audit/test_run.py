@@ -166,6 +166,18 @@ def test_branches_that_may_follow_are_named(monkeypatch: pytest.MonkeyPatch) -> 
     assert found.skipped == (Skipped(Reason.BRANCH, "chorus"), Skipped(Reason.BRANCH, "dp-mlp"))
 
 
+@pytest.mark.parametrize("mechanism", [EdgeCount(7), PairCount()])
+def test_whole_number_noise_is_never_less_than_what_is_charged(mechanism: PureMechanism) -> None:
+    """Calibration finds scales that are not whole; cut to the whole number below, noise would be too little."""
+    plan = Plan.make("test", SIZES, Node(), Budget(1.3, 1e-6), [Stage("count", mechanism)])
+    scale = plan["count"].scale
+    assert scale is not None
+    assert scale != int(scale)
+    found = audit_plan(plan, seed=0)
+    assert found.verdict is Verdict.CONSISTENT
+    assert 0.5 < found.lower_bound < found.claimed
+
+
 @pytest.mark.parametrize(("mechanism", "unit"), [(EdgeCount(7), Node()), (PairCount(), Node())])
 def test_a_count_for_half_of_what_it_is_charged_is_contradicted(
     mechanism: PureMechanism, unit: Node, monkeypatch: pytest.MonkeyPatch

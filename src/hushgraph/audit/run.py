@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -21,12 +21,14 @@ from hushgraph.audit.records import Record
 from hushgraph.audit.result import AuditResult, Finding, Reason, Skipped, Verdict
 from hushgraph.data.checks import CheckedGraph
 from hushgraph.errors import AuditContradiction, BudgetError, InputError
-from hushgraph.ledger.run import Run
 from hushgraph.mechanisms.canaries import flip_coins
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.text import read_json
 from hushgraph.vault import Progress, Vault
+
+if TYPE_CHECKING:
+    from hushgraph.ledger.run import Run
 
 CANARIES = 10_000
 
@@ -139,7 +141,7 @@ class VaultMaker:
         alone = replace(self.plan, metadata=graph.metadata, stages=(self.stage,), branches=(), paper=None)
         noise = self.noise.stream(f"audit/{self.stage.name}/{self._opened}")
         self._opened += 1
-        return Vault(graph, alone, cast(Run, _Charges()), noise, progress)
+        return Vault(graph, alone, cast("Run", _Charges()), noise, progress)
 
 
 @dataclass

@@ -141,14 +141,20 @@ class PureMechanism(Mechanism):
         return events.pure(self.sensitivity(unit) / scale)
 
     def realized(self, unit: Unit, scale: float) -> float | None:
-        """Whole-number noise: the largest log ratio of P[k] ~ exp(-|k| / scale) to the same law moved by the bound.
+        """Whole-number noise: the largest log ratio of P[k] ~ exp(-|k| / s) to the same law moved by the bound.
 
-        Noise on several numbers that move by the bound together (L1) has the same largest ratio.
+        The ratio is (|k - bound| - |k|) / s, largest at every k <= 0. Noise on several numbers that move by the bound
+        together (L1) has the same largest ratio.
         """
         bound = self.sensitivity(unit)
         if self.law != "discrete-laplace" or not math.isfinite(bound):
             return None
-        return max((abs(k - bound) - abs(k)) / scale for k in range(math.floor(-bound), math.ceil(bound) + 1))
+        return bound / self.whole_scale(scale)
+
+    @staticmethod
+    def whole_scale(scale: float) -> int:
+        """The scale that whole-number noise is sampled with: never below the one that is charged."""
+        return math.ceil(scale)
 
     def whole_scale_within(self, epsilon: float, unit: Unit) -> int:
         """The least whole scale of noise with which one release costs at most `epsilon`."""
