@@ -19,7 +19,8 @@ from hushgraph.data.checks import CheckedGraph, check_graph
 from hushgraph.data.neighbors import Variations
 from hushgraph.errors import UnprovenError
 from hushgraph.graph.degree import cap_owned_lists
-from hushgraph.graph.edges import InNeighbors
+from hushgraph.graph.edges import MemoryEdges
+from hushgraph.graph.quantized import QuantizedRows, quantize
 from hushgraph.graph.sums import sum_in_neighbors
 from hushgraph.mechanisms import NeighborSum
 from hushgraph.methods.gap import GAP
@@ -117,8 +118,8 @@ def test_cached_batches_accounted_as_poisson_are_caught() -> None:
 class LongRows(NeighborSum):
     """Broken on purpose: rows are twice as long as the bound counts on."""
 
-    def query(self, data: Any, rows: Any) -> Tensor:
-        return 2.0 * super().query(data, rows)
+    def _whole(self, rows: Any) -> QuantizedRows:
+        return quantize(rows, 2.0 * self.row_norm, normalize=True)
 
 
 def test_rows_longer_than_the_bound_are_caught() -> None:
@@ -142,7 +143,7 @@ def most_moved(release: Callable[[CheckedGraph], Tensor], unit: Node, graphs: li
     return max(changes)
 
 
-def first_senders(edges: InNeighbors) -> InNeighbors:
+def first_senders(edges: MemoryEdges) -> MemoryEdges:
     """Broken on purpose: receivers keep their first in-neighbor, so a freed place is refilled by another sender."""
     pairs = edges.edge_index()
     pairs = pairs[:, torch.argsort(pairs[1] * edges.num_nodes + pairs[0])]
@@ -150,7 +151,7 @@ def first_senders(edges: InNeighbors) -> InNeighbors:
     first[1:] = pairs[1, 1:] != pairs[1, :-1]
     kept = pairs[:, first]
     owned = [kept[:, kept[0] == sender][:, :1] for sender in range(edges.num_nodes)]
-    return InNeighbors.from_edge_index(torch.cat(owned, dim=1), edges.num_nodes)
+    return MemoryEdges.from_edge_index(torch.cat(owned, dim=1), edges.num_nodes)
 
 
 def test_a_cap_that_looks_at_the_receivers_is_caught_on_small_graphs() -> None:
@@ -162,7 +163,7 @@ def test_a_cap_that_looks_at_the_receivers_is_caught_on_small_graphs() -> None:
 
     def owned(graph: CheckedGraph) -> Tensor:
         kept = cap_owned_lists(graph.edges.edge_index(), 7, 1, noise.stream("degree cap"))
-        return sum_in_neighbors(InNeighbors.from_edge_index(kept, 7), torch.ones(7, 1))
+        return sum_in_neighbors(MemoryEdges.from_edge_index(kept, 7), torch.ones(7, 1))
 
     assert most_moved(refilled, Node(max_degree=1), graphs) > 1.0 + 1e-9
     assert most_moved(owned, Node(max_degree=1), graphs) == pytest.approx(1.0)
@@ -191,7 +192,7 @@ def test_refilled_lists_move_further_than_declared_and_owned_lists_do_not() -> N
     rows = torch.ones(nodes, 1)
 
     def total(kept: Tensor) -> Tensor:
-        return sum_in_neighbors(InNeighbors.from_edge_index(kept, nodes), rows)[1:]
+        return sum_in_neighbors(MemoryEdges.from_edge_index(kept, nodes), rows)[1:]
 
     assert deletion_change(lambda e: total(refill(e, degree)), edges, without_hub) > math.sqrt(degree) + 1.0
     noise = NoiseSource.seeded(0)
@@ -199,7 +200,7 @@ def test_refilled_lists_move_further_than_declared_and_owned_lists_do_not() -> N
 
     def capped(e: Tensor) -> Tensor:
         kept = cap_owned_lists(e, nodes, degree, noise.stream("degree cap"))
-        return sum_in_neighbors(InNeighbors.from_edge_index(kept, nodes), rows)
+        return sum_in_neighbors(MemoryEdges.from_edge_index(kept, nodes), rows)
 
     assert deletion_change(capped, edges, own) <= math.sqrt(degree) + 1e-6
 

@@ -12,7 +12,8 @@ from hushgraph.audit import audit_plan
 from hushgraph.audit.bounds import gaussian_bound
 from hushgraph.audit.result import Verdict
 from hushgraph.errors import InputError
-from hushgraph.graph.edges import InNeighbors
+from hushgraph.graph.edges import Edges
+from hushgraph.graph.quantized import QuantizedRows
 from hushgraph.mechanisms import LabelSum
 from hushgraph.methods.chorus import Chorus
 from hushgraph.noise.source import NoiseSource
@@ -118,9 +119,9 @@ def test_equal_noise_for_labeled_nodes_is_caught(monkeypatch: pytest.MonkeyPatch
 def test_messages_louder_than_planned_are_caught(
     monkeypatch: pytest.MonkeyPatch, unit: Unit, mechanism: LabelSum, forgotten: dict[str, object]
 ) -> None:
-    right: Callable[..., Tensor] = LabelSum.messages
+    right: Callable[..., QuantizedRows] = LabelSum.messages
 
-    def louder(self: LabelSum, edges: InNeighbors, rows: Tensor, labeled: Tensor) -> Tensor:
+    def louder(self: LabelSum, edges: Edges, rows: Tensor, labeled: Tensor) -> QuantizedRows:
         return right(replace(self, **forgotten), edges, rows, labeled)  # type: ignore[arg-type]
 
     plan = sums_plan(unit, mechanism, 2, 1.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 
 from hushgraph.audit import audit_run
 from hushgraph.audit.records import Record
-from hushgraph.audit.result import AuditResult, Bound, Reason, Skipped, Verdict
+from hushgraph.audit.result import AuditResult, Bound, Finding, Reason, Skipped, Verdict
+from hushgraph.methods import auto
 from hushgraph.methods.gap import GAP
 from hushgraph.methods.model import Model
 from hushgraph.methods.pgc import PGC
@@ -44,16 +46,12 @@ def less_noise(certificate: dict[str, Any]) -> None:
     certificate["charges"][0]["scale"] *= 0.999999
 
 
-def longer_rows(certificate: dict[str, Any]) -> None:
-    certificate["charges"][0]["mechanism"]["row_norm"] = 2.0
+def larger_bound(certificate: dict[str, Any]) -> None:
+    certificate["charges"][0]["sensitivity"] *= 1.01
 
 
 def once_more(certificate: dict[str, Any]) -> None:
-    certificate["charges"].append(certificate["charges"][0])
-
-
-def another_stage(certificate: dict[str, Any]) -> None:
-    certificate["charges"].append({**certificate["charges"][0], "name": "another"})
+    certificate["charges"][0]["count"] += 1
 
 
 @pytest.mark.parametrize(
@@ -64,9 +62,8 @@ def another_stage(certificate: dict[str, Any]) -> None:
         (set_to(delta=1e-9), Bound.EPSILON_ON_RECORD),
         (set_to(unit=Node().as_dict()), Bound.EPSILON_ON_RECORD),
         (less_noise, Bound.NOISE_ON_RECORD),
-        (longer_rows, Bound.NOISE_ON_RECORD),
+        (larger_bound, Bound.NOISE_ON_RECORD),
         (once_more, Bound.NOISE_ON_RECORD),
-        (another_stage, Bound.EPSILON_ON_RECORD),
     ],
 )
 def test_a_record_that_does_not_fit_its_plan_is_contradicted(
@@ -95,18 +92,44 @@ def test_a_record_that_differs_and_costs_no_more_is_named(model: Model, tmp_path
     assert found.skipped == (Skipped(Reason.RECORD_DIFFERS, "aggregation"),)
 
 
-def test_a_record_without_charges_is_named(model: Model, tmp_path: Path) -> None:
-    found = audited(model, tmp_path, lambda certificate: certificate.pop("charges"))
+def test_charges_that_are_missing_or_unknown_are_named(model: Model, tmp_path: Path) -> None:
+    def renamed(certificate: dict[str, Any]) -> None:
+        certificate["charges"][0]["stage"] = "another"
+
+    found = audited(model, tmp_path, renamed)
     assert found.verdict is Verdict.CONSISTENT
-    assert found.skipped == (Skipped(Reason.NO_RECORD),)
+    assert found.skipped == (
+        Skipped(Reason.OUTSIDE_PLAN, "another"),
+        Skipped(Reason.NOT_ON_RECORD, "aggregation"),
+    )
+
+
+def test_another_mechanism_on_record_is_named(model: Model, tmp_path: Path) -> None:
+    def other(certificate: dict[str, Any]) -> None:
+        certificate["charges"][0]["mechanism"] = "label-sum"
+
+    assert audited(model, tmp_path, other).skipped == (Skipped(Reason.RECORD_DIFFERS, "aggregation"),)
 
 
 def test_a_run_that_made_fewer_releases_may_claim_less(model: Model) -> None:
-    certificate = model.certificate.as_dict()
-    half = [charge for charge in certificate["charges"] if charge["name"] == "aggregation"][:1]
-    record = Record.read(model.plan, {**certificate, "charges": half, "epsilon": 0.8})
+    once = replace(model.certificate.charges[0], count=1)
+
+    def findings(epsilon: float) -> list[Finding]:
+        return Record(replace(model.certificate, charges=(once,), epsilon=epsilon), model.plan).findings()
+
+    assert findings(0.8) == []
+    assert [finding.bound for finding in findings(0.3)] == [Bound.EPSILON_ON_RECORD]
+
+
+def test_a_run_that_chose_must_claim_the_costliest_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auto, "needed_degree", lambda metadata, budget: 6.0)
+    model = auto.Auto().fit(random_graph(1), Node(max_degree=5), Budget(4.0, 1e-3), seed=0)
+    record = Record(model.certificate, model.plan, model.run_plan)
     assert record.findings() == []
-    assert Record.read(model.plan, {**certificate, "charges": half, "epsilon": 0.3}).findings()
+    assert record.skipped() == []
+    assert [stage.name for stage in record.before] == [auto.COUNT, auto.PAIRS]
+    alone = Record(replace(model.certificate, epsilon=model.plan.epsilon), model.plan, model.run_plan)
+    assert [finding.bound for finding in alone.findings()] == [Bound.EPSILON_ON_RECORD]
 
 
 def test_a_claim_for_a_run_without_protection_is_contradicted(tmp_path: Path) -> None:
@@ -120,7 +143,7 @@ def test_a_smaller_claim_in_paper_mode_is_contradicted(tmp_path: Path) -> None:
     model = GAP(epochs=1).fit(random_graph(0), DirectedEdge(), Budget(1.0, 1e-4), paper_mode=True)
 
     def claim_half(certificate: dict[str, Any]) -> None:
-        certificate["claimed"]["epsilon"] /= 2.0
+        certificate["paper"]["epsilon"] /= 2.0
 
     found = audited(model, tmp_path, claim_half)
     caught = [finding for finding in found.findings if finding.bound is Bound.EPSILON_ON_RECORD]
@@ -129,9 +152,5 @@ def test_a_smaller_claim_in_paper_mode_is_contradicted(tmp_path: Path) -> None:
 
 def test_a_report_that_costs_more_than_claimed_is_contradicted(tmp_path: Path) -> None:
     model = PGC(low=0.0, high=1.0, epochs=1).fit(random_graph(0), Local(private_labels=False), Budget(10.0, 1e-4))
-
-    def louder(certificate: dict[str, Any]) -> None:
-        certificate["charges"][0]["mechanism"]["randomizer"]["mechanism"]["epsilon"] *= 2.0
-
-    found = audited(model, tmp_path, louder)
-    assert {Bound.NOISE_ON_RECORD, Bound.EPSILON_ON_RECORD} <= {one.bound for one in found.findings if one.contradicts}
+    found = audited(model, tmp_path, set_to(epsilon=2.0))
+    assert [finding.claimed for finding in found.findings if finding.contradicts] == [2.0]

@@ -39,7 +39,8 @@ class Reason(StrEnum):
     NEVER_READS = "never-reads"
     NO_CLAIM = "no-claim"
     PAPER_UNPROVED = "paper-unproved"
-    NO_RECORD = "no-record"
+    OUTSIDE_PLAN = "outside-plan"
+    NOT_ON_RECORD = "not-on-record"
     RECORD_DIFFERS = "record-differs"
 
 
@@ -193,7 +194,8 @@ _REASONS = {
     Reason.BRANCH: "'{stage}' is a branch that has not been taken yet",
     Reason.NEVER_READS: "the run never reads what the unit protects",
     Reason.NO_CLAIM: "the run claims no protection",
-    Reason.PAPER_UNPROVED: ("nothing is proved for the honest unit in paper mode, so there is nothing to contradict"),
-    Reason.NO_RECORD: "the certificate does not list its charges, so they were not compared with the plan",
+    Reason.PAPER_UNPROVED: "nothing is proved for the honest unit in paper mode, so there is nothing to contradict",
+    Reason.OUTSIDE_PLAN: "the stage '{stage}' was charged and is no part of the plan",
+    Reason.NOT_ON_RECORD: "the stage '{stage}' was planned and the certificate lists no charge for it",
     Reason.RECORD_DIFFERS: "the charge on record for '{stage}' is not the planned one, though it costs no more",
 }

@@ -21,6 +21,7 @@ from hushgraph.audit.records import Record
 from hushgraph.audit.result import AuditResult, Finding, Reason, Skipped, Verdict
 from hushgraph.data.checks import CheckedGraph
 from hushgraph.errors import AuditContradiction, BudgetError, InputError
+from hushgraph.ledger.certificate import Certificate
 from hushgraph.mechanisms.canaries import flip_coins
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.plan import Plan, Stage
@@ -38,13 +39,13 @@ def audit_run(
 ) -> AuditResult:
     """Audit a trained model or its folder. `seed` repeats an audit; it protects nothing and spends nothing."""
     record = _read(source)
-    found = _audited(record.plan, record.outside, canaries, confidence, seed, None)
+    found = _audited(record.plan, record.before, canaries, confidence, seed, None)
     return replace(
         found,
         claimed=record.epsilon,
         findings=(*found.findings, *record.findings()),
         skipped=(*found.skipped, *record.skipped()),
-        run=record.run,
+        run=record.certificate.run,
     )
 
 
@@ -69,19 +70,22 @@ def require_consistent(result: AuditResult) -> None:
 def _read(source: Any) -> Record:
     """The plan and the certificate of a model, or of its folder, of which nothing else is read."""
     if hasattr(source, "plan") and hasattr(source, "certificate"):
-        return Record.read(source.plan, source.certificate.as_dict())
+        return Record(source.certificate, source.plan, source.run_plan)
     folder = Path(source)
-    stored = read_json(folder / "config.json").get("plan")
-    if stored is None:
+    config = read_json(folder / "config.json")
+    if not config.get("plan"):
         raise InputError(f"{folder}: expected a model with its plan; got one without, which another version wrote")
-    return Record.read(Plan.from_dict(stored), read_json(folder / "certificate.json"))
+    whole = config.get("run_plan")
+    run_plan = None if whole is None else Plan.from_dict(whole)
+    certificate = Certificate.from_dict(read_json(folder / "certificate.json"))
+    return Record(certificate, Plan.from_dict(config["plan"]), run_plan)
 
 
 def _audited(
-    plan: Plan, more: Sequence[Stage], canaries: int, confidence: float, seed: int | None, noise: NoiseSource | None
+    plan: Plan, before: Sequence[Stage], canaries: int, confidence: float, seed: int | None, noise: NoiseSource | None
 ) -> AuditResult:
-    """Audit the stages of `plan`, and `more` that the same run was charged for."""
-    stages = [stage for stage in (*plan.stages, *more) if not stage.is_free(plan.unit)]
+    """Audit the stages of `plan`, and those `before` it in the same run."""
+    stages = [stage for stage in (*before, *plan.stages) if not stage.is_free(plan.unit)]
     findings, skipped = [], [Skipped(Reason.BRANCH, branch.method) for branch in plan.branches]
     if not math.isfinite(plan.epsilon):
         skipped.append(Skipped(Reason.NO_CLAIM if plan.paper is None else Reason.PAPER_UNPROVED))
