@@ -47,9 +47,14 @@ EDGE_READERS: list[Mechanism] = [
 
 
 def small_graph(unit: Unit) -> CheckedGraph:
-    """A graph that the unit takes: symmetric, directed, or of a bounded degree."""
+    """A graph that the unit takes: symmetric, directed, or with a star of exactly the promised degree."""
     if isinstance(unit, BoundedDegreeNode):
-        return check_graph(random_graph(1, num_nodes=24, num_edges=20))
+        graph = random_graph(1, num_nodes=24)
+        star = torch.stack([torch.zeros(unit.max_degree, dtype=torch.int64), torch.arange(1, unit.max_degree + 1)])
+        ring = torch.stack([torch.arange(13, 24), torch.arange(13, 24).roll(1)])
+        graph.edge_index = torch.cat([star, star.flip(0), ring, ring.flip(0)], dim=1)
+        graph.x = graph.x.abs()
+        return check_graph(graph)
     return check_graph(random_graph(1, num_nodes=24, num_edges=40, symmetric=not isinstance(unit, DirectedEdge)))
 
 
