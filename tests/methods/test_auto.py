@@ -10,7 +10,7 @@ import torch
 
 import hushgraph
 from hushgraph.data.checks import check_graph
-from hushgraph.data.metadata import PublicFacts
+from hushgraph.privacy.metadata import Metadata
 from hushgraph.errors import BudgetError, InputError
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.run import check_history, spent
@@ -19,7 +19,7 @@ from hushgraph.methods import auto_rule as rule
 from hushgraph.methods.auto import Auto
 from hushgraph.methods.auto_rule import COUNT_CAP, COUNT_SHARE, PAIR_SHARE, Answers, needed_degree
 from hushgraph.methods.chorus import Chorus
-from hushgraph.methods.saving import load_model, save_model
+from hushgraph.methods.model import load
 from hushgraph.privacy import units
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.count import CountStage
@@ -30,7 +30,7 @@ from small_graphs import random_graph
 
 BUDGET = Budget(4.0, 1e-3)
 NODE = units.Node(max_degree=5)
-NODE_UNITS = [units.Node(max_degree=5), units.NodeReplace(max_degree=5), units.NodePromise(max_degree=60)]
+NODE_UNITS = [units.Node(max_degree=5), units.NodeReplace(max_degree=5), units.BoundedDegreeNode(max_degree=60)]
 
 
 @pytest.fixture
@@ -41,8 +41,8 @@ def a_degree_decides(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_choice_at_node_level_follows_sizes_and_degree() -> None:
-    rare, common = PublicFacts(10_000, None, 400), PublicFacts(10_000, None, 7_500)
-    small = PublicFacts(4_000, None, 2_000)
+    rare, common = Metadata(10_000, None, 400), Metadata(10_000, None, 7_500)
+    small = Metadata(4_000, None, 2_000)
     for facts, degree, epsilon, expected in (
         (rare, 90.0, 8.0, "dp-mlp"),
         (common, 6.0, 8.0, "chorus"),
@@ -69,7 +69,7 @@ def test_the_choice_at_node_level_follows_sizes_and_degree() -> None:
 def test_train_nodes_of_one_batch_and_few_classes_go_to_the_linear_model(
     num_train: int, num_classes: int | None, expected: str
 ) -> None:
-    facts = PublicFacts(17_000, None, num_train, num_classes=num_classes)
+    facts = Metadata(17_000, None, num_train, num_classes=num_classes)
     for epsilon in (1.0, 8.0):
         method, reason = Auto().choose(facts, units.Node(), Budget(epsilon))
         assert method.name == expected
@@ -79,26 +79,26 @@ def test_train_nodes_of_one_batch_and_few_classes_go_to_the_linear_model(
 
 def test_the_number_of_edges_is_never_asked_at_node_level() -> None:
     """Facts may hold it (the data's holder knows it): the choice must not depend on it."""
-    facts = PublicFacts(10_000, 900_000, 7_500)
+    facts = Metadata(10_000, 900_000, 7_500)
     with pytest.raises(InputError, match="declared or counted"):
         Auto().choose(facts, units.Node(), Budget(8.0))
-    plans = [Auto().plan(PublicFacts(10_000, edges, 7_500), units.Node(), Budget(8.0)) for edges in (0, 900_000)]
+    plans = [Auto().plan(Metadata(10_000, edges, 7_500), units.Node(), Budget(8.0)) for edges in (0, 900_000)]
     assert plans[0].as_dict() == plans[1].as_dict()
 
 
 def test_what_is_asked_depends_on_what_decides() -> None:
-    common, rare = PublicFacts(10_000, None, 7_500), PublicFacts(10_000, None, 400)
+    common, rare = Metadata(10_000, None, 7_500), Metadata(10_000, None, 400)
     assert needed_degree(rare, Budget(8.0)) == math.inf
     both, pairs = ["count of edges", "pairs of neighbors"], ["pairs of neighbors"]
     for facts, unit, budget, auto, asked in (
         (common, units.Node(), Budget(8.0), Auto(), both),
         (common, units.NodeReplace(), Budget(8.0), Auto(), both),
-        (common, units.NodePromise(max_degree=60), Budget(8.0), Auto(), both[:1]),
+        (common, units.BoundedDegreeNode(max_degree=60), Budget(8.0), Auto(), both[:1]),
         (common, units.Node(), Budget(8.0), Auto(average_degree=9.0), pairs),
         (common, units.Node(), Budget(8.0), Auto(average_degree=2.0), []),
         (common, units.Node(), Budget(math.inf), Auto(), []),
         (rare, units.Node(), Budget(8.0), Auto(), []),
-        (PublicFacts(10_000, 90_000, 7_500), units.UndirectedEdge(), Budget(1.0), Auto(), []),
+        (Metadata(10_000, 90_000, 7_500), units.UndirectedEdge(), Budget(1.0), Auto(), []),
     ):
         plan = auto.plan(facts, unit, budget)
         assert [stage.name for stage in plan.stages if isinstance(stage, WholeNumberStage)] == asked
@@ -113,7 +113,7 @@ def test_the_count_takes_a_small_part_and_the_whole_meets_the_budget(
 ) -> None:
     monkeypatch.setattr(rule, "needed_degree", lambda facts, budget: 10.0)
     budget = Budget(epsilon, 1e-7)
-    count, *pairs = Auto().questions(PublicFacts(nodes, None, nodes // 2), unit, budget)
+    count, *pairs = Auto().questions(Metadata(nodes, None, nodes // 2), unit, budget)
     assert isinstance(count, CountStage)
     assert count.cap == COUNT_CAP
     assert all(stage.epsilon(unit) <= PAIR_SHARE * epsilon for stage in pairs)
@@ -124,7 +124,7 @@ def test_the_count_takes_a_small_part_and_the_whole_meets_the_budget(
 
 
 def test_a_plan_with_a_count_adds_up_for_either_option() -> None:
-    facts, unit, budget = PublicFacts(10_000, None, 7_500, num_features=5, num_classes=3), units.Node(), Budget(8.0)
+    facts, unit, budget = Metadata(10_000, None, 7_500, num_features=5, num_classes=3), units.Node(), Budget(8.0)
     plan = Auto().plan(facts, unit, budget)
     assert [option.method for option in plan.options] == ["chorus", "dp-mlp"]
     asked = [stage for stage in plan.stages if isinstance(stage, WholeNumberStage)]
@@ -145,7 +145,7 @@ def test_fit_says_why_in_model_and_certificate_and_saves_the_chosen_method(unit:
     assert model.method.name in ("chorus", "mlp", "dp-mlp")
     assert model.reason
     assert any("choice of the method" in line for line in model.certificate.public)
-    loaded = load_model(save_model(model, tmp_path / "model"))
+    loaded = load(model.save(tmp_path / "model"))
     assert loaded.reason == model.reason
     assert torch.allclose(loaded.predict_proba(graph), model.predict_proba(), atol=1e-6)
 
@@ -166,13 +166,13 @@ def test_fit_counts_chooses_and_certifies_both(unit: units.Unit, num_edges: int,
     assert next(e.values["mechanism"] for e in history.entries if e.kind == "charge") == "noisy count"
     assert certificate.released[0].startswith("count of edges: 1 x noisy count, whole-number noise of std")
     assert certificate.released[-1].endswith(model.reason)
-    asked = Auto().questions(PublicFacts(400, None, len(check_graph(graph).train)), unit, budget)
+    asked = Auto().questions(Metadata(400, None, len(check_graph(graph).train)), unit, budget)
     assert certificate.epsilon <= budget.epsilon
     assert certificate.epsilon > budget.epsilon * 0.99
     assert certificate.dataset_epsilon == pytest.approx(certificate.epsilon)
     rest = model.settings["planned_within"]
     assert rest + sum(stage.epsilon(unit) for stage in asked) == pytest.approx(budget.epsilon)
-    loaded = load_model(save_model(model, tmp_path / "model"))
+    loaded = load(model.save(tmp_path / "model"))
     assert loaded.certificate == certificate
 
 
@@ -246,13 +246,13 @@ def test_no_number_of_edges_leaves_a_run_at_node_level(
 ) -> None:
     monkeypatch.setattr(rule, "needed_degree", lambda facts, budget: 6.0)
     graph = random_graph(5, num_nodes=101, num_edges=3_000)
-    exact = check_graph(graph).facts.num_edges
+    exact = check_graph(graph).metadata.num_edges
     assert exact is not None
     assert exact > 1_000  # long enough not to occur by chance
     ledger = Ledger(tmp_path / "ledger")
     model = Auto(average_degree=average_degree).fit(graph, NODE, BUDGET, ledger=ledger, seed=0)
-    assert model.facts.num_edges is None
-    save_model(model, tmp_path / "model")
+    assert model.metadata.num_edges is None
+    model.save(tmp_path / "model")
     write_report(tmp_path / "model", ledger=tmp_path / "ledger")
     texts = [path.read_text() for path in tmp_path.rglob("*") if path.suffix in (".json", ".jsonl", ".html")]
     assert len(texts) == 5
@@ -274,20 +274,20 @@ def test_at_edge_level_a_model_of_features_wins_where_edges_say_nothing() -> Non
 
 
 def test_the_release_is_charged_whichever_model_is_kept() -> None:
-    plan = Auto().plan(PublicFacts.from_sizes(1000, 8000), units.UndirectedEdge(), Budget(1.0, 1e-6))
+    plan = Auto().plan(Metadata.from_sizes(1000, 8000), units.UndirectedEdge(), Budget(1.0, 1e-6))
     assert 0.99 < plan.epsilon <= 1.0
 
 
 def test_the_registry_knows_auto_and_it_rebuilds_nothing() -> None:
     assert method_class("auto") is Auto
     with pytest.raises(InputError):
-        Auto().rebuild(PublicFacts.from_sizes(10, 10), {})
+        Auto().rebuild(Metadata.from_sizes(10, 10), {})
     with pytest.raises(InputError, match="average_degree"):
         Auto(average_degree=-1.0)
 
 
 def test_the_certificate_says_where_the_average_degree_comes_from() -> None:
-    facts = PublicFacts.from_sizes(20_000, 800_000, 15_000)
+    facts = Metadata.from_sizes(20_000, 800_000, 15_000)
     counted = Auto().plan(facts, units.Node(), Budget(8.0, 1e-5)).assumptions[-1]
     declared = Auto(average_degree=40.0).plan(facts, units.Node(), Budget(8.0, 1e-5)).assumptions[-1]
     assert "noisy count of edges and the pairs of neighbors" in counted

@@ -9,20 +9,20 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from hushgraph.data.metadata import PublicFacts
+from hushgraph.privacy.metadata import Metadata
 from hushgraph.errors import BudgetError, InputError, PrivateAccessError, UnprovenError
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.local import MultiBit, RandomizedResponse
 from hushgraph.methods.lpgnn import LPGNN, LpgnnModel
-from hushgraph.methods.saving import load_model, save_model
+from hushgraph.methods.model import load
 from hushgraph.privacy import units
 from hushgraph.privacy.budget import Budget
 from hushgraph.vault import Vault
 from small_graphs import random_graph
 
 LOCAL, FEATURES_ONLY = units.Local(), units.Local(private_labels=False)
-FACTS = PublicFacts(2708, 10556, 1354, 677, 677, 1433, 7)
-QUICK = LPGNN(low=-1.0, high=1.0, epochs=3, hidden=4, feature_steps=2, label_steps=2)
+SIZES = Metadata(2708, 10556, 1354, 677, 677, 1433, 7)
+QUICK = LPGNN(low=-1.0, high=1.0, epochs=3, hidden_channels=4, feature_steps=2, label_steps=2)
 
 
 def fit(graph: Data, method: LPGNN = QUICK, unit: units.Unit | None = None, epsilon: float = 2.0, **more: Any) -> Any:
@@ -34,7 +34,7 @@ def fit(graph: Data, method: LPGNN = QUICK, unit: units.Unit | None = None, epsi
 
 @pytest.mark.parametrize(("total", "label"), [(1.5, 0.5), (2.0, None), (0.3, 0.1), (1.01, 1.0), (3.7, 2.9)])
 def test_the_price_is_exactly_the_sum(total: float, label: float | None) -> None:
-    plan = LPGNN(low=0, high=1, label_epsilon=label).plan(FACTS, LOCAL, Budget(total))
+    plan = LPGNN(low=0, high=1, label_epsilon=label).plan(SIZES, LOCAL, Budget(total))
     features, labels = plan.stages
     assert labels.epsilon == (total / 2 if label is None else label)
     assert plan.epsilon == features.epsilon + labels.epsilon <= total
@@ -42,26 +42,26 @@ def test_the_price_is_exactly_the_sum(total: float, label: float | None) -> None
 
 
 def test_public_labels_cost_nothing_and_may_not_be_budgeted() -> None:
-    (stage,) = LPGNN(low=0, high=1).plan(FACTS, FEATURES_ONLY, Budget(0.01)).stages
+    (stage,) = LPGNN(low=0, high=1).plan(SIZES, FEATURES_ONLY, Budget(0.01)).stages
     assert (stage.name, stage.epsilon) == ("features", 0.01)
     with pytest.raises(InputError, match="label_epsilon"):
-        LPGNN(low=0, high=1, label_epsilon=0.5).plan(FACTS, FEATURES_ONLY, Budget(1.0))
+        LPGNN(low=0, high=1, label_epsilon=0.5).plan(SIZES, FEATURES_ONLY, Budget(1.0))
 
 
 def test_a_label_budget_over_the_total_is_refused() -> None:
     with pytest.raises(InputError, match="epsilon"):
-        LPGNN(low=0, high=1, label_epsilon=2.0).plan(FACTS, LOCAL, Budget(2.0))
+        LPGNN(low=0, high=1, label_epsilon=2.0).plan(SIZES, LOCAL, Budget(2.0))
 
 
 @pytest.mark.parametrize("kind", ["codes", "ones", "degree", "random"])
 def test_free_features_cost_nothing_and_need_no_range(kind: str, graph: Data) -> None:
-    method = LPGNN(features=kind, epochs=2, hidden=4, label_steps=2)
+    method = LPGNN(features=kind, epochs=2, hidden_channels=4, label_steps=2)
     assert fit(graph, method, FEATURES_ONLY).certificate.epsilon == 0.0
     assert fit(graph, method, LOCAL, 0.7).certificate.epsilon == 0.7
 
 
 def test_paper_mode_claims_the_number_and_proves_nothing(graph: Data) -> None:
-    model = fit(graph, LPGNN(epochs=2, hidden=4, label_steps=2), LOCAL, 2.0, paper_mode=True)
+    model = fit(graph, LPGNN(epochs=2, hidden_channels=4, label_steps=2), LOCAL, 2.0, paper_mode=True)
     assert float(model.certificate.claimed["epsilon"]) == 2.0
     assert model.certificate.epsilon == math.inf
     assert "NO differential privacy" in model.certificate.sentence
@@ -170,7 +170,7 @@ def law_of_reports(row: list[float], epsilon: float, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("hushgraph.vault.reports.device_randomness", lambda noise, stage: Quantiles(2))
     graph = random_graph(0, people, 50, num_features=2)
     graph.x = torch.tensor(row).expand(people, 2).clone()
-    method = LPGNN(low=0.0, high=1.0, epochs=1, hidden=2, feature_steps=1)
+    method = LPGNN(low=0.0, high=1.0, epochs=1, hidden_channels=2, feature_steps=1)
     model = fit(graph, method, FEATURES_ONLY, epsilon)
     pairs = list(zip(model.released["report_columns"].tolist(), model.released["report_signs"].tolist(), strict=True))
     return {(column, sign): pairs.count((column, sign)) / people for column in (0, 1) for sign in (-1, 1)}
@@ -195,7 +195,7 @@ def test_everything_after_the_reports_depends_on_them_alone(graph: Data, monkeyp
     other = random_graph(0)
     other.x, other.y = torch.randn(40, 5), (graph.y + 1) % 3
     for rule in ("votes", "drop", "forward", "cross-entropy"):
-        method = LPGNN(low=0, high=1, epochs=4, hidden=4, rule=rule)
+        method = LPGNN(low=0, high=1, epochs=4, hidden_channels=4, rule=rule)
         one, two = fit(graph, method), fit(other, method)
         assert torch.equal(one.scores, two.scores)
         assert one.settings == two.settings
@@ -220,9 +220,9 @@ def test_private_runs_draw_fresh_reports_from_the_operating_system(graph: Data) 
 @pytest.mark.parametrize("name", ["sage", "gcn", "gat"])
 @pytest.mark.parametrize("unit", [LOCAL, FEATURES_ONLY])
 def test_saved_models_predict_the_same(name: str, unit: units.Unit, graph: Data, tmp_path: Path) -> None:
-    method = LPGNN(low=(-1.0,) * 5, high=(1.0,) * 5, epochs=2, hidden=4, backbone=name, normalize=False)
+    method = LPGNN(low=(-1.0,) * 5, high=(1.0,) * 5, epochs=2, hidden_channels=4, backbone=name, normalize=False)
     model = fit(graph, method, unit)
-    loaded = load_model(save_model(model, tmp_path / "model"))
+    loaded = load(model.save(tmp_path / "model"))
     assert isinstance(loaded, LpgnnModel)
     assert loaded.method == method
     assert torch.equal(loaded.predict_proba(), model.predict_proba())

@@ -36,7 +36,7 @@ def two_graphs() -> list[Data]:
 @pytest.mark.parametrize("name", AT_NODE_LEVEL)
 def test_plans_do_not_depend_on_the_edges(name: str) -> None:
     method: Method = method_class(name)()
-    plans = [method.plan(check_graph(graph).facts, UNIT, BUDGET).as_dict() for graph in two_graphs()]
+    plans = [method.plan(check_graph(graph).metadata, UNIT, BUDGET).as_dict() for graph in two_graphs()]
     assert plans[0] == plans[1]
 
 
@@ -46,7 +46,7 @@ def test_what_a_saved_model_says_of_a_run_does_not_depend_on_the_edges(name: str
     for number, graph in enumerate(two_graphs()):
         ledger = Ledger(tmp_path / f"ledger{number}")
         model = method_class(name)().fit(graph, UNIT, BUDGET, seed=0, ledger=ledger)
-        assert model.facts.num_edges is None
+        assert model.metadata.num_edges is None
         folder = save_model(model, tmp_path / str(number))
         certificate = json.loads((folder / "certificate.json").read_text())
         own = {"run": certificate.pop("run"), "hash": certificate.pop("ledger_hash")}
@@ -60,6 +60,6 @@ def test_a_model_of_another_graph_does_not_carry_its_number_of_edges() -> None:
     graph, other = two_graphs()
     for method in (Chorus(), GAP()):
         model = method.fit(graph, UNIT, BUDGET, seed=0)
-        assert model.predict_on(other, BUDGET, seed=0).facts.num_edges is None  # type: ignore[attr-defined]
+        assert model.predict_on(other, BUDGET, seed=0).metadata.num_edges is None  # type: ignore[attr-defined]
     edge = units.UndirectedEdge()
-    assert Chorus().fit(graph, edge, BUDGET, seed=0).facts.num_edges == check_graph(graph).facts.num_edges
+    assert Chorus().fit(graph, edge, BUDGET, seed=0).metadata.num_edges == check_graph(graph).metadata.num_edges

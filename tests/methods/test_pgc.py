@@ -9,7 +9,7 @@ import torch
 from sklearn.metrics import roc_auc_score
 from torch_geometric.data import Data
 
-from hushgraph.data.metadata import PublicFacts
+from hushgraph.privacy.metadata import Metadata
 from hushgraph.data.rows import SparseRows
 from hushgraph.errors import InputError
 from hushgraph.graph.edges import InNeighbors
@@ -18,7 +18,7 @@ from hushgraph.local import OneBit
 from hushgraph.methods import pgc_links
 from hushgraph.methods.pgc import PGC, Estimates
 from hushgraph.methods.pgc_links import LinkModel, PGCLinks
-from hushgraph.methods.saving import load_model, save_model
+from hushgraph.methods.model import load
 from hushgraph.nn.kprop import PropagatedRows
 from hushgraph.nn.propagation import Neighborhood
 from hushgraph.nn.vgae import area_under_curve, divergence
@@ -26,46 +26,46 @@ from hushgraph.privacy import units
 from hushgraph.privacy.budget import Budget
 from small_graphs import random_graph
 
-FACTS = PublicFacts(2708, 10556, 140, 500, 1000, 1433, 7)
+SIZES = Metadata(2708, 10556, 140, 500, 1000, 1433, 7)
 LOCAL = units.Local(private_labels=False)
 RANGE: dict[str, Any] = {"low": -1.0, "high": 1.0}
 
 
 @pytest.mark.parametrize("each", [1.0, 5.0, 9.0])
 def test_the_price_is_the_sum_over_features(each: float) -> None:
-    plan = PGC(low=0, high=1, feature_epsilon=each).plan(FACTS, LOCAL, Budget(1433 * each))
+    plan = PGC(low=0, high=1, feature_epsilon=each).plan(SIZES, LOCAL, Budget(1433 * each))
     assert plan.epsilon == 1433 * each
     assert f"{1433 * each:g} together" in plan.stages[0].mechanism
 
 
 @pytest.mark.parametrize("total", [1.0, 7.7, 100.3])
 def test_a_total_is_divided_and_never_exceeded(total: float) -> None:
-    plan = PGC(low=0, high=1).plan(FACTS, LOCAL, Budget(total))
+    plan = PGC(low=0, high=1).plan(SIZES, LOCAL, Budget(total))
     assert plan.epsilon <= total
     assert plan.epsilon == pytest.approx(total, rel=1e-12)
 
 
 def test_a_price_per_feature_over_the_budget_is_refused() -> None:
     with pytest.raises(InputError, match="1433 features at 1 each spend 1433"):
-        PGC(low=0, high=1, feature_epsilon=1.0).plan(FACTS, LOCAL, Budget(1.0))
+        PGC(low=0, high=1, feature_epsilon=1.0).plan(SIZES, LOCAL, Budget(1.0))
 
 
 def test_private_labels_a_missing_range_and_absurd_budgets_are_refused(graph: Data) -> None:
     with pytest.raises(InputError, match="private_labels"):
-        PGC(low=0, high=1).plan(FACTS, units.Local(), Budget(1.0))
+        PGC(low=0, high=1).plan(SIZES, units.Local(), Budget(1.0))
     with pytest.raises(InputError, match="public range"):
         PGC().fit(graph, LOCAL, Budget(1.0))
     with pytest.raises(InputError, match="feature_epsilon"):
-        PGC(low=0, high=1).plan(FACTS, LOCAL, Budget(1433 * 40.0))
+        PGC(low=0, high=1).plan(SIZES, LOCAL, Budget(1433 * 40.0))
 
 
 @pytest.mark.parametrize("mechanism", ["one-bit", "laplace", "piecewise"])
 def test_every_mechanism_trains_and_the_certificate_has_the_total(mechanism: str, graph: Data, tmp_path: Path) -> None:
-    method = PGC(**RANGE, feature_epsilon=0.5, mechanism=mechanism, epochs=3, hidden=4)
+    method = PGC(**RANGE, feature_epsilon=0.5, mechanism=mechanism, epochs=3, hidden_channels=4)
     model = method.fit(graph, None, Budget(2.5), seed=0)
     assert model.certificate.epsilon == 2.5
     assert model.certificate.unit["private_labels"] is False
-    loaded = load_model(save_model(model, tmp_path / "model"))
+    loaded = load(model.save(tmp_path / "model"))
     assert torch.equal(loaded.predict_proba(), model.predict_proba())
 
 
@@ -83,7 +83,7 @@ def test_the_first_convolution_is_estimated_without_bias(graph: Data, monkeypatc
     monkeypatch.setattr(PGC, "collect", watched)
     graph = random_graph(0, 4000, 60, num_features=2)
     graph.x = torch.tensor([0.25, 1.0]).expand(4000, 2).clone()
-    PGC(low=0, high=1, feature_epsilon=1.0, epochs=1, hidden=2).fit(graph, None, Budget(2.0), seed=0)
+    PGC(low=0, high=1, feature_epsilon=1.0, epochs=1, hidden_channels=2).fit(graph, None, Budget(2.0), seed=0)
     deviation = OneBit(1.0).variance(torch.tensor([0.25, 1.0]).numpy()) ** 0.5 / math.sqrt(4000)
     assert abs(float(seen[0][:, 0].mean()) - 0.25) < 5 * deviation[0]
     assert abs(float(seen[0][:, 1].mean()) - 1.0) < 5 * deviation[1]
@@ -93,11 +93,11 @@ def test_the_first_convolution_is_estimated_without_bias(graph: Data, monkeypatc
 
 @pytest.mark.parametrize("scorer", ["hops", "vgae"])
 def test_links_are_predicted_from_noisy_features(scorer: str, graph: Data, tmp_path: Path) -> None:
-    method = PGCLinks(**RANGE, feature_epsilon=1.0, scorer=scorer, epochs=20, hidden=8, width=4)
+    method = PGCLinks(**RANGE, feature_epsilon=1.0, scorer=scorer, epochs=20, hidden_channels=8, width=4)
     model = method.fit(graph, None, Budget(5.0), seed=0)
     assert model.certificate.epsilon == 5.0
     assert 0.0 <= model.metrics["test_auc"] <= 100.0
-    loaded = load_model(save_model(model, tmp_path / "model"))
+    loaded = load(model.save(tmp_path / "model"))
     assert isinstance(loaded, LinkModel)
     pairs = torch.tensor([[0, 1, 2], [3, 4, 5]])
     assert torch.equal(loaded.link_scores(pairs), model.link_scores(pairs))  # type: ignore[attr-defined]

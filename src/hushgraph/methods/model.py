@@ -99,6 +99,8 @@ class Model:
         scores = vault.hand_over(output.scores)
         if scores is None:
             raise InputError(f"predict: {self.method.name} does not predict classes")
+        if checked is None and not vault.has_replayed:  # empty features alone: the same guess for everybody
+            raise InputError("predict: this model reads the features of the graph alone; pass the graph (--data)")
         return scores
 
     def _training_graph(self, graph: Any) -> CheckedGraph:

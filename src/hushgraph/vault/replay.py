@@ -44,6 +44,11 @@ class Replay(Vault):
         """The public sizes of the training graph."""
         return self.plan.metadata
 
+    @property
+    def has_replayed(self) -> bool:
+        """Whether a release was given back."""
+        return bool(self._next)
+
     def is_public(self, part: str) -> bool:
         """Everything given here is in the caller's hands already."""
         return True
