@@ -9,24 +9,26 @@ import torch
 from sklearn.metrics import roc_auc_score
 from torch_geometric.data import Data
 
-from hushgraph.privacy.metadata import Metadata
-from hushgraph.data.rows import SparseRows
+from hushgraph.data.rows import SparseRows, dense_rows
 from hushgraph.errors import InputError
 from hushgraph.graph.edges import InNeighbors
 from hushgraph.graph.links import split_links, unlinked_pairs
-from hushgraph.local import OneBit
+from hushgraph.local import OneBit, PerFeature
+from hushgraph.mechanisms.local_report import LocalReport
 from hushgraph.methods import pgc_links
 from hushgraph.methods.pgc import PGC, Estimates
-from hushgraph.methods.pgc_links import LinkModel, PGCLinks
+from hushgraph.methods.pgc_links import PGCLinks, area_under_curve
 from hushgraph.methods.model import load
 from hushgraph.nn.kprop import PropagatedRows
 from hushgraph.nn.propagation import Neighborhood
-from hushgraph.nn.vgae import area_under_curve, divergence
+from hushgraph.nn.vgae import divergence
 from hushgraph.privacy import units
 from hushgraph.privacy.budget import Budget
+from hushgraph.privacy.metadata import Metadata
+from hushgraph.vault import Vault
 from small_graphs import random_graph
 
-SIZES = Metadata(2708, 10556, 140, 500, 1000, 1433, 7)
+SIZES = Metadata(2708, 140, 500, 1000, 1433, 7)
 LOCAL = units.Local(private_labels=False)
 RANGE: dict[str, Any] = {"low": -1.0, "high": 1.0}
 
@@ -35,7 +37,7 @@ RANGE: dict[str, Any] = {"low": -1.0, "high": 1.0}
 def test_the_price_is_the_sum_over_features(each: float) -> None:
     plan = PGC(low=0, high=1, feature_epsilon=each).plan(SIZES, LOCAL, Budget(1433 * each))
     assert plan.epsilon == 1433 * each
-    assert f"{1433 * each:g} together" in plan.stages[0].mechanism
+    assert plan["features"].mechanism == LocalReport(PerFeature(OneBit(each), 1433), "features", 0, 1)
 
 
 @pytest.mark.parametrize("total", [1.0, 7.7, 100.3])
@@ -64,23 +66,27 @@ def test_every_mechanism_trains_and_the_certificate_has_the_total(mechanism: str
     method = PGC(**RANGE, feature_epsilon=0.5, mechanism=mechanism, epochs=3, hidden_channels=4)
     model = method.fit(graph, None, Budget(2.5), seed=0)
     assert model.certificate.epsilon == 2.5
-    assert model.certificate.unit["private_labels"] is False
+    assert model.unit == LOCAL
     loaded = load(model.save(tmp_path / "model"))
     assert torch.equal(loaded.predict_proba(), model.predict_proba())
+
+
+def dense_estimates(estimates: Estimates) -> torch.Tensor:
+    return estimates.center + estimates.step * dense_rows(estimates.reports)
 
 
 def test_the_first_convolution_is_estimated_without_bias(graph: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     # 4,000 equal graphs in one: the mean estimate of every entry is within 5 deviations of the truth (fixed seed), and
     # a bit drawn at 2/3 of the epsilon that the estimate assumes would be far outside.
     seen: list[torch.Tensor] = []
-    collect = PGC.collect
+    estimates = PGC.estimates
 
-    def watched(self: PGC, *words: Any) -> Estimates:
-        estimates = collect(self, *words)
-        seen.append(estimates.to_dense())
-        return estimates
+    def watched(self: PGC, vault: Vault) -> Estimates:
+        found = estimates(self, vault)
+        seen.append(dense_estimates(found))
+        return found
 
-    monkeypatch.setattr(PGC, "collect", watched)
+    monkeypatch.setattr(PGC, "estimates", watched)
     graph = random_graph(0, 4000, 60, num_features=2)
     graph.x = torch.tensor([0.25, 1.0]).expand(4000, 2).clone()
     PGC(low=0, high=1, feature_epsilon=1.0, epochs=1, hidden_channels=2).fit(graph, None, Budget(2.0), seed=0)
@@ -98,9 +104,8 @@ def test_links_are_predicted_from_noisy_features(scorer: str, graph: Data, tmp_p
     assert model.certificate.epsilon == 5.0
     assert 0.0 <= model.metrics["test_auc"] <= 100.0
     loaded = load(model.save(tmp_path / "model"))
-    assert isinstance(loaded, LinkModel)
     pairs = torch.tensor([[0, 1, 2], [3, 4, 5]])
-    assert torch.equal(loaded.link_scores(pairs), model.link_scores(pairs))  # type: ignore[attr-defined]
+    assert torch.equal(loaded.link_scores(pairs), model.link_scores(pairs))
     with pytest.raises(InputError, match="link_scores"):
         loaded.predict()
 
@@ -152,7 +157,7 @@ def test_hops_find_links_whatever_the_start_where_noise_is_all_there_is() -> Non
 def test_no_held_out_link_reaches_the_scores_of_hops(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = two_communities(60, 6)
     model = PGCLinks(low=0, high=1).fit(graph, None, Budget(40.0), seed=3)
-    held = {tuple(sorted(pair)) for pair in model.released["test_links"].T.tolist()}
+    held = {tuple(sorted(pair)) for pair in model.kept["test_links"].T.tolist()}
     seen: list[set[tuple[int, ...]]] = []
     make = pgc_links.HopRows.__init__
 
@@ -197,10 +202,10 @@ def test_the_divergence_from_a_standard_normal() -> None:
 @pytest.mark.parametrize("share", [0.02, 0.5])
 def test_sparse_and_dense_bits_give_the_estimates_of_the_mechanism(share: float) -> None:
     bits = (torch.rand(30, 40, generator=torch.Generator().manual_seed(1)) < share).to(torch.uint8)
-    estimates = Estimates.from_bits(bits, 2.0)
+    estimates = Estimates.of(bits, PerFeature(OneBit(2.0), 40))
     assert isinstance(estimates.reports, SparseRows) == (share < 0.1)
     expected = torch.from_numpy(OneBit(2.0).estimate(bits.numpy())).to(torch.float32)
-    torch.testing.assert_close(estimates.to_dense(), expected)
+    torch.testing.assert_close(dense_estimates(estimates), expected)
     hood = Neighborhood(InNeighbors.from_edge_index(random_graph(0, 30, 60).edge_index, 30))
     weight = torch.randn(40, 3, generator=torch.Generator().manual_seed(2))
     plain = PropagatedRows(expected, hood.kprop, 2).matmul(weight)

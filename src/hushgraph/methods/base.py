@@ -191,6 +191,7 @@ def finished(
     seconds: float,
 ) -> Model:
     """Close the run, certify it, and measure how well the model does."""
+    vault.charge_what_was_open()
     run.close()
     model = Model(
         method=output.method or method,
