@@ -33,7 +33,7 @@ from hushgraph.training.optimizers import FlatAdam
 warnings.filterwarnings("ignore")
 torch.set_num_threads(1)
 
-DATA = Path(os.environ.get("HUSHGRAPH_DATA", Path(__file__).resolve().parent.parent.parent / "shared" / "data"))
+DATA = Path(os.environ.get("HUSHGRAPH_DATA", ""))
 SIZES = (501, 16, 6)
 BOUND, SIGMA, LR = 1.0, 1.0, 0.01
 

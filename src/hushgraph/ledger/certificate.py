@@ -1,92 +1,127 @@
-"""The certificate: what a run promises, computed from the ledger and from nothing else."""
+"""The certificate: what a run promises, computed from the ledger and from nothing else.
+
+It holds data only. `hushgraph.report.words` makes sentences of it.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from enum import StrEnum
 from importlib.metadata import version
 from typing import Any
 
 from hushgraph.errors import LedgerError
 from hushgraph.ledger.ledger import History
 from hushgraph.ledger.run import chosen, spent
-from hushgraph.privacy.units import Unit, from_dict
-from hushgraph.text import rounded_up
+from hushgraph.privacy.notes import Note
+from hushgraph.privacy.plan import PaperClaim
+from hushgraph.privacy.units import Unit
+from hushgraph.privacy.units import from_dict as unit_from_dict
+from hushgraph.text import plain
 
-_COUNT = ("edge-count", "pair-count")
 OTHER_DELTAS = (1e-5, 1e-6, 1e-7, 1e-8)
+
+
+class Randomness(StrEnum):
+    """Where the noise of a run came from."""
+
+    SYSTEM = "system"
+    DEVICES = "devices"
+    SEEDED = "seeded"
+    UNUSED = "unused"
+    ABSENT = "absent"
+
+
+@dataclass(frozen=True)
+class Charge:
+    """What was released under one stage: how often, by which mechanism, with how much noise."""
+
+    stage: str
+    mechanism: str
+    law: str
+    sampling: str | None
+    count: int
+    scale: float
+    sensitivity: float
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Charge:
+        """The inverse of `asdict`, also after a way through JSON."""
+        return cls(**{**values, "scale": float(values["scale"]), "sensitivity": float(values["sensitivity"])})
+
+
+@dataclass(frozen=True)
+class DatasetTotal:
+    """What all runs on the dataset cost together at `delta`, and by which kind of composition that is proved."""
+
+    epsilon: float
+    delta: float
+    kind: str
+    private: bool
+    runs: int
+    limit: float | None
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """The promise of one run. `epsilon` is proved for `unit`; `claimed` is set in paper mode only."""
+    """The promise of one run. `epsilon` is proved for `unit`; `paper` is set in paper mode only."""
 
-    sentence: str
+    run: str
     method: str
+    chosen: str | None
     dataset: str
-    unit: dict[str, Any]
-    change: str
-    relation: str
+    unit: Unit
     epsilon: float
     delta: float
-    epsilon_at: dict[str, float]
+    profile: dict[str, float]
     mu: float | None
     accountant: str
-    released: tuple[str, ...]
-    public: tuple[str, ...]
-    not_protected: tuple[str, ...]
-    noise_source: str
-    claimed: dict[str, Any] | None
-    dataset_epsilon: float
-    dataset_runs: int
-    dataset_limit: dict[str, float] | None
+    charges: tuple[Charge, ...]
+    public: tuple[Note, ...]
+    unprotected: tuple[Note, ...]
+    randomness: Randomness
+    paper: PaperClaim | None
+    reason: Note | None
+    total: DatasetTotal
     ledger_hash: str
-    run: str
     versions: dict[str, str]
 
     def as_dict(self) -> dict[str, Any]:
         """The certificate as plain JSON values (infinity as the string "inf")."""
-        return {key: _plain(value) for key, value in vars(self).items()}
+        values = {
+            **vars(self),
+            "unit": self.unit.as_dict(),
+            "charges": [asdict(charge) for charge in self.charges],
+            "public": [note.as_dict() for note in self.public],
+            "unprotected": [note.as_dict() for note in self.unprotected],
+            "randomness": self.randomness.value,
+            "paper": None if self.paper is None else self.paper.as_dict(),
+            "reason": None if self.reason is None else self.reason.as_dict(),
+            "total": asdict(self.total),
+        }
+        return {key: plain(value) for key, value in values.items()}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Certificate:
         """The inverse of `as_dict`."""
         read = dict(values)
-        for key in ("epsilon", "dataset_epsilon"):
-            read[key] = float(read[key])
-        read["epsilon_at"] = {key: float(value) for key, value in read["epsilon_at"].items()}
-        for key in ("released", "public", "not_protected"):
-            read[key] = tuple(read[key])
+        read["unit"] = unit_from_dict(read["unit"])
+        read["epsilon"] = float(read["epsilon"])
+        read["profile"] = {key: float(value) for key, value in read["profile"].items()}
+        read["charges"] = tuple(Charge.from_dict(one) for one in read["charges"])
+        for key in ("public", "unprotected"):
+            read[key] = tuple(Note.from_dict(one) for one in read[key])
+        read["randomness"] = Randomness(read["randomness"])
+        read["paper"] = None if read["paper"] is None else PaperClaim.from_dict(read["paper"])
+        read["reason"] = None if read["reason"] is None else Note.from_dict(read["reason"])
+        read["total"] = DatasetTotal(**{**read["total"], "epsilon": float(read["total"]["epsilon"])})
         return cls(**read)
 
-    def __str__(self) -> str:
-        return "\n".join([self.sentence, "", *self._lines()])
-
-    def _lines(self) -> list[str]:
-        deltas = ", ".join(f"{rounded_up(eps)} at delta {delta}" for delta, eps in self.epsilon_at.items())
-        lines = [
-            f"unit            {self.unit['name']}: {self.change}",
-            f"relation        {self.relation}",
-            f"epsilon         {rounded_up(self.epsilon)} at delta {self.delta:g}"
-            + (f" (also {deltas})" if deltas else ""),
-        ]
-        if self.mu is not None:
-            lines.append(f"Gaussian DP     mu = {self.mu:.4g}")
-        if self.claimed is not None:
-            lines.append(
-                f"paper mode      the paper would claim epsilon {rounded_up(float(self.claimed['epsilon']))} for "
-                f"'{self.claimed['unit']['name']}'; what can be proved is the epsilon above"
-            )
-        lines += [f"accountant      {self.accountant}", *_block("released", self.released)]
-        lines += [*_block("taken as public", self.public), *_block("not protected", self.not_protected)]
-        limit = "no limit declared" if self.dataset_limit is None else f"limit {self.dataset_limit['epsilon']:g}"
-        lines += [
-            f"noise           {self.noise_source}",
-            f"dataset total   epsilon {rounded_up(self.dataset_epsilon)} over {self.dataset_runs} run(s); {limit}",
-            f"ledger          {self.ledger_hash}",
-            f"versions        {', '.join(f'{name} {number}' for name, number in self.versions.items())}",
-        ]
-        return lines
+    @property
+    def is_private(self) -> bool:
+        """Whether anything is promised: a finite epsilon, with noise that nobody can repeat."""
+        return math.isfinite(self.epsilon) and self.randomness is not Randomness.SEEDED
 
 
 def certify(history: History, run: str) -> Certificate:
@@ -95,109 +130,76 @@ def certify(history: History, run: str) -> Certificate:
     if len(opened) != 1:
         raise LedgerError(f"the ledger has no run '{run}'")
     entry = opened[0].values
-    unit = from_dict(history.header["unit"])
-    claim, loss, delta = entry["claim"], spent(history, run), entry["claim"]["delta"]
-    option = chosen(history, run)
+    branch = chosen(history, run)
+    loss, delta = spent(history, run), float(entry["plan"]["budget"]["delta"])
     epsilon = loss.epsilon(delta)
-    deltas = sorted({d for d in OTHER_DELTAS if d < delta}, reverse=True)
+    charges = _charges(history, run)
+    paper, limit = entry["plan"]["paper"], history.limit()
+    unit = unit_from_dict(entry["plan"]["unit"])
     return Certificate(
-        sentence=_sentence(entry, history.header["dataset"], unit, epsilon, delta),
-        method=entry["method"],
+        run=run,
+        method=entry["plan"]["method"],
+        chosen=branch.get("method"),
         dataset=history.header["dataset"],
-        unit=unit.as_dict(),
-        change=unit.change,
-        relation=unit.relation.value,
+        unit=unit,
         epsilon=epsilon,
         delta=delta,
-        epsilon_at={f"{d:g}": loss.epsilon(d) for d in deltas} if math.isfinite(epsilon) else {},
+        profile=_profile(loss, delta) if math.isfinite(epsilon) else {},
         mu=loss.mu,
-        accountant=f"{loss.accountant} (dp_accounting {version('dp-accounting')})",
-        released=tuple(_released(history, run)),
-        public=_lines_of(entry, option, "assumed_public"),
-        not_protected=(*map(str, unit.unprotected), *_lines_of(entry, option, "not_protected")),
-        noise_source=_noise_words(entry, epsilon),
-        claimed=claim if entry["paper_mode"] else None,
-        dataset_epsilon=spent(history).epsilon(delta),
-        dataset_runs=len(history.runs()),
-        dataset_limit=history.limit(),
+        accountant=loss.accountant,
+        charges=charges,
+        public=_notes(entry["plan"], branch, "public"),
+        unprotected=(*unit.unprotected, *_notes(entry["plan"], branch, "unprotected")),
+        randomness=_randomness(entry, charges, epsilon),
+        paper=None if paper is None else PaperClaim.from_dict(paper),
+        reason=Note.from_dict(branch["reason"]) if branch.get("reason") else None,
+        total=DatasetTotal(
+            epsilon=spent(history).epsilon(delta),
+            delta=delta,
+            kind="together",
+            private=not any(e.values.get("seeded") for e in history.entries if e.kind == "open"),
+            runs=len(history.runs()),
+            limit=None if limit is None else limit["epsilon"],
+        ),
         ledger_hash=history.last_hash,
-        run=run,
-        versions={"hushgraph": version("hushgraph"), "torch": version("torch"), "numpy": version("numpy")},
+        versions={name: version(name) for name in ("hushgraph", "torch", "numpy", "dp-accounting")},
     )
 
 
-def _sentence(entry: dict[str, Any], dataset: str, unit: Unit, epsilon: float, delta: float) -> str:
-    subject = f"The output of {entry['method']} on '{dataset}'"
-    if not math.isfinite(epsilon):
-        return f"{subject} carries NO differential privacy guarantee (epsilon is infinite)."
-    if entry["seeded"]:
-        return f"{subject} was made with a SEEDED random source: NOT PRIVATE, whatever epsilon says; for tests only."
-    if epsilon == 0.0:
-        return f"{subject} does not depend on {unit.protects} at all: epsilon is 0 for the unit '{unit.name}'."
-    return (
-        f"{subject} is ({rounded_up(epsilon)}, {delta:g})-differentially private for the unit '{unit.name}': its "
-        f"distribution changes by at most that much when {unit.change}."
-    )
+def _profile(loss: Any, delta: float) -> dict[str, float]:
+    return {f"{d:g}": loss.epsilon(d) for d in sorted((d for d in OTHER_DELTAS if d < delta), reverse=True)}
 
 
-def _lines_of(entry: dict[str, Any], option: dict[str, Any], key: str) -> tuple[str, ...]:
-    """What the plan and the option that was chosen say, each line once."""
-    return tuple(dict.fromkeys((*option.get(key, ()), *entry.get(key, ()))))
+def _notes(plan: dict[str, Any], branch: dict[str, Any], key: str) -> tuple[Note, ...]:
+    """What the plan and the branch that was chosen say, each note once."""
+    found: list[Note] = []
+    for values in (*branch.get(key, ()), *plan[key]):
+        note = Note.from_dict(values)
+        if note not in found:
+            found.append(note)
+    return tuple(found)
 
 
-def _noise_words(entry: dict[str, Any], epsilon: float) -> str:
-    if epsilon == 0.0:
-        return "none needed"
-    if not math.isfinite(epsilon):
-        return "none"
-    if entry["seeded"]:
-        return "seeded: not private"
-    if all(_is_local(stage["mechanism"]) for stage in entry["stages"]):
-        return "operating-system entropy, drawn once by each person's own randomizer"
-    words = "operating-system entropy, AES-256 in counter mode, double precision, rounded to a grid"
-    if any(stage["mechanism"].startswith(_COUNT) for stage in entry["stages"]):
-        words += "; counts: whole numbers, sampled exactly"
-    return words
-
-
-def _released(history: History, run: str) -> list[str]:
-    lines: dict[tuple[str, str], list[Any]] = {}
+def _charges(history: History, run: str) -> tuple[Charge, ...]:
+    """The charges of a run, those of one stage together."""
+    found: dict[str, Charge] = {}
     for entry in history.of_run(run, "charge"):
-        values = entry.values
-        line = lines.setdefault((values["stage"], values["mechanism"]), [0, values["std"], values["sensitivity"]])
-        line[0] += values["count"]
-    shown = [
-        f"{stage}: {count} x {mechanism}{_noise_of(mechanism, std, float(sensitivity))}"
-        for (stage, mechanism), (count, std, sensitivity) in lines.items()
-    ]
-    if reason := chosen(history, run).get("reason"):
-        shown.append(f"the choice that follows, at no further cost: {reason}")
-    return shown
+        values = {key: entry.values[key] for key in ("stage", "mechanism", "law", "sampling")}
+        before = found[values["stage"]].count if values["stage"] in found else 0
+        found[values["stage"]] = Charge(
+            **values,
+            count=before + entry.values["count"],
+            scale=float(entry.values["scale"]),
+            sensitivity=float(entry.values["sensitivity"]),
+        )
+    return tuple(found.values())
 
 
-def _noise_of(mechanism: str, std: float, sensitivity: float) -> str:
-    if _is_local(mechanism):
-        return ""
-    bound = rounded_up(sensitivity)
-    if mechanism.startswith(_COUNT):
-        return f", whole-number noise of std {std:.4g}, sensitivity {bound}, pure epsilon"
-    return f", noise std {std:.4g}, sensitivity {bound}"
-
-
-def _is_local(mechanism: str) -> bool:
-    return mechanism == "local-report"
-
-
-def _block(title: str, items: tuple[str, ...]) -> list[str]:
-    padded = [title, *[""] * len(items)]
-    return [f"{head:<15} {item}" for head, item in zip(padded, items or ("nothing",))]
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return value
+def _randomness(entry: dict[str, Any], charges: tuple[Charge, ...], epsilon: float) -> Randomness:
+    if not charges:
+        return Randomness.UNUSED
+    if not math.isfinite(epsilon):
+        return Randomness.ABSENT
+    if entry["seeded"]:
+        return Randomness.SEEDED
+    return Randomness.DEVICES if all(charge.law == "randomizer" for charge in charges) else Randomness.SYSTEM

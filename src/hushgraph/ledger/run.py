@@ -58,8 +58,10 @@ class Run:
                     "run": self.identity,
                     "stage": stage.name,
                     "mechanism": stage.mechanism.name,
+                    "law": stage.mechanism.law,
+                    "sampling": stage.mechanism.sampling,
                     "count": count,
-                    "std": stage.scale,
+                    "scale": stage.scale,
                     "sensitivity": _finite(stage.sensitivity(unit)),
                     "event": events.to_json(planned.part(count).event(unit)),
                 },
@@ -81,7 +83,7 @@ class Run:
         if any(self._used[stage.name] < stage.count for stage in self.plan.stages):
             raise BudgetError(f"'{method}' cannot be chosen before what the choice is made from was charged")
         with self.ledger.transaction():
-            self.ledger.append("choice", {"run": self.identity, "option": method, "reason": str(reason)})
+            self.ledger.append("choice", {"run": self.identity, "option": method, "reason": reason.as_dict()})
         self._chosen = option
         return option
 
@@ -116,38 +118,19 @@ def open_run(ledger: Ledger, plan: Plan, dataset: str, *, seeded: bool) -> Run:
             "open",
             {
                 "run": identity,
+                "plan": plan.as_dict(),
                 "method": plan.method,
                 "seeded": seeded,
-                "paper_mode": plan.paper is not None,
-                "claim": _claim(plan),
-                "stages": [
-                    {"name": s.name, "count": s.count, "std": s.scale, "mechanism": s.mechanism.name}
-                    for s in plan.stages
-                ],
-                "assumed_public": [str(n) for n in plan.public],
-                "not_protected": [str(n) for n in plan.unprotected],
-                **({"ways": ways, "options": [*map(_option, plan.branches)]} if plan.branches else {"event": ways[0]}),
+                **({"ways": ways} if plan.branches else {"event": ways[0]}),
             },
         )
     return Run(ledger, plan, identity, seeded)
 
 
-def _option(option: Plan) -> dict[str, Any]:
-    """An option of a plan as its ledger shows it."""
-    return {
-        "method": option.method,
-        "stages": [
-            {"name": s.name, "count": s.count, "std": s.scale, "mechanism": s.mechanism.name} for s in option.stages
-        ],
-        "assumed_public": [str(n) for n in option.public],
-        "not_protected": [str(n) for n in option.unprotected],
-    }
-
-
 def chosen(history: History, run: str) -> dict[str, Any]:
     """The option that a run chose, with the reason; nothing for a run that had no choice."""
     for entry in history.of_run(run, "choice"):
-        for option in history.of_run(run, "open")[0].values["options"]:
+        for option in history.of_run(run, "open")[0].values["plan"]["branches"]:
             if option["method"] == entry.values["option"]:
                 return {**option, "reason": entry.values["reason"]}
     return {}
@@ -181,21 +164,8 @@ def _check_limit(history: History, planned: Ways) -> None:
         raise over_limit(after, spent(history).epsilon(limit["delta"]), limit)
 
 
-def _claim(plan: Plan) -> dict[str, Any]:
-    return {
-        "unit": plan.stated_unit.as_dict(),
-        "epsilon": _finite(plan.paper.epsilon if plan.paper else plan.epsilon),
-        "delta": plan.budget.definite_delta,
-        "accountant": plan.loss.accountant,
-    }
-
-
 def _finite(value: float) -> float | str:
     return value if math.isfinite(value) else str(value)
-
-
-def _finite_values(values: dict[str, Any]) -> dict[str, Any]:
-    return {key: _finite(value) if isinstance(value, float) else value for key, value in values.items()}
 
 
 def statement(history: History, delta: float | None = None) -> dict[str, Any]:
@@ -203,7 +173,7 @@ def statement(history: History, delta: float | None = None) -> dict[str, Any]:
     runs = []
     for run in history.runs():
         opened = history.of_run(run, "open")[0].values
-        at = opened["claim"]["delta"]
+        at = opened["plan"]["budget"]["delta"]
         runs.append(
             {
                 "run": run,
@@ -212,7 +182,7 @@ def statement(history: History, delta: float | None = None) -> dict[str, Any]:
                 "state": "closed" if history.is_closed(run) else "open: its whole plan counts",
                 "charges": len(history.of_run(run, "charge")),
                 "seeded": opened["seeded"],
-                "paper_mode": opened["paper_mode"],
+                "paper_mode": opened["plan"]["paper"] is not None,
                 "epsilon": spent(history, run).epsilon(at),
                 "delta": at,
             }
@@ -233,13 +203,13 @@ def check_history(history: History) -> None:
     for run in history.runs():
         opened = history.of_run(run, "open")[0].values
         option = _checked_choice(history, run, opened)
-        planned = {stage["name"]: stage for stage in (*opened["stages"], *option.get("stages", ()))}
+        planned = {stage["name"]: stage for stage in (*opened["plan"]["stages"], *option.get("stages", ()))}
         used: Counter[str] = Counter()
         for entry in history.of_run(run, "charge"):
             values = entry.values
             stage = planned.get(values["stage"])
             used[values["stage"]] += values["count"]
-            if stage is None or used[values["stage"]] > stage["count"] or values["std"] != stage["std"]:
+            if stage is None or used[values["stage"]] > stage["count"] or values["scale"] != stage["scale"]:
                 raise LedgerError(f"run {run}: a charge for '{values['stage']}' does not fit its plan")
     known = set(history.runs())
     for entry in history.entries:
@@ -250,7 +220,7 @@ def check_history(history: History) -> None:
 def _checked_choice(history: History, run: str, opened: dict[str, Any]) -> dict[str, Any]:
     """The option that a run chose; refuses a choice that was not planned, and a second one."""
     choices = history.of_run(run, "choice")
-    known = [option["method"] for option in opened.get("options", ())]
+    known = [option["method"] for option in opened["plan"]["branches"]]
     if len(choices) > 1 or any(choice.values["option"] not in known for choice in choices):
         raise LedgerError(f"run {run}: a choice does not fit its plan")
     return chosen(history, run)
