@@ -9,6 +9,7 @@ from torch_geometric.data import Data
 
 from hushgraph.datasets import disjoint_graphs
 from hushgraph.errors import BudgetError, InputError, UnprovenError
+from hushgraph.ledger.certificate import Randomness
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.mechanisms.gradient import Gradient
 from hushgraph.methods.gap import GAP
@@ -93,7 +94,7 @@ def test_every_unit_and_combination_trains_and_certifies(combine: str, unit: uni
 
 def test_a_directed_graph_is_protected_per_directed_edge() -> None:
     model = QUICK.fit(random_graph(2, symmetric=False), None, BUDGET, seed=0)
-    assert model.certificate.unit["name"] == "directed-edge"
+    assert model.certificate.unit == units.DirectedEdge()
 
 
 def test_seeded_runs_repeat_and_say_so_and_others_do_not() -> None:
@@ -101,9 +102,9 @@ def test_seeded_runs_repeat_and_say_so_and_others_do_not() -> None:
     one, two, other = (QUICK.fit(graph, EDGE, BUDGET, seed=s) for s in (5, 5, 6))
     assert torch.equal(one.predict_proba(), two.predict_proba())
     assert not torch.equal(one.predict_proba(), other.predict_proba())
-    assert "NOT PRIVATE" in str(one.certificate)
+    assert (one.certificate.randomness, one.certificate.is_private) == (Randomness.SEEDED, False)
     free = QUICK.fit(graph, EDGE, BUDGET)
-    assert "NOT PRIVATE" not in str(free.certificate)
+    assert (free.certificate.randomness, free.certificate.is_private) == (Randomness.SYSTEM, True)
     again = QUICK.fit(graph, EDGE, BUDGET)
     assert not torch.equal(free.released["aggregation"][0], again.released["aggregation"][0])
 
@@ -173,8 +174,8 @@ def test_two_fits_on_one_ledger_compose_and_a_limit_refuses_the_second() -> None
     ledger, graph = Ledger(), random_graph(2)
     one = QUICK.fit(graph, EDGE, BUDGET, ledger=ledger)
     two = QUICK.fit(graph, EDGE, BUDGET, ledger=ledger)
-    assert one.certificate.dataset_epsilon == pytest.approx(one.certificate.epsilon)
-    assert two.certificate.dataset_epsilon > 1.3 * two.certificate.epsilon
+    assert one.certificate.total.epsilon == pytest.approx(one.certificate.epsilon)
+    assert two.certificate.total.epsilon > 1.3 * two.certificate.epsilon
     ledger.set_limit(6.0, 1e-3)
     entries = len(ledger.history().entries)
     with pytest.raises(BudgetError):
@@ -185,7 +186,7 @@ def test_two_fits_on_one_ledger_compose_and_a_limit_refuses_the_second() -> None
 def test_without_protection_the_certificate_says_so() -> None:
     model = QUICK.fit(random_graph(2), EDGE, Budget(math.inf, 1e-3), seed=0)
     assert math.isinf(model.certificate.epsilon)
-    assert "NO differential privacy" in str(model.certificate)
+    assert (model.certificate.randomness, model.certificate.is_private) == (Randomness.ABSENT, False)
 
 
 @pytest.mark.parametrize("unit", [EDGE, NODE])
