@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import hushgraph
+from charges import charged_stages
 from hushgraph import registry
 from hushgraph.data.checks import check_graph
 from hushgraph.errors import BudgetError, InputError
@@ -26,7 +27,6 @@ from hushgraph.privacy.loss import PrivacyLoss
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.notes import Code
 from hushgraph.privacy.plan import Plan, Stage
-from charges import charged_stages
 from small_graphs import random_graph
 
 BUDGET = Budget(4.0, 1e-3)
@@ -79,7 +79,7 @@ def test_train_nodes_of_one_batch_and_few_classes_go_to_the_linear_model(
 def test_the_number_of_edges_is_never_asked_at_node_level() -> None:
     """It may be declared: the choice does not depend on it all the same."""
     plans = [Auto().plan(Metadata(10_000, 7_500, num_edges=n), units.Node(), Budget(8.0)) for n in (None, 900_000)]
-    assert [[stage for stage in plan] for plan in plans] == [list(plans[0].stages)] * 2
+    assert [list(plan) for plan in plans] == [list(plans[0].stages)] * 2
     assert plans[0].branches[0].stages == plans[1].branches[0].stages
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from charges import charged_stages
 from hushgraph.errors import BudgetError, InputError, UnprovenError
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.mechanisms.gradient import Gradient
@@ -15,7 +16,6 @@ from hushgraph.privacy import units
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.notes import Code
-from charges import charged_stages
 from small_graphs import hub_graph, random_graph
 
 EDGE, NODE = units.UndirectedEdge(), units.Node(max_degree=5)
@@ -142,7 +142,9 @@ def test_without_protection_the_certificate_says_so() -> None:
 def test_a_saved_model_predicts_the_same(unit: units.Unit, tmp_path: Path) -> None:
     graph = random_graph(2)
     graph.x = (graph.x > 0.5).float().to_sparse_csr()
-    model = Chorus(hidden_channels=4, epochs=2, ensemble_size=2, batch_size=8, train_fraction=0.5).fit(graph, unit, BUDGET, seed=1)
+    model = Chorus(hidden_channels=4, epochs=2, ensemble_size=2, batch_size=8, train_fraction=0.5).fit(
+        graph, unit, BUDGET, seed=1
+    )
     loaded = load(model.save(tmp_path / "model"))
     assert loaded.certificate == model.certificate
     assert torch.allclose(loaded.predict_proba(graph), model.predict_proba(), atol=1e-6)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from charges import charged_stages
 from hushgraph import registry
 from hushgraph.data.checks import check_graph
 from hushgraph.datasets import disjoint_graphs
@@ -17,15 +18,14 @@ from hushgraph.mechanisms.rooted_gradient import RootedGradient
 from hushgraph.methods.base import open_vault
 from hushgraph.methods.dpgnn import DPGNN
 from hushgraph.methods.mlp import DPMLP
-from hushgraph.methods.plain_gnn import GAT, GIN
 from hushgraph.methods.model import load
+from hushgraph.methods.plain_gnn import GAT, GIN
 from hushgraph.nn.rooted import CONVOLUTIONS
 from hushgraph.privacy import units
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.notes import Code
 from hushgraph.privacy.plan import Plan
-from charges import charged_stages
 from small_graphs import hub_graph, random_graph
 
 SIZES = Metadata.from_sizes(20_000, 200_000)
@@ -82,7 +82,14 @@ def test_units_without_proof_are_refused(unit: units.Unit) -> None:
 def test_it_fits_predicts_and_certifies(convolution: str, layers: int, unit: units.Unit) -> None:
     graph = hub_graph()
     method = DPGNN(
-        convolution=convolution, num_layers=layers, hidden_channels=4, heads=2, epochs=1, batch_size=8, max_degree=2, optimizer="sgd"
+        convolution=convolution,
+        num_layers=layers,
+        hidden_channels=4,
+        heads=2,
+        epochs=1,
+        batch_size=8,
+        max_degree=2,
+        optimizer="sgd",
     )
     model = method.fit(graph, unit, BUDGET, seed=0)
     assert model.certificate.epsilon <= 2.0
@@ -100,7 +107,15 @@ def test_noisy_inference_is_charged_cached_and_says_nothing_of_raw_predictions(
     convolution: str, tmp_path: Path
 ) -> None:
     graph = random_graph(1)
-    method = DPGNN(convolution=convolution, hidden_channels=4, epochs=1, batch_size=8, num_layers=2, max_degree=2, inference="noisy")
+    method = DPGNN(
+        convolution=convolution,
+        hidden_channels=4,
+        epochs=1,
+        batch_size=8,
+        num_layers=2,
+        max_degree=2,
+        inference="noisy",
+    )
     model = method.fit(graph, NODE, BUDGET, seed=0)
     assert model.certificate.epsilon <= 2.0
     assert not leaves_predictions_raw(model.plan)
@@ -227,7 +242,10 @@ def test_noisy_inference_on_another_graph_is_charged_to_that_graph() -> None:
 @pytest.mark.parametrize("baseline", [GIN, GAT])
 def test_the_new_baselines_run_without_privacy_only(baseline: type[GIN] | type[GAT]) -> None:
     assert registry.load("methods", baseline.name) is baseline
-    assert baseline(epochs=2, hidden_channels=4).fit(random_graph(0), NODE, Budget(math.inf, 1e-3), seed=0).scores is not None
+    assert (
+        baseline(epochs=2, hidden_channels=4).fit(random_graph(0), NODE, Budget(math.inf, 1e-3), seed=0).scores
+        is not None
+    )
     with pytest.raises(UnprovenError):
         baseline().fit(random_graph(0), NODE, BUDGET)
 

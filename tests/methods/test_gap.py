@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
+from charges import charged_stages
 from hushgraph.datasets import disjoint_graphs
 from hushgraph.errors import BudgetError, InputError, UnprovenError
 from hushgraph.ledger.certificate import Randomness
@@ -18,7 +19,6 @@ from hushgraph.privacy import units
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.plan import Plan
-from charges import charged_stages
 from small_graphs import hub_graph, random_graph
 
 EDGE, NODE = units.UndirectedEdge(), units.Node(max_degree=5)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from hushgraph.methods.saving import save_model
 from torch_geometric.data import Data
 
 from hushgraph.data.checks import check_graph
@@ -14,7 +15,6 @@ from hushgraph.ledger.ledger import Ledger
 from hushgraph.methods.base import Method
 from hushgraph.methods.chorus import Chorus
 from hushgraph.methods.gap import GAP
-from hushgraph.methods.saving import save_model
 from hushgraph.privacy import units
 from hushgraph.privacy.budget import Budget
 from hushgraph.registry import METHODS, method_class

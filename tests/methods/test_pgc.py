@@ -16,9 +16,9 @@ from hushgraph.graph.links import split_links, unlinked_pairs
 from hushgraph.local import OneBit, PerFeature
 from hushgraph.mechanisms.local_report import LocalReport
 from hushgraph.methods import pgc_links
+from hushgraph.methods.model import load
 from hushgraph.methods.pgc import PGC, Estimates
 from hushgraph.methods.pgc_links import PGCLinks, area_under_curve
-from hushgraph.methods.model import load
 from hushgraph.nn.kprop import PropagatedRows
 from hushgraph.nn.propagation import Neighborhood
 from hushgraph.nn.vgae import divergence

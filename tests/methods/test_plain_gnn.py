@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from hushgraph.errors import UnprovenError
-from hushgraph.methods.plain_gnn import GAT, GCN, GIN, GraphSAGE
 from hushgraph.methods.model import load
+from hushgraph.methods.plain_gnn import GAT, GCN, GIN, GraphSAGE
 from hushgraph.privacy import units
 from hushgraph.privacy.budget import Budget
 from small_graphs import random_graph
@@ -30,7 +30,9 @@ def test_a_finite_budget_is_refused_and_an_infinite_one_promises_nothing(method,
 
 def test_seeded_training_repeats_and_leaves_the_global_generator_alone() -> None:
     graph, state = random_graph(1), torch.random.get_rng_state()
-    one, two = (GraphSAGE(hidden_channels=4, epochs=3, dropout=0.5).fit(graph, None, INFINITE, seed=4) for _ in range(2))
+    one, two = (
+        GraphSAGE(hidden_channels=4, epochs=3, dropout=0.5).fit(graph, None, INFINITE, seed=4) for _ in range(2)
+    )
     assert torch.equal(one.predict_proba(), two.predict_proba())
     assert torch.equal(torch.random.get_rng_state(), state)
 

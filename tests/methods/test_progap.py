@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 import torch
 
+from charges import charged_stages
 from hushgraph.errors import BudgetError, InputError, UnprovenError
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.mechanisms.gradient import Gradient
-from hushgraph.methods.progap import ProGAP
 from hushgraph.methods.model import load
+from hushgraph.methods.progap import ProGAP
 from hushgraph.privacy import units
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.metadata import Metadata
-from charges import charged_stages
 from small_graphs import random_graph
 
 EDGE, NODE = units.UndirectedEdge(), units.Node(max_degree=5)
@@ -71,7 +71,9 @@ def test_bad_parameters_are_named(bad: dict[str, object]) -> None:
 @pytest.mark.parametrize("combine", ["cat", "sum", "max", "attention"])
 @pytest.mark.parametrize("unit", [EDGE, NODE, units.NodeReplace(max_degree=5), units.BoundedDegreeNode(max_degree=60)])
 def test_every_unit_and_combination_trains_and_certifies(combine: str, unit: units.Unit) -> None:
-    model = ProGAP(hidden_channels=4, epochs=2, batch_size=8, combine=combine).fit(random_graph(2), unit, BUDGET, seed=0)
+    model = ProGAP(hidden_channels=4, epochs=2, batch_size=8, combine=combine).fit(
+        random_graph(2), unit, BUDGET, seed=0
+    )
     assert torch.allclose(model.predict_proba().sum(1), torch.ones(40), atol=1e-5)
     assert 0 < model.certificate.epsilon <= 4.0
 

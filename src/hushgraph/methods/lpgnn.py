@@ -149,7 +149,9 @@ class LPGNN(LocalMethod):
             return NoisyLabels(vault.labels, train, val, torch.eye(classes))
         mechanism = vault.plan["labels"].mechanism
         assert isinstance(mechanism, LocalReport)
-        transition = torch.from_numpy(mechanism.randomizer.transition).to(torch.float32)
+        # A unary report that names one class has the same law as randomized response.
+        response = RandomizedResponse(mechanism.epsilon, classes)
+        transition = torch.from_numpy(response.transition).to(torch.float32)
         return NoisyLabels(vault.release("labels"), train, val, transition, mechanism.epsilon)
 
 

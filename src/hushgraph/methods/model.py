@@ -158,7 +158,8 @@ class Model:
         """Accuracies on the data: an evaluation, outside the guarantee."""
         if self.scores is None:
             return {}
-        splits = {name: graph.split(name) for name in ("train", "val", "test")}
+        nodes = {name: graph.split(name) for name in ("train", "val", "test")}
+        splits = {name: found[graph.labels[found] >= 0] for name, found in nodes.items()}
         return evaluate_classes(self.scores, graph.labels, splits, len(graph.class_names))
 
     def get_epsilon(self, delta: float) -> float:
