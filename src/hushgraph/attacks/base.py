@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from hushgraph.errors import InputError
+from hushgraph.settings import Settings
 
 Query = Callable[[Tensor], Tensor]
 """Posteriors of all nodes when the node features sent with the query are these; the server holds the edges."""
@@ -83,7 +84,7 @@ class AttackScores:
 
 
 @dataclass(frozen=True)
-class Attack(ABC):
+class Attack(Settings, ABC):
     """An attack. `assumes` says what the attacker must have."""
 
     name: ClassVar[str]
