@@ -99,13 +99,13 @@ def test_what_is_part_of_each_record_cannot_be_replayed() -> None:
     graph = random_graph(2)
     model = GAP_.fit(graph, BOUNDED, BUDGET, seed=1)
     assert model.released == {}
-    with pytest.raises(InputError, match="part of each node's own record.*use predict_on"):
+    with pytest.raises(InputError, match=r"part of each node's own record.*use predict_on"):
         model.predict(graph)
     assert model.predict().shape == (40,)  # the holder has the predictions of the run itself
 
 
 def test_graphs_that_cannot_be_the_training_graph_are_refused(gap: Model) -> None:
-    with pytest.raises(InputError, match="expected the training graph .40 nodes.; got one with 50"):
+    with pytest.raises(InputError, match=r"expected the training graph .40 nodes.; got one with 50"):
         gap.predict(random_graph(2, num_nodes=50))
     with pytest.raises(InputError, match="expected 5 features, as in training; got 9"):
         gap.predict(random_graph(2, num_features=9))
@@ -232,7 +232,7 @@ def test_damaged_and_missing_files_are_named(folder: Path, tmp_path: Path) -> No
         load(tmp_path / "nowhere")
     weights = (folder / "model.safetensors").read_bytes()
     (folder / "model.safetensors").write_bytes(weights[: len(weights) // 2])
-    with pytest.raises(InputError, match="expected a readable model.safetensors"):
+    with pytest.raises(InputError, match=r"expected a readable model\.safetensors"):
         load(folder)
     (folder / "model.safetensors").write_bytes(weights)
     assert load(folder).predict().shape == (40,)
