@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 
 from hushgraph.data.rows import SparseRows, dense_rows
 from hushgraph.errors import InputError
-from hushgraph.graph.edges import InNeighbors
+from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.links import split_links, unlinked_pairs
 from hushgraph.local import OneBit, PerFeature
 from hushgraph.mechanisms.local_report import LocalReport
@@ -112,7 +112,7 @@ def test_links_are_predicted_from_noisy_features(scorer: str, graph: Data, tmp_p
 
 def test_hidden_links_are_predicted_without_being_seen(graph: Data) -> None:
     links = graph.edge_index[:, graph.edge_index[0] < graph.edge_index[1]]
-    whole = Neighborhood(InNeighbors.from_edge_index(graph.edge_index, 40))
+    whole = Neighborhood(MemoryEdges.from_edge_index(graph.edge_index, 40))
     torch.manual_seed(0)
     shown, predicted = PGCLinks(**RANGE, hidden_share=0.4)._hide_some(links, whole)
     seen = {tuple(pair) for pair in shown.edge_index.T.tolist()}
@@ -206,7 +206,7 @@ def test_sparse_and_dense_bits_give_the_estimates_of_the_mechanism(share: float)
     assert isinstance(estimates.reports, SparseRows) == (share < 0.1)
     expected = torch.from_numpy(OneBit(2.0).estimate(bits.numpy())).to(torch.float32)
     torch.testing.assert_close(dense_estimates(estimates), expected)
-    hood = Neighborhood(InNeighbors.from_edge_index(random_graph(0, 30, 60).edge_index, 30))
+    hood = Neighborhood(MemoryEdges.from_edge_index(random_graph(0, 30, 60).edge_index, 30))
     weight = torch.randn(40, 3, generator=torch.Generator().manual_seed(2))
     plain = PropagatedRows(expected, hood.kprop, 2).matmul(weight)
     torch.testing.assert_close(estimates.propagated(hood.kprop, 2).matmul(weight), plain, rtol=1e-4, atol=1e-4)
