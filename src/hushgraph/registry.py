@@ -95,8 +95,12 @@ def load(kind: Kind, name: str) -> Any:
     return found
 
 
-def register(found: Any, kind: Kind = "methods", name: str | None = None) -> Any:
-    """Make a class known by its `name`; also a decorator: `@hushgraph.register`. A taken name is refused."""
+def register(found: Any, kind: Kind | None = None, name: str | None = None) -> Any:
+    """Make a class known by its `name`; also a decorator: `@hushgraph.register`. A taken name is refused.
+
+    Methods, mechanisms, units and attacks know their own kind.
+    """
+    kind = kind or getattr(found, "kind", "methods")
     own = name or getattr(found, "name", None)
     if not isinstance(own, str) or not own:
         raise InputError(f"register: expected a class with a `name`; got {found!r}")

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from hushgraph.errors import InputError
+from hushgraph.registry import Kind
 from hushgraph.settings import Settings
 
 Query = Callable[[Tensor], Tensor]
@@ -87,6 +88,7 @@ class AttackScores:
 class Attack(Settings, ABC):
     """An attack. `assumes` says what the attacker must have."""
 
+    kind: ClassVar[Kind] = "attacks"
     name: ClassVar[str]
     assumes: ClassVar[str]
 

@@ -53,6 +53,7 @@ class Output:
 class Method(Settings):
     """Public settings of one method. With `trust` "central" a trusted holder of the data runs it."""
 
+    kind: ClassVar[registry.Kind] = "methods"
     name: ClassVar[str]
     summary: ClassVar[str]
     paper: ClassVar[str] = ""
