@@ -7,13 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
-from hushgraph.attacks.catalog import ATTACKS
+from hushgraph import registry
 from hushgraph.cli.console import progress_bar, show_json, words
 from hushgraph.errors import InputError
 
 
 def attack(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="One of: " + ", ".join(ATTACKS) + ".")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="One of: " + ", ".join(registry.names("attacks")) + ".")],
     data: Annotated[str, typer.Option(help="The graph it was trained on: a name or an npz file. Inversion: images.")],
     model: Annotated[Path | None, typer.Option(help="The folder of a trained model; not for inversion.")] = None,
     split: Annotated[str | None, typer.Option(help="The split, as for `train`.")] = None,
@@ -58,11 +58,11 @@ def _attack(
 ) -> dict[str, Any]:
     from hushgraph import datasets
     from hushgraph.attacks.catalog import attack_model
-    from hushgraph.methods.saving import load_model
+    from hushgraph.methods.model import load
 
     if model is None or classifier is not None:
         raise InputError(f"the attack '{name}' needs --model RUN_DIR, a trained model, and takes no --classifier")
-    trained = load_model(model)
+    trained = load(model)
     return attack_model(name, trained, datasets.load(data, split=split), **options).as_dict()
 
 
@@ -99,7 +99,7 @@ def _short(value: float | str) -> str:
 
 def add_result(path: Path, result: dict[str, Any]) -> None:
     """Put a result in the file of all attacks on a model; the same attack on the same target is replaced."""
-    from hushgraph.methods.saving import read_json, write_json
+    from hushgraph.text import read_json, write_json
 
     before = read_json(path).get("attacks", []) if path.exists() else []
     same = (result["name"], result["target"])

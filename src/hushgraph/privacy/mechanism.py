@@ -35,6 +35,7 @@ class Mechanism(ABC):
     changes the module it is given instead of returning a value, so inference leaves it out.
     """
 
+    kind: ClassVar[registry.Kind] = "mechanisms"
     name: ClassVar[str]
     proof: ClassVar[str]
     law: ClassVar[Law] = "gaussian"
