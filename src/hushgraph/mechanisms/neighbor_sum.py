@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from hushgraph.data.checks import CheckedGraph
 from hushgraph.data.rows import Rows, dense_rows
 from hushgraph.errors import InputError
 from hushgraph.graph.sums import sum_in_neighbors
@@ -64,6 +66,15 @@ class NeighborSum(GaussianMechanism):
         if not longest <= self.row_norm:
             raise InputError(f"sum over neighbors: expected rows of norm at most {self.row_norm:g}; got {longest!r}")
         return bounded
+
+    @classmethod
+    def variants(cls) -> Sequence[NeighborSum]:
+        """Rows of length one, and of another length."""
+        return [cls(), cls(row_norm=2.5)]
+
+    def example_inputs(self, graph: CheckedGraph) -> tuple[Rows]:
+        """The features."""
+        return (graph.features,)
 
     def stays_private(self, unit: Unit) -> bool:
         """Where other nodes' lists change with a record, a node's own sum is part of its own record."""
