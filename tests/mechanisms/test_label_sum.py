@@ -126,7 +126,9 @@ def test_the_price_by_unit() -> None:
     assert LabelSum().sensitivity(units.BoundedDegreeNode(max_degree=9)) == pytest.approx(3.0)
 
 
-@pytest.mark.parametrize("unit", [units.DirectedEdge(), units.UndirectedEdge(), units.BoundedDegreeNode(), units.Record()])
+@pytest.mark.parametrize(
+    "unit", [units.DirectedEdge(), units.UndirectedEdge(), units.BoundedDegreeNode(), units.Record()]
+)
 def test_divided_messages_are_refused_where_a_neighbor_s_list_may_change(unit: units.Unit) -> None:
     with pytest.raises(UnprovenError, match=unit.name):
         DIVIDED.event(unit, 1.0)

@@ -100,7 +100,9 @@ def test_removing_a_hub_under_a_degree_promise_moves_the_other_rows_by_sqrt_d() 
     graph = hub_graph(60)
     touching = (graph.edge_index == 0).any(dim=0)
     before, after = exact_sum(graph.edge_index, graph.x), exact_sum(graph.edge_index[:, ~touching], graph.x)
-    assert moved(before[1:], after[1:]) <= NeighborSum().sensitivity(units.BoundedDegreeNode(max_degree=60)) * (1 + 1e-6)
+    assert moved(before[1:], after[1:]) <= NeighborSum().sensitivity(units.BoundedDegreeNode(max_degree=60)) * (
+        1 + 1e-6
+    )
 
 
 def _refilled(edge_index: Tensor, num_nodes: int, cap: int) -> Tensor:

@@ -43,7 +43,9 @@ def view(edges: InNeighbors, labels: Tensor, train: Tensor) -> SimpleNamespace:
 
 
 def counts(edges: Edges, labels: list[int], train: list[int], seed: int) -> np.ndarray:
-    found = PairCount().query(view(graph_of(edges), torch.tensor(labels), torch.tensor(train)), NoiseSource.seeded(seed))
+    found = PairCount().query(
+        view(graph_of(edges), torch.tensor(labels), torch.tensor(train)), NoiseSource.seeded(seed)
+    )
     assert found.blind == len(train) // 2
     return np.array([found.equal, found.unequal, found.blind_equal])
 
