@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import torch
@@ -10,7 +11,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from hushgraph.data.checks import CheckedGraph, check_graph
+from hushgraph.data.neighbors import Variations
 from hushgraph.errors import InputError
+from hushgraph.mechanisms.matrix import Cell
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.mechanism import Mechanism
 from hushgraph.privacy.units import Unit
@@ -94,3 +97,36 @@ def own_rows(graph: CheckedGraph, other: CheckedGraph) -> np.ndarray:
     """The nodes whose record (features, label) differs."""
     features = (graph.features != other.features).any(dim=1)
     return (features | (graph.labels != other.labels)).numpy()
+
+
+GRAPHS = graphs()
+
+
+def realized(cell: Cell, graph: CheckedGraph, other: CheckedGraph, seed: int) -> float:
+    """How far the answers on two neighbors lie apart, in the norm of the law.
+
+    Rows that stay in the vault as part of their node's own record are left out.
+    """
+    mechanism, unit = cell.mechanism, cell.unit
+    before, after = (
+        mechanism.before_noise(view_of(one, mechanism, unit, seed), NoiseSource.seeded(seed), *inputs)
+        for one, inputs in ((g, mechanism.example_inputs(g)) for g in (graph, other))
+    )
+    change = before - after
+    if mechanism.stays_private(unit):
+        change[own_rows(graph, other)] = 0.0
+    return float(np.abs(change).sum() if mechanism.law == "discrete-laplace" else np.sqrt((change**2).sum()))
+
+
+@cache
+def largest_share(cell: Cell) -> float:
+    """The largest change over the neighbors of all graphs that the unit takes, over the bound."""
+    changes = [
+        realized(cell, graph, other, seed)
+        for graph in GRAPHS
+        if fits(graph, cell.unit)
+        for seed in range(1 if cell.mechanism.trains else 3)
+        for other in cell.unit.neighbors(Variations(graph), np.random.default_rng(seed))
+    ]
+    assert changes, f"no small graph suits the unit {cell.unit}"
+    return max(changes) / cell.bound

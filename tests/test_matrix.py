@@ -11,7 +11,6 @@ import json
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -34,13 +33,12 @@ from hushgraph.privacy.mechanism import Mechanism
 from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.vault import PrivateRows, Vault
 from hushgraph.vault.view import View
-from matrix_graphs import fits, graphs, own_rows, view_of
+from matrix_graphs import GRAPHS, fits, largest_share, own_rows, view_of
 
 BUDGET = Budget(2.0, 1e-3)
 ROUNDING = 1e-4  # sums and weights are single precision
 TIGHT = 0.7
 LOOSE = {"rooted-gradient"}  # needs a graph of its own: tests/mechanisms/test_rooted_gradient.py reaches its bound
-GRAPHS = graphs()
 
 
 def ids(value: Any) -> str:
@@ -64,36 +62,6 @@ def graph_for(unit: units.Unit) -> CheckedGraph:
 
 
 # Bounded
-
-
-def realized(cell: Cell, graph: CheckedGraph, other: CheckedGraph, seed: int) -> float:
-    """How far the answers on two neighbors lie apart, in the norm of the law.
-
-    Rows that stay in the vault as part of their node's own record are left out.
-    """
-    mechanism, unit = cell.mechanism, cell.unit
-    before, after = (
-        mechanism.before_noise(view_of(one, mechanism, unit, seed), NoiseSource.seeded(seed), *inputs)
-        for one, inputs in ((g, mechanism.example_inputs(g)) for g in (graph, other))
-    )
-    change = before - after
-    if mechanism.stays_private(unit):
-        change[own_rows(graph, other)] = 0.0
-    return float(np.abs(change).sum() if mechanism.law == "discrete-laplace" else np.sqrt((change**2).sum()))
-
-
-@cache
-def largest_share(cell: Cell) -> float:
-    """The largest change over the neighbors of all graphs that the unit takes, over the bound."""
-    changes = [
-        realized(cell, graph, other, seed)
-        for graph in GRAPHS
-        if fits(graph, cell.unit)
-        for seed in range(1 if cell.mechanism.trains else 3)
-        for other in cell.unit.neighbors(Variations(graph), np.random.default_rng(seed))
-    ]
-    assert changes, f"no small graph suits the unit {cell.unit}"
-    return max(changes) / cell.bound
 
 
 @pytest.mark.parametrize("cell", [cell for cell in cells("bounded") if noisy(cell)], ids=ids)

@@ -36,7 +36,7 @@ def test_all_wrong_words_are_reported_with_advice() -> None:
     assert "lr: expected a number; got 'fast'" in str(caught.value)
     with pytest.raises(InputError, match="quick: expected true or false; got '1'"):
         Toy.from_words({"quick": "1"})
-    with pytest.raises(InputError, match="epochs: expected a whole number or none; got '2.5'"):
+    with pytest.raises(InputError, match=r"epochs: expected a whole number or none; got '2\.5'"):
         Toy.from_words({"epochs": "2.5"})
 
 

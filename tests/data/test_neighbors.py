@@ -10,9 +10,7 @@ from hushgraph.data.checks import CheckedGraph
 from hushgraph.data.neighbors import NodeRecord, Variations
 from hushgraph.mechanisms.matrix import units as all_units
 from hushgraph.privacy import units
-from matrix_graphs import fits, graphs, own_rows
-
-GRAPHS = graphs()
+from matrix_graphs import GRAPHS, fits, own_rows
 
 
 def entries(graph: CheckedGraph) -> set[tuple[int, int]]:

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
 
-from hushgraph.graph.edges import InNeighbors
 from hushgraph.errors import InputError, UnprovenError
+from hushgraph.graph.edges import InNeighbors
 from hushgraph.mechanisms.pair_count import NO_LABEL, PairCount, PairCounts, _pairs
 from hushgraph.noise.discrete import discrete_laplace
 from hushgraph.noise.source import NoiseSource

@@ -20,7 +20,7 @@ def test_every_code_has_one_sentence_and_every_sentence_a_code() -> None:
 @pytest.mark.parametrize("code", list(Code))
 def test_a_note_reads_back_and_shows_its_values(code: Code) -> None:
     fields = [name for _, name, _, _ in string.Formatter().parse(notes._SENTENCES[code]) if name]
-    made = note(code, **{name: 12.34567 for name in fields})
+    made = note(code, **dict.fromkeys(fields, 12.34567))
     assert Note.from_dict(json.loads(json.dumps(made.as_dict()))) == made
     assert str(made).count("12.35") == len(fields)
 

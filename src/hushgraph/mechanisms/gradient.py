@@ -169,7 +169,7 @@ class Gradient(Mechanism):
         """One noisy sum over all examples, read off one plain step of the weights."""
         module, training = copy.deepcopy(inputs[0]), Training(epochs=1, lr=float(data.train.numel()), optimizer="sgd")
         before = nn.utils.parameters_to_vector(module.parameters()).detach().double()
-        once = replace(self, sample_rate=1.0, steps=1)
+        once: Any = replace(self, sample_rate=1.0, steps=1)
         once.release(data, scale, noise, module, *inputs[1:-1], training)
         after = nn.utils.parameters_to_vector(module.parameters()).detach().double()
         return (before - after).numpy()

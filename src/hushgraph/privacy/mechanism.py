@@ -73,7 +73,7 @@ class Mechanism(ABC):
         """The least scale from `scale` on with which the noise can be drawn."""
         return scale
 
-    def check(self, *inputs: Any) -> None:
+    def check(self, *inputs: Any) -> None:  # noqa: B027
         """Refuse inputs that the proof does not cover; called before anything is charged or read."""
 
     def claimed_event(self, unit: Unit, scale: float) -> Event:

@@ -34,7 +34,8 @@ class Relation(Enum):
 class Footprint:
     """What one unit can change. Proofs in docs/proofs/ name the fields they use.
 
-    receivers: other nodes whose sum over in-neighbors changes, each by one row, after the unit's own cap.
+    receivers: other nodes whose sum over in-neighbors changes, each by one row, after the unit's own cap: an entry that
+        leads to them comes or goes, or the row behind it changes with its node's record.
     own_list: entries of the unit's own list that change, before any cap.
     other_entries: entries of other nodes' lists that change.
     records: records (features, label) that change.
