@@ -125,7 +125,7 @@ def largest_share(cell: Cell) -> float:
         realized(cell, graph, other, seed)
         for graph in GRAPHS
         if fits(graph, cell.unit)
-        for seed in range(1 if cell.mechanism.trains else 3)
+        for seed in range(1 if cell.mechanism.trains else 2 if cell.mechanism.law == "gaussian" else 8)
         for other in cell.unit.neighbors(Variations(graph), np.random.default_rng(seed))
     ]
     assert changes, f"no small graph suits the unit {cell.unit}"

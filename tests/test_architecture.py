@@ -5,8 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import measures
 import pytest
+
+import measures
 
 NOT_MOVED_YET = frozenset({"audit", "attacks", "collect", "report", "cli"})
 """Packages that still have their older shape; they are left out of the strict rules below."""

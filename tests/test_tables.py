@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import docs
 import pytest
 
+import docs
 from hushgraph import registry
 
 

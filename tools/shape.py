@@ -6,6 +6,7 @@ from one to the next. Everything else is read off the syntax (measures.py, reach
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Callable
 from types import CodeType, FrameType
@@ -43,7 +44,7 @@ def walk(run: Callable[[], object]) -> tuple[int, int, int, int]:
         run()
     finally:
         sys.setprofile(None)
-    switches = sum(one[0] != other[0] for one, other in zip(order, order[1:]))
+    switches = sum(one[0] != other[0] for one, other in itertools.pairwise(order))
     return len(order), len({file for _, file in order}), switches, len({package for package, _ in order})
 
 
