@@ -83,7 +83,7 @@ class Model:
         """The certificate in words."""
         from hushgraph.report.words import explain
 
-        return explain(self.certificate)
+        return explain(self.certificate, self.reason)
 
     # Predictions
 

@@ -17,6 +17,7 @@ from hushgraph.ledger.certificate import Certificate, Charge
 from hushgraph.privacy import events
 from hushgraph.privacy.events import Event
 from hushgraph.privacy.loss import PrivacyLoss
+from hushgraph.privacy.notes import Note
 from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units import Unit
 from hushgraph.text import read_json
@@ -70,6 +71,7 @@ class RunContext:
     plan: Plan
     certificate: Certificate
     metrics: dict[str, Any] = field(default_factory=dict)
+    reason: Note | None = None
     class_names: tuple[str, ...] = ()
     folder: Path | None = None
     verification: str | None = None
@@ -78,6 +80,11 @@ class RunContext:
     audit: dict[str, Any] | None = None
     attacks: tuple[dict[str, Any], ...] = ()
     others: tuple[RunContext, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """The method that ran, and the one it chose."""
+        return self.certificate.method if self.reason is None else f"{self.certificate.method}: {self.method}"
 
     @property
     def unit(self) -> Unit:
@@ -160,6 +167,7 @@ def _from_folder(folder: Path) -> RunContext:
             plan=Plan.from_dict(config["plan"]),
             certificate=Certificate.from_dict(certificate),
             metrics=metrics,
+            reason=None if config["reason"] is None else Note.from_dict(config["reason"]),
             class_names=tuple(config["class_names"]),
             folder=folder,
         )
@@ -178,6 +186,7 @@ def _from_model(model: Any) -> RunContext:
         plan=model.plan,
         certificate=model.certificate,
         metrics={**model.metrics, "seconds": model.seconds},
+        reason=model.reason,
         class_names=tuple(model.class_names),
     )
 

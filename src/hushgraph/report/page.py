@@ -61,7 +61,7 @@ def render(context: RunContext, *, title: str | None = None) -> str:
         _environment()
         .get_template("page.html")
         .render(
-            heading=title or f"{context.method} on {context.certificate.dataset}",
+            heading=title or f"{context.label} on {context.certificate.dataset}",
             run=context.certificate.run,
             unit=context.unit.name,
             sections=made,

@@ -13,7 +13,7 @@ from html import escape
 
 from markupsafe import Markup
 
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 20, 16, 52
+_LEFT, _RIGHT, _TOP, _BOTTOM = 80, 20, 16, 52
 _BAR_TICKS = 6
 
 

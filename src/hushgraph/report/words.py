@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from hushgraph.ledger.certificate import Certificate, Charge, DatasetTotal, Randomness
-from hushgraph.privacy.notes import Code
+from hushgraph.privacy.notes import Code, Note
 from hushgraph.privacy.units import Relation, Unit
 from hushgraph.text import rounded_up
 
@@ -98,9 +98,9 @@ def paper(certificate: Certificate) -> str | None:
     )
 
 
-def choice(certificate: Certificate) -> str | None:
-    """What a run with a choice chose, and why."""
-    return None if certificate.reason is None else f"{certificate.reason}"
+def accountant(certificate: Certificate) -> str:
+    """Which route gives the numbers."""
+    return certificate.accountant if math.isfinite(certificate.epsilon) else "none: there is no finite bound"
 
 
 # What was released
@@ -223,6 +223,8 @@ def total(found: DatasetTotal) -> str:
 def total_of(epsilon: float, delta: float, kind: str, private: bool, runs: int, limit: float | None) -> str:
     """The total of a dataset, how it is proved, and the limit."""
     bound = "no limit declared" if limit is None else f"limit {limit:g}"
+    if private and math.isinf(epsilon):
+        return f"no finite epsilon over {counted(runs, 'run')}, because one is without protection; {bound}"
     if not private:
         return f"NOT PRIVATE over {counted(runs, 'run')}, because of a seeded one; {bound}"
     how = "" if runs == 1 and kind in _SIMPLE else f", by {composition(kind)}"
@@ -237,15 +239,15 @@ def composition(kind: str) -> str:
 # The whole certificate, for a terminal
 
 
-def explain(certificate: Certificate, width: int = WIDTH) -> str:
-    """The certificate as text of at most `width` columns."""
+def explain(certificate: Certificate, reason: Note | None = None, width: int = WIDTH) -> str:
+    """The certificate as text of at most `width` columns; `reason` is why a method was chosen."""
     lines = textwrap.wrap(claim(certificate), width)
-    for title, items in _entries(certificate):
+    for title, items in _entries(certificate, reason or certificate.reason):
         lines += _entry(title, items, width)
     return "\n".join(lines)
 
 
-def _entries(certificate: Certificate) -> Iterable[tuple[str, Sequence[str]]]:
+def _entries(certificate: Certificate, reason: Note | None) -> Iterable[tuple[str, Sequence[str]]]:
     unit = certificate.unit
     at = f"{number(certificate.epsilon)} at delta {certificate.delta:g}"
     yield "", [""]
@@ -256,10 +258,10 @@ def _entries(certificate: Certificate) -> Iterable[tuple[str, Sequence[str]]]:
         yield "Gaussian DP", [f"mu = {certificate.mu:.4g}"]
     if (both := paper(certificate)) is not None:
         yield "paper mode", [both]
-    yield "accountant", [certificate.accountant]
+    yield "accountant", [accountant(certificate)]
     yield "released", released(certificate) or ["nothing that depends on the unit"]
-    if (chosen := choice(certificate)) is not None:
-        yield "choice", [chosen]
+    if reason is not None:
+        yield "choice", [str(reason)]
     yield "taken as public", [str(note) for note in certificate.public] or ["nothing"]
     yield "not protected", [str(note) for note in certificate.unprotected] or ["nothing"]
     yield "noise", [randomness(certificate)]

@@ -39,7 +39,7 @@ _MOST_CLASSES = 40
 def accuracy(context: RunContext) -> dict[str, Any]:
     """Accuracy of this run, against epsilon when there are others to compare with, and of every class."""
     everyone = [context, *context.others]
-    ordered = sorted(everyone, key=lambda one: (one.method, one.unit.name, one.epsilon))
+    ordered = sorted(everyone, key=lambda one: (one.label, one.unit.name, one.epsilon))
     return {
         "evaluation": EVALUATION,
         "chart": _chart(context),
@@ -57,7 +57,7 @@ def _other_measure(context: RunContext) -> str:
 
 
 def _row(context: RunContext, this: bool) -> list[str | Markup]:
-    name = Markup("{} {}").format(context.method, pill("this run", "plain")) if this else context.method
+    name = Markup("{} {}").format(context.label, pill("this run", "plain")) if this else context.label
     figures = [_percent(context.accuracy(split)) for split in ("train", "val", "test")]
     return [name, context.unit.name, words.number(context.epsilon), *figures]
 
@@ -94,7 +94,7 @@ def _curves(runs: Sequence[RunContext]) -> list[Series]:
     """One curve for every method and unit."""
     groups: dict[tuple[str, str], list[RunContext]] = {}
     for one in runs:
-        groups.setdefault((one.method, one.unit.name), []).append(one)
+        groups.setdefault((one.label, one.unit.name), []).append(one)
     return [
         _curve(f"{method}, {unit}", sorted(group, key=lambda one: one.epsilon), number)
         for number, ((method, unit), group) in enumerate(groups.items())
@@ -114,7 +114,7 @@ def _reference(context: RunContext, low: float, high: float, color: int) -> Seri
     """A level to compare with: a run without privacy, or one that never reads what is protected."""
     level = context.accuracy() or 0.0
     why = "no privacy" if math.isinf(context.epsilon) else "reads nothing protected"
-    name = f"{context.method}, {why}"
+    name = f"{context.label}, {why}"
     tips = [f"{name}\ntest {level:.2f}%"] * 2
     return Series(name, [low, high], [level, level], color % _COLORS, dashed=True, tips=tips, label=name)
 
@@ -143,8 +143,8 @@ def _tested(context: RunContext) -> dict[int, int]:
 
 def _short_name(context: RunContext) -> str:
     if math.isinf(context.epsilon):
-        return f"{context.method}, no privacy"
-    return f"{context.method}, ε {context.epsilon:.3g}"
+        return f"{context.label}, no privacy"
+    return f"{context.label}, ε {context.epsilon:.3g}"
 
 
 def _class_row(context: RunContext, row: dict[str, Any], beside: Sequence[RunContext]) -> list[str]:

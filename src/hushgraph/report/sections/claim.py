@@ -56,7 +56,7 @@ def claim(context: RunContext) -> dict[str, Any]:
         "claim": words.claim(certificate),
         "pills": _pills(context),
         "paper": words.paper(certificate),
-        "choice": words.choice(certificate),
+        "choice": context.reason and str(context.reason),
         "tiles": _tiles(context),
         "curve": [] if context.loss is None else [_point(context.loss, exponent) for exponent in exponents],
         "here": exponents.index(math.log10(context.delta)),
@@ -73,7 +73,7 @@ def _pills(context: RunContext) -> list[Markup]:
     elif context.epsilon == 0.0:
         found.append(pill("does not read what is protected", "plain"))
     found.append(pill(*_CHECKED[context.verification]))
-    return [*found, pill(context.certificate.accountant, "plain")] if context.has_noise else found
+    return [*found, pill(words.accountant(context.certificate), "plain")] if context.has_noise else found
 
 
 def _tiles(context: RunContext) -> list[tuple[str, str, str]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from hushgraph.ledger.certificate import Randomness
 from hushgraph.report import words
 from hushgraph.report.checklist import Row, State
 from hushgraph.report.context import RunContext
@@ -39,20 +38,17 @@ def nist(context: RunContext) -> dict[str, Any]:
 def nist_rows(context: RunContext) -> list[Row]:
     """The rows of the list."""
     certificate = context.certificate
-    seeded = certificate.randomness is Randomness.SEEDED
+    stated: State = "handled" if certificate.is_private else "not handled"
+    epsilon = f"epsilon {words.number(context.epsilon)} at delta {context.delta:g}"
     return [
-        Row(
-            "Privacy parameters (epsilon, delta)",
-            "handled" if certificate.is_private else "not handled",
-            f"epsilon {words.number(context.epsilon)} at delta {context.delta:g}, over every release of the run.",
-        ),
-        Row("Unit of privacy", "handled", f"Typed and required: {context.unit.name}."),
+        Row("Privacy parameters (epsilon, delta)", stated, f"{epsilon}, over every release of the run."),
+        Row("Unit of privacy", stated, f"Typed and required: {context.unit.name}."),
         Row("Composition over time", "handled", _composition(context)),
         _algorithms(context),
-        Row("Randomness", "not handled" if seeded else "handled", f"{words.randomness(certificate)}."),
+        Row("Randomness", stated, f"{words.randomness(certificate)}."),
         _numbers(context),
         Row("Timing side channels", "not handled", "Run time and memory depend on the data. Do not publish them."),
-        Row("Trust model", "partly", words.trust(certificate)),
+        Row("Trust model", "partly" if certificate.is_private else "not handled", words.trust(certificate)),
         _utility(context),
         Row("Access control and data security", "outside", "Storage, accounts and transport of data and ledger."),
         Row("Data collection", "outside", "How the graph was gathered, and consent."),

@@ -28,8 +28,8 @@ def provenance(context: RunContext) -> dict[str, Any]:
         "rows": [
             ("ledger fingerprint", mono(certificate.ledger_hash)),
             ("run", mono(certificate.run)),
-            ("method", below(context.method, parameters)),
-            ("accountant", certificate.accountant),
+            ("method", below(context.label, parameters)),
+            ("accountant", words.accountant(certificate)),
             ("noise", words.randomness(certificate)),
             ("public sizes", ", ".join(f"{sizes[key]:,} {name}" for key, name in _SIZES.items() if sizes[key])),
             ("versions", words.versions(certificate)),

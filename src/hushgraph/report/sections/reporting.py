@@ -35,15 +35,16 @@ def reporting_rows(context: RunContext) -> list[Row]:
     """The rows of the list."""
     certificate, unit = context.certificate, context.unit
     released = "; ".join(words.released(certificate)) or "nothing that depends on the unit"
+    stated: State = "handled" if certificate.is_private else "not handled"
     return [
-        Row("DP setting", "handled", words.setting(certificate)),
-        Row("Unit of privacy", "handled", f"{unit.name}: {unit.change}."),
-        Row("Neighboring relation", "handled", f"{words.relation(unit)}."),
+        Row("DP setting", stated, words.setting(certificate)),
+        Row("Unit of privacy", stated, f"{unit.name}: {unit.change}."),
+        Row("Neighboring relation", stated, f"{words.relation(unit)}."),
         Row("What is released", "handled", f"{released}."),
         Row("Data accesses covered", "partly" if certificate.is_private else "not handled", _accesses(context)),
-        Row("Accountant", "handled", f"{certificate.accountant}."),
-        Row("Assumptions of the accountant", "handled", words.sampling(certificate)),
-        Row("Formal statement", "handled" if certificate.is_private else "not handled", words.claim(certificate)),
+        Row("Accountant", stated, f"{words.accountant(certificate)}."),
+        Row("Assumptions of the accountant", stated, words.sampling(certificate)),
+        Row("Formal statement", stated, words.claim(certificate)),
         _other_views(context),
         Row("Proof that the claim follows from what was done", *_PROOF[context.verification]),
     ]
