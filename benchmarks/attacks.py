@@ -4,7 +4,7 @@
 
 Every finished attack is a row in benchmarks/results/attacks.json, so the command can be stopped and continued; rows
 that are there are not run again. It ends by writing docs/results-attacks.md from the rows there are; `--write` only
-writes. Data: the folder HUSHGRAPH_DATA, default ../shared/data beside the repository. Parts whose data is missing are
+writes. Data: the folder that HUSHGRAPH_DATA names. Parts whose data is missing are
 skipped, and that is said.
 """
 
@@ -40,10 +40,10 @@ from hushgraph.methods.plain_gnn import GCN, GraphSAGE
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from attack_page import write_page
+from data_files import data_file
 from inversion import inversion
 
 ROOT = Path(__file__).resolve().parent.parent
-DATA = Path(os.environ.get("HUSHGRAPH_DATA", ROOT.parent / "shared" / "data"))
 KEEP = ROOT / "benchmarks" / "results" / "attacks.json"
 SCHOOLS = ("JohnsHopkins55", "Berkeley13")
 EDGE = hg.units.UndirectedEdge()
@@ -77,12 +77,12 @@ class Rows:
 
 def school(name: str, **options: Any) -> Data:
     """The task graph of one school."""
-    return datasets.load(DATA / "facebook100" / f"{name}.npz", **options)
+    return datasets.load(data_file(f"facebook100/{name}.npz"), **options)
 
 
 def gender_column(name: str) -> int:
     """The more common value of the sensitive attribute, as a column of the features."""
-    with np.load(DATA / "facebook100" / f"{name}.npz", allow_pickle=False) as arrays:
+    with np.load(data_file(f"facebook100/{name}.npz"), allow_pickle=False) as arrays:
         columns = np.flatnonzero(arrays["x_group"] == GENDER)
         counts = np.bincount(arrays["x_indices"], minlength=len(arrays["x_group"]))
     return int(columns[np.argmax(counts[columns])])
@@ -180,13 +180,14 @@ def main() -> None:
     if not chosen.write:
         for part in chosen.parts or [*parts, "inversion"]:
             if part == "inversion":
-                inversion(DATA, rows)
+                inversion(data_file(""), rows)
                 continue
             for name in chosen.graphs:
-                if (DATA / "facebook100" / f"{name}.npz").exists():
+                file = data_file(f"facebook100/{name}.npz")
+                if file.exists():
                     parts[part](name, rows)
                 else:
-                    print(f"{part}: no {name} in {DATA}; skipped")
+                    print(f"{part}: no {file}; skipped")
     write_page(rows.read(), ROOT)
 
 

@@ -5,7 +5,7 @@
 Every finished fit is a row in benchmarks/results/dpgnn.json, so the command can be stopped and continued. `--write`
 writes docs/results-dpgnn.md from the rows there are; accuracies of the other methods come from the rows of
 benchmarks/results.py (same graphs, same split, same unit, their own seeds), and only their accuracy per class is
-measured here, with one seed. Data: the folder HUSHGRAPH_DATA, default ../shared/data.
+measured here, with one seed. Data: the folder that HUSHGRAPH_DATA names.
 """
 
 from __future__ import annotations

@@ -21,8 +21,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from data_files import data_file
+
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-DATA = Path(os.environ.get("HUSHGRAPH_DATA", "../shared/data")) / "facebook100"
 LEVELS = ("edge", "node")
 USUAL = str(Path(__file__).with_name("fit_usual.py"))
 
@@ -35,7 +36,7 @@ def fit(level: str, profile: bool = False) -> dict[str, Any]:
     from hushgraph.data.checks import check_graph
 
     torch.set_num_threads(1)
-    data = hg.datasets.load(str(DATA / "Berkeley13.npz"), split=str(DATA / "Berkeley13-split.npz"))
+    data = hg.datasets.load("facebook100/Berkeley13", split="facebook100/Berkeley13-split")
     graph = check_graph(data)
     method = hg.GAP(hops=2)
     unit = hg.units.UndirectedEdge() if level == "edge" else hg.units.Node(max_degree=100)
@@ -96,8 +97,8 @@ def main() -> None:
     parser.add_argument("--profile", type=Path, help="write the profiles of both fits to this file")
     parser.add_argument("--reference", nargs="*", default=[], metavar="LEVEL=SECONDS")
     options = parser.parse_args()
-    if not DATA.is_dir():
-        sys.exit(f"fit: expected the benchmark data in {DATA}; set HUSHGRAPH_DATA to its folder")
+    if not data_file("facebook100/Berkeley13.npz").is_file():
+        sys.exit(f"fit: expected {data_file('facebook100/Berkeley13.npz')}; there is none; check HUSHGRAPH_DATA")
     if options.level:
         print(json.dumps(fit(options.level, options.with_profile)))
         return

@@ -11,7 +11,6 @@ import copy
 import json
 import os
 import time
-from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -20,7 +19,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-DATA = Path(os.environ.get("HUSHGRAPH_DATA", "../shared/data")) / "facebook100"
 HIDDEN, HOPS, BATCH, EPOCHS, PRIVATE_EPOCHS, LR = 16, 2, 256, 100, 10, 0.01
 AGGREGATION_STD = {"edge": 7.0, "node": 10.0}  # any positive number costs the same time
 GRADIENT_STD = 1.0
@@ -105,7 +103,7 @@ def load() -> tuple[Tensor, Tensor, Tensor, dict[str, Tensor]]:
     """Dense features, labels, edges and the split of Berkeley13 (hushgraph reads the file, and that is all it does)."""
     from hushgraph.datasets import load as read
 
-    data = read(str(DATA / "Berkeley13.npz"), split=str(DATA / "Berkeley13-split.npz"))
+    data = read("facebook100/Berkeley13", split="facebook100/Berkeley13-split")
     parts = {"train": data.train_mask.nonzero().squeeze(1), "val": data.val_mask.nonzero().squeeze(1)}
     return data.x.to_dense().float(), data.y, data.edge_index, parts
 

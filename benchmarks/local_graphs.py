@@ -2,7 +2,7 @@
 
     python benchmarks/local_graphs.py [--minutes 60] [--only cora] [--page-only]
 
-Data: the folder HUSHGRAPH_DATA (default ../shared/data). Every run is a fit with its own seed (and, for LPGNN, its own
+Data: the folder that HUSHGRAPH_DATA names. Every run is a fit with its own seed (and, for LPGNN, its own
 random 50/25/25 split). Rows are kept in benchmarks/results/local_graphs.json, so that a run that was cut short goes on
 where it stopped; all cases get their first seed before any gets its second.
 """
@@ -21,6 +21,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import torch
+from data_files import data_file
 from local_cases import FEATURES, OUR_LINKS, OURS, Case, cases, range_cases
 
 from hushgraph import Budget, datasets
@@ -28,7 +29,6 @@ from hushgraph.data.checks import CheckedGraph, check_graph
 
 torch.set_num_threads(1)
 ROOT = Path(__file__).resolve().parent.parent
-DATA = Path(os.environ.get("HUSHGRAPH_DATA", ROOT.parent / "shared" / "data"))
 ROWS = ROOT / "benchmarks" / "results" / "local_graphs.json"
 PAGE = ROOT / "docs" / "results-local.md"
 FILES = {
@@ -45,9 +45,8 @@ _KEPT = ("feature_steps", "label_steps", "epochs", "hop_weights", "degree_weight
 @lru_cache(maxsize=2)
 def load(graph: str, seed: int | None) -> CheckedGraph:
     """The graph with its public split (seed None) or a random one of 50/25/25."""
-    path = str(DATA / f"{FILES[graph]}.npz")
     split: Any = {} if seed is None else {"split": (0.5, 0.25, 0.25), "seed": seed}
-    return check_graph(datasets.load(path, **split))
+    return check_graph(datasets.load(data_file(f"{FILES[graph]}.npz"), **split))
 
 
 def measure(case: Case, seed: int) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 python benchmarks/results.py [--seeds 5] [--datasets Berkeley13 pubmed] [--parts node edge paper rates sage] [--write]
 
 Every finished run is one row on disk, so the command can be stopped and continued; `--write` only writes the document
-from the rows there are. Data is found through HUSHGRAPH_DATA, else ../shared/data.
+from the rows there are. Data: the folder that HUSHGRAPH_DATA names.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from data_files import data_file
 from scipy.stats import t as student
 
 from hushgraph import datasets
@@ -34,7 +35,6 @@ from hushgraph.privacy import units
 from hushgraph.privacy.budget import Budget
 
 ROOT = Path(__file__).resolve().parent.parent
-DATA = Path(os.environ.get("HUSHGRAPH_DATA", ROOT.parent / "shared" / "data"))
 ROWS = ROOT / "benchmarks" / "results" / "accuracy"
 DOCUMENT = ROOT / "docs" / "results.md"
 
@@ -131,7 +131,7 @@ def _compared(dataset: str, epsilon: float) -> Iterator[tuple[str, Method]]:
 
 def load(dataset: str, share: float) -> Any:
     """The graph, with its stored split where there is one, else 75/10/15; other shares take fewer train nodes."""
-    path = DATA / FILES[dataset]
+    path = data_file(FILES[dataset])
     split = path.with_name(f"{path.stem}-split.npz")
     data = datasets.load(path, split=split if split.exists() else (0.75, 0.10, 0.15), seed=0)
     if share != 0.75:

@@ -33,7 +33,7 @@ from hushgraph.training.optimizers import FlatAdam
 warnings.filterwarnings("ignore")
 torch.set_num_threads(1)
 
-DATA = Path(os.environ.get("HUSHGRAPH_DATA", Path(__file__).resolve().parent.parent.parent / "shared" / "data"))
+DATA = Path(os.environ.get("HUSHGRAPH_DATA", ""))
 SIZES = (501, 16, 6)
 BOUND, SIGMA, LR = 1.0, 1.0, 0.01
 
@@ -211,13 +211,13 @@ def gap_fit(private: bool, hops: int = 2) -> dict[str, float]:
             train_plainly(module, x, labels, train, epochs=100, lr=0.01, val=val, select_best=True)
             return
         taken = x[train] if isinstance(x, Tensor) else x.rows(train)
-        sampler = PoissonSampler.of_batch_size(len(train), 256)
+        sampler = PoissonSampler(len(train), PoissonSampler.rate_for(len(train), 256))
         train_privately(
             module,
             taken,
             labels[train],
             sampler=sampler,
-            steps=10 * sampler.steps_per_epoch,
+            steps=PoissonSampler.steps_for(len(train), 256, epochs=10),
             max_grad_norm=1.0,
             noise_std=1.0,
             noise=noise,

@@ -188,7 +188,7 @@ def main() -> None:
     parser.add_argument("--devices", type=int, default=2000)
     parser.add_argument("--folder", type=Path, default=DEFAULT)
     options = parser.parse_args()
-    from hushgraph.datasets.campus import campus
+    from hushgraph.datasets.built_in import campus
 
     if options.folder == DEFAULT:
         shutil.rmtree(DEFAULT, ignore_errors=True)

@@ -13,7 +13,7 @@ from hushgraph.cli import app
 from hushgraph.registry import METHODS
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
 def _blocks(page: Path, language: str) -> list[str]:

@@ -322,6 +322,19 @@ def test_datasets_and_doctor_answer() -> None:
     assert {"entropy", "noise", "accountant", "ledger"} <= {check["what"] for check in report["checks"]}
 
 
+def test_doctor_says_whether_there_is_a_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer() -> tuple[bool, str]:
+        found = next(check for check in run_json("doctor")["checks"] if check["what"] == "HUSHGRAPH_DATA")
+        return found["ok"], found["detail"]
+
+    monkeypatch.setenv("HUSHGRAPH_DATA", str(tmp_path))
+    assert answer() == (True, f"{tmp_path} (found)")
+    monkeypatch.setenv("HUSHGRAPH_DATA", str(tmp_path / "gone"))
+    assert answer()[0] is False
+    monkeypatch.delenv("HUSHGRAPH_DATA")
+    assert answer() == (False, "not set; only studies and benchmarks need it")
+
+
 def test_help_is_fast_because_it_imports_no_torch() -> None:
     code = "import sys; import hushgraph.cli; assert not {'torch', 'dp_accounting'} & set(sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -7,16 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hushgraph.datasets.campus import campus
+from hushgraph.datasets.built_in import campus, digits
 from hushgraph.datasets.catalog import (
     PUBLIC,
     available,
     cache_folder,
     data_folder,
+    declares_classes,
     known_file,
     public_dataset,
 )
-from hushgraph.datasets.digits import digits
 from hushgraph.datasets.npz import write_npz
 
 
@@ -60,6 +60,13 @@ def test_files_are_found(folders: Path) -> None:
     assert (mine.nodes, mine.edges, mine.classes) == (300, graph.edge_index.shape[1], 6)
 
 
+def test_headers_tell_whether_classes_are_named(tmp_path: Path) -> None:
+    np.savez(tmp_path / "named.npz", class_names=np.array(["a"]), y=np.zeros(2))
+    np.savez(tmp_path / "bare.npz", y=np.zeros(2))
+    assert declares_classes(tmp_path / "named.npz")
+    assert not declares_classes(tmp_path / "bare.npz")
+
+
 def test_downloads_are_found(folders: Path) -> None:
     raw = folders / "cache" / "Twitch" / "DE" / "raw"
     raw.mkdir(parents=True)
@@ -77,12 +84,20 @@ def test_names_of_public_datasets() -> None:
     assert record is not None
     assert record.classes == 6
     assert known_file("cora") is None
+    assert known_file(Path("/anywhere/planetoid/cora.npz")) is known_file("planetoid/cora") is not None
+    assert known_file("/anywhere/mine/cora.npz") is None
 
 
 def test_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("HUSHGRAPH_DATA", raising=False)
     monkeypatch.delenv("HUSHGRAPH_CACHE", raising=False)
-    assert data_folder() == Path("../shared/data")
+    assert data_folder() is None
+    assert {record.name for record in available() if record.kind != "download" and record.present} == {
+        "campus",
+        "digits",
+    }
+    monkeypatch.setenv("HUSHGRAPH_DATA", "~/data")
+    assert data_folder() == Path.home() / "data"
     assert cache_folder() == Path.home() / ".cache" / "hushgraph"
     assert cache_folder(tmp_path) == tmp_path
     monkeypatch.setenv("HUSHGRAPH_CACHE", "~/graphs")

@@ -11,7 +11,7 @@ import torch
 from torch_geometric.data import Data
 
 from hushgraph.datasets import load, write_npz
-from hushgraph.datasets.campus import campus
+from hushgraph.datasets.built_in import campus
 from hushgraph.datasets.splits import MASKS
 from hushgraph.errors import InputError
 
@@ -116,9 +116,29 @@ def test_known_files_bring_their_number_of_classes(folder: Path) -> None:
     write_npz(data, folder / "planetoid" / "cora")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        cora = load("planetoid/cora")
-    assert len(cora.class_names) == 7
-    assert cora.name == "planetoid/cora"
+        for source in ("planetoid/cora", "planetoid/cora.npz", folder / "planetoid" / "cora.npz"):
+            assert len(load(source).class_names) == 7
+    assert load("planetoid/cora").name == "planetoid/cora"
+    with pytest.raises(InputError, match="from 0 to 3 in y"):
+        load("planetoid/cora", num_classes=4)
+
+
+def test_a_file_of_a_known_name_that_names_its_own_classes_is_left_alone(folder: Path) -> None:
+    (folder / "planetoid").mkdir()
+    write_npz(_bare(classes=3), folder / "planetoid" / "cora")
+    assert load("planetoid/cora").class_names == ["class 0", "class 1", "class 2"]
+
+
+@pytest.mark.parametrize("name", ["twitch/DE", "twitch/ENGB", "twitch/ES", "twitch/PTBR", "tolokers/tolokers"])
+def test_no_known_file_takes_its_classes_from_the_labels(folder: Path, name: str) -> None:
+    data = _bare(classes=2)
+    del data.class_names
+    data.y = torch.zeros(40, dtype=torch.int64)  # the labels do not even show the second class
+    (folder / name).parent.mkdir()
+    write_npz(data, folder / name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert load(folder / f"{name}.npz").class_names == ["0", "1"]
 
 
 @pytest.mark.usefixtures("folder")
@@ -133,8 +153,17 @@ def test_unknown_names() -> None:
 
 def test_missing_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HUSHGRAPH_DATA", str(tmp_path / "gone"))
-    with pytest.raises(InputError, match="there is no such folder; set HUSHGRAPH_DATA"):
+    with pytest.raises(InputError, match=r"there is no folder .*gone; set it"):
         load("facebook100/Berkeley13")
+    monkeypatch.delenv("HUSHGRAPH_DATA")
+    for name in ("facebook100/Berkeley13", "school/ring"):
+        with pytest.raises(InputError) as caught:
+            load(name)
+        assert str(caught.value) == (
+            f"expected HUSHGRAPH_DATA to name the folder that holds '{name}'; it is not set; set it"
+        )
+    with pytest.raises(InputError, match="neither a file nor the name of one; check it, and HUSHGRAPH_DATA"):
+        load("campus", split="school/ring-split")
 
 
 @pytest.mark.usefixtures("folder")

@@ -101,6 +101,8 @@ def test_mistakes_are_named():
         local.from_dict("one-bit")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="got None"):
         local.from_dict({"epsilon": 1.0})
+    with pytest.raises(InputError, match=r"got \['one-bit'\]"):
+        local.from_dict({"name": ["one-bit"], "epsilon": 1.0})
 
 
 def test_all_wrong_parameters_are_reported_together():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
@@ -139,6 +140,20 @@ def test_geometric_counts_invert_the_tail_down_to_uniform_numbers_of_159_bits():
     tiny = mechanism._geometric((1,), Scripted(0.0, 0.0, 0.5))[0]
     assert tiny == min(math.floor(107 * math.log(2) / decay), 2 * (mechanism.travel + mechanism.reach))
     assert mechanism._geometric((1,), Scripted(0.0))[0] == 2 * (mechanism.travel + mechanism.reach)
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 1.0, 3.3, 30.0])
+def test_the_steps_of_the_inversion_lie_where_the_proof_needs_them(epsilon):
+    # The true place of the step to k is r^k; the computed one may be off by 2^-43 of it up to 86 scales.
+    mechanism = Laplace(epsilon)
+    decay = mechanism.spent / mechanism.travel
+    with localcontext() as context:
+        context.prec = 60
+        for count in np.unique(np.geomspace(1, 86 / decay, 400).astype(int)):
+            step = (-Decimal(decay) * int(count)).exp()
+            before, after = (float(step * (1 + Decimal(side) * Decimal(2) ** -43)) for side in (1, -1))
+            found = [mechanism._geometric((1,), Scripted(uniform, 0.0, 0.0))[0] for uniform in (before, after)]
+            assert found == [min(count + k, 2 * (mechanism.travel + mechanism.reach)) for k in (-1, 0)]
 
 
 def test_laplace_refuses_an_epsilon_that_its_logarithms_would_use_up():

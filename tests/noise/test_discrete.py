@@ -1,11 +1,13 @@
-"""The discrete Laplace law: exactly, by going through all that the sampler can draw, and by statistics."""
+"""The discrete Laplace law, by going through all that the sampler can draw and by statistics; waiting times."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Callable
+from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,6 +17,7 @@ from scipy import stats
 from hushgraph.errors import InputError
 from hushgraph.noise import NoiseSource, discrete
 from hushgraph.noise.discrete import bernoulli_exp, discrete_laplace, discrete_laplace_std, uniform_below
+from hushgraph.noise.keys import BlockFunction, KeyStream, derive_key
 
 
 class _MoreNeeded(Exception):
@@ -141,3 +144,75 @@ def test_the_same_seed_gives_the_same_noise_and_streams_differ(seed: int) -> Non
     first = [discrete_laplace(1_000_000, one.stream("a")) for _ in range(3)]
     assert first == [discrete_laplace(1_000_000, other.stream("a")) for _ in range(3)]
     assert first != [discrete_laplace(1_000_000, other.stream("b")) for _ in range(3)]
+
+
+# Waiting times
+
+
+CONTEXT = mpmath.MPContext()
+CONTEXT.prec = 600
+
+
+def some_words(seed: int, count: int) -> tuple[np.ndarray, Callable[[int, int], int]]:
+    function = BlockFunction(bytes([seed]) * 32)
+    return KeyStream(bytes([seed]) * 32).words(0, count) & ((1 << 63) - 1), function.bits
+
+
+def true_failures(word: int, rest: int, p: float) -> int:
+    """From 63 + 256 bits."""
+    uniform = (CONTEXT.mpf(word) * 2**256 + rest + CONTEXT.mpf(0.5)) / CONTEXT.mpf(2) ** 319
+    return int(CONTEXT.floor(CONTEXT.log(uniform) / CONTEXT.log1p(-CONTEXT.mpf(p))))
+
+
+@pytest.mark.parametrize("p", [0.9, 0.5, 0.049, 1e-3, 1e-9, 1e-13, 2.0**-100])
+def test_waiting_times_are_exact_wherever_high_precision_decides(p: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    words, more_bits = some_words(1, 1000)
+    most = 1 << 53
+    fast = discrete.failures_before_success(words, p, most, more_bits)
+    for place in range(200):
+        assert fast[place] == min(most, true_failures(int(words[place]), more_bits(place, 4), p))
+    monkeypatch.setattr(discrete, "_LOG_GUARD", 1e40)
+    assert np.array_equal(discrete.failures_before_success(words, p, most, more_bits), fast)
+
+
+def test_computed_logarithms_are_far_more_exact_than_the_guard_assumes() -> None:
+    rng = np.random.default_rng(3)
+    words = np.concatenate((rng.integers(1 << 44, 1 << 63, 1000), (2.0 ** rng.uniform(44, 63, 1000)).astype(np.int64)))
+    computed = np.log(words * 2.0**-63 + 2.0**-64)
+    exact = [CONTEXT.log((CONTEXT.mpf(word) + 0.5) / CONTEXT.mpf(2) ** 63) for word in words.tolist()]
+    worst = max(abs(CONTEXT.mpf(value) - true) for value, true in zip(computed.tolist(), exact))
+    # The product with 1 / rate adds a few roundings of a number up to 14, which is 2^-47.
+    assert 0 < float(worst) < 2.0**-47
+    assert discrete._LOG_GUARD >= 4 * (2.0**-45 + 2.0**-46)
+
+
+@pytest.mark.parametrize(("p", "wait"), [(0.3, 1), (0.01, 40), (1e-6, 12_345), (1e-12, 1)])
+def test_a_waiting_time_at_a_boundary_is_decided_by_its_later_bits(p: float, wait: int) -> None:
+    precise = CONTEXT.clone()
+    precise.prec = 1500
+    boundary = int(precise.floor((1 - precise.mpf(p)) ** wait * precise.mpf(2) ** (63 + 1024)))
+    for step, expected in ((-(1 << 400), wait), (1 << 400, wait - 1)):
+        word, rest = divmod(boundary + step, 1 << 1024)
+        found = discrete.failures_before_success(
+            np.array([word]), p, 1 << 53, lambda _, words, rest=rest: rest >> (1024 - 64 * words)
+        )
+        assert found.tolist() == [expected]
+
+
+@given(st.floats(0.05, 1.0, exclude_max=True))
+def test_the_threshold_of_dense_coins_is_exactly_the_probability(p: float) -> None:
+    assert Fraction(int(math.ldexp(p, 64)), 1 << 64) == Fraction(p)
+
+
+def test_dense_coins_compare_whole_words_with_the_probability() -> None:
+    p = 0.05 + 2.0**-57
+    words = KeyStream(derive_key(NOISE._key, "words")).words(0, 5000).view(np.uint64).tolist()
+    expected = [place for place, word in enumerate(words) if Fraction(word, 1 << 64) < Fraction(p)]
+    assert NoiseSource.seeded(0).bernoulli_indices(5000, p).tolist() == expected
+
+
+def test_very_rare_coins() -> None:
+    assert len(NoiseSource.seeded(6).bernoulli_indices(1 << 53, 2.0**-101)) == 0
+    chosen = NoiseSource.seeded(6).bernoulli_indices(1 << 53, 1e-13)  # 901 expected; seeded, 4 sigma are 120
+    assert abs(len(chosen) - 901) < 120
+    assert int(chosen[-1]) < 1 << 53

@@ -11,7 +11,7 @@ from sklearn.metrics import balanced_accuracy_score, roc_curve
 
 from hushgraph.attacks.base import AttackScores
 from hushgraph.errors import InputError
-from hushgraph.methods.base import EVALUATION_NOTE
+from hushgraph.tasks import EVALUATION
 
 LOW_RATES = (0.01, 0.001)
 _CURVE_POINTS = 120
@@ -51,7 +51,7 @@ class Analysis:
         return {
             "name": self.attack,
             "target": self.target,
-            "note": EVALUATION_NOTE,
+            "note": EVALUATION,
             "assumes": self.assumes,
             "auc": self.auc.value,
             "auc_low": self.auc.low,
@@ -70,7 +70,7 @@ class Analysis:
         )
         return (
             f"{self.attack} on {self.target}: AUC {self.auc.value:.3f} [{self.auc.low:.3f}, {self.auc.high:.3f}], "
-            f"balanced accuracy {self.balanced_accuracy:.3f}" + (f", {low}" if low else "") + f" ({EVALUATION_NOTE})"
+            f"balanced accuracy {self.balanced_accuracy:.3f}" + (f", {low}" if low else "") + f" ({EVALUATION})"
         )
 
 

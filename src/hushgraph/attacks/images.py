@@ -17,7 +17,7 @@ from torch_geometric.data import Data
 from hushgraph.attacks.base import Progress, Target, silent
 from hushgraph.attacks.inversion import EnhancedInversion, Inversion, OriginalInversion, class_distances
 from hushgraph.errors import InputError, did_you_mean
-from hushgraph.methods.base import EVALUATION_NOTE
+from hushgraph.tasks import EVALUATION
 
 KINDS = ("softmax", "mlp", "cnn")
 _LEAST_SIDE = 14
@@ -138,7 +138,7 @@ def compare_inversions(
     return {
         "name": "model inversion",
         "target": target.name,
-        "note": EVALUATION_NOTE,
+        "note": EVALUATION,
         "assumes": attacks["enhanced"].assumes,
         "figures": _figures(distances) | {"train accuracy": target.notes.get("accuracy")},
         "distances": distances,

@@ -107,9 +107,14 @@ def _ledger() -> dict[str, Any]:
 
 
 def _data_folder() -> dict[str, Any]:
-    folder = Path(os.environ.get("HUSHGRAPH_DATA", "../shared/data"))
-    detail = f"{folder} ({'found' if folder.is_dir() else 'not there; only studies and benchmarks need it'})"
-    return _check("HUSHGRAPH_DATA", folder.is_dir(), detail, needed=False)
+    from hushgraph.datasets.catalog import DATA_VARIABLE, data_folder
+
+    folder = data_folder()
+    found = folder is not None and folder.is_dir()
+    detail = "not set" if folder is None else f"{folder} ({'found' if found else 'not there'})"
+    return _check(
+        DATA_VARIABLE, found, detail if found else f"{detail}; only studies and benchmarks need it", needed=False
+    )
 
 
 def _optional() -> list[dict[str, Any]]:

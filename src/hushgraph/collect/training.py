@@ -21,7 +21,7 @@ from hushgraph.collect.task import FeatureQuestion, Task
 from hushgraph.data.metadata import PublicFacts
 from hushgraph.data.rows import SparseRows
 from hushgraph.errors import InputError
-from hushgraph.graph.edges import InNeighbors
+from hushgraph.graph.edges import MemoryEdges
 from hushgraph.ledger.certificate import certify
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.run import open_run
@@ -160,7 +160,7 @@ def _plan(method: LPGNN, task: Task, facts: PublicFacts, unit: Local) -> Plan:
     )
 
 
-def _edges(edge_index: Any, nodes: int) -> InNeighbors:
+def _edges(edge_index: Any, nodes: int) -> MemoryEdges:
     edges = torch.as_tensor(np.asarray(edge_index)).long()
-    checked = InNeighbors.from_edge_index(edges[:, edges[0] != edges[1]] if edges.dim() == 2 else edges, nodes)
+    checked = MemoryEdges.from_edge_index(edges[:, edges[0] != edges[1]] if edges.dim() == 2 else edges, nodes)
     return checked.coalesce()

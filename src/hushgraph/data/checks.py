@@ -15,7 +15,7 @@ from torch import Tensor
 
 from hushgraph.data.rows import Rows, SparseRows
 from hushgraph.errors import InputError
-from hushgraph.graph.edges import InNeighbors
+from hushgraph.graph.edges import Edges, MemoryEdges
 from hushgraph.privacy.metadata import Metadata
 
 
@@ -29,7 +29,7 @@ class CheckedGraph:
     metadata: Metadata
     features: Rows
     labels: Tensor
-    edges: InNeighbors
+    edges: Edges
     train: Tensor
     val: Tensor
     test: Tensor
@@ -53,9 +53,11 @@ def check_graph(
 
     `known_classes` is for inference with a trained model: labels and a split are then not needed. `num_edges` is a
     number of directed edges that is public knowledge; it is never read off the data. A table of records has no edges.
+    Edges that are too many for memory are given as `data.edges`, an `Edges` on disk, instead of `data.edge_index`.
     """
     inference = known_classes is not None
-    needed = ["x", *([] if inference else ["y"]), *(["edge_index"] if needs_edges else [])]
+    stored: Edges | None = getattr(data, "edges", None)
+    needed = ["x", *([] if inference else ["y"]), *(["edge_index"] if needs_edges and stored is None else [])]
     InputError.collect(_kind_problems(data, tuple(needed)))
     changes: list[str] = []
     features, num_nodes = _features(data.x)
@@ -66,7 +68,7 @@ def check_graph(
     class_names, declared = (known_classes, True) if known_classes else _class_names(data, labels)
     problems = [
         *_feature_problems(features),
-        *_edge_problems(edge_index, num_nodes),
+        *(_edge_problems(edge_index, num_nodes) if stored is None else _stored_problems(stored, num_nodes)),
         *_label_problems(labels, num_nodes, len(class_names)),
         *_mask_problems(masks, num_nodes, train_needed=not inference),
     ]
@@ -87,7 +89,7 @@ def check_graph(
         metadata=metadata,
         features=features,
         labels=labels.long(),
-        edges=_edges(edge_index, num_nodes, changes),
+        edges=_edges(edge_index, num_nodes, changes) if stored is None else stored,
         **index,
         class_names=class_names,
         changes=tuple(changes),
@@ -139,6 +141,14 @@ def _edge_problems(edge_index: Any, num_nodes: int) -> list[str]:
     low, high = int(edge_index.min()), int(edge_index.max())
     if low < 0 or high >= num_nodes:
         return [f"edge_index: expected node numbers from 0 to {num_nodes - 1}; got {low} to {high}"]
+    return []
+
+
+def _stored_problems(edges: Edges, num_nodes: int) -> list[str]:
+    if not hasattr(edges, "sum_blocks"):
+        return [f"edges: expected edges on disk (DiskEdges); got {type(edges).__name__}"]
+    if edges.num_nodes != num_nodes:
+        return [f"edges: expected a graph of {num_nodes} nodes, one per row of features; got {edges.num_nodes}"]
     return []
 
 
@@ -196,12 +206,12 @@ def _indices(mask: Tensor | None) -> Tensor:
     return torch.empty(0, dtype=torch.int64) if mask is None else mask.nonzero().squeeze(1)
 
 
-def _edges(edge_index: Tensor, num_nodes: int, changes: list[str]) -> InNeighbors:
+def _edges(edge_index: Tensor, num_nodes: int, changes: list[str]) -> Edges:
     loops = edge_index[0] == edge_index[1]
     if bool(loops.any()):
         changes.append(f"{int(loops.sum())} self loops were left out")
         edge_index = edge_index[:, ~loops]
-    edges = InNeighbors.from_edge_index(edge_index, num_nodes)
+    edges = MemoryEdges.from_edge_index(edge_index, num_nodes)
     repeated = edges.count_duplicates()
     if repeated:
         changes.append(f"{repeated} repeated edges were kept once")

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from hushgraph.data.checks import CheckedGraph
 from hushgraph.data.rows import dense_rows
-from hushgraph.graph.edges import InNeighbors
+from hushgraph.graph.edges import Edges, MemoryEdges
 
 Pair = tuple[int, int]
 
@@ -42,7 +42,7 @@ class Variations:
         return self.graph.metadata
 
     @property
-    def edges(self) -> InNeighbors:
+    def edges(self) -> Edges:
         """The edges."""
         return self.graph.edges
 
@@ -105,6 +105,6 @@ class Variations:
         return replace(self.graph, edges=_edges(pairs, self.metadata.num_nodes))
 
 
-def _edges(pairs: list[Pair], nodes: int) -> InNeighbors:
+def _edges(pairs: list[Pair], nodes: int) -> MemoryEdges:
     index = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).t().contiguous()
-    return InNeighbors.from_edge_index(index, nodes).coalesce()
+    return MemoryEdges.from_edge_index(index, nodes).coalesce()

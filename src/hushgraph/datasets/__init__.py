@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hushgraph.datasets.catalog import DatasetRecord, available
-    from hushgraph.datasets.inductive import disjoint_graphs
     from hushgraph.datasets.loading import load
     from hushgraph.datasets.npz import read_npz, write_npz
     from hushgraph.datasets.public import load_public
-    from hushgraph.datasets.splits import random_split, split_from
+    from hushgraph.datasets.splits import disjoint_graphs, random_split, split_from
 
 __all__ = [
     "DatasetRecord",
@@ -32,7 +31,7 @@ __all__ = [
 _HOME = {
     "DatasetRecord": "catalog",
     "available": "catalog",
-    "disjoint_graphs": "inductive",
+    "disjoint_graphs": "splits",
     "load": "loading",
     "load_public": "public",
     "random_split": "splits",

@@ -15,7 +15,6 @@ from numpy.lib import format as npy
 
 DATA_VARIABLE = "HUSHGRAPH_DATA"
 CACHE_VARIABLE = "HUSHGRAPH_CACHE"
-_DEFAULT_DATA = Path("..") / "shared" / "data"
 
 
 @dataclass(frozen=True)
@@ -55,6 +54,8 @@ BUILT_IN = (
     DatasetRecord("campus", "built-in", 8000, 299692, 6, "generated social network", True),
     DatasetRecord("digits", "built-in", 1797, 24680, 10, "nearest neighbors of scikit-learn's digits", True),
 )
+MAKERS = {"campus": "hushgraph.datasets.built_in:campus", "digits": "hushgraph.datasets.built_in:digits"}
+"""Where the built-in graphs are made: "module:function"."""
 
 
 def _file(name: str, nodes: int, edges: int, classes: int, note: str = "") -> DatasetRecord:
@@ -177,9 +178,10 @@ PUBLIC = (
 )
 
 
-def data_folder() -> Path:
-    """The folder of graph files: HUSHGRAPH_DATA, or ../shared/data seen from the current directory."""
-    return Path(os.environ.get(DATA_VARIABLE) or _DEFAULT_DATA)
+def data_folder() -> Path | None:
+    """The folder of graph files, which HUSHGRAPH_DATA names; None when it is not set."""
+    named = os.environ.get(DATA_VARIABLE)
+    return Path(named).expanduser() if named else None
 
 
 def cache_folder(root: str | Path | None = None) -> Path:
@@ -193,9 +195,15 @@ def public_dataset(name: str) -> PublicDataset | None:
     return next((entry for entry in PUBLIC if entry.record.name == plain), None)
 
 
-def known_file(name: str) -> DatasetRecord | None:
-    """The benchmark file of that name."""
-    return next((record for record in FILES if record.name == name), None)
+def known_file(name: str | Path) -> DatasetRecord | None:
+    """The benchmark file of that name, or at that path: its last two parts are the name."""
+    last_two = "/".join(Path(name).parts[-2:]).removesuffix(".npz")
+    return next((record for record in FILES if record.name == last_two), None)
+
+
+def declares_classes(path: Path) -> bool:
+    """Whether a graph file names its classes; only the headers of its arrays are read."""
+    return not {"class_names", "class_years"}.isdisjoint(_array_shapes(path))
 
 
 def available(root: str | Path | None = None) -> list[DatasetRecord]:
@@ -204,16 +212,18 @@ def available(root: str | Path | None = None) -> list[DatasetRecord]:
     Only file names and array shapes are looked at; no features, edges or labels are read.
     """
     files, cache = data_folder(), cache_folder(root)
-    known = [replace(record, present=(files / f"{record.name}.npz").is_file()) for record in FILES]
+    known = [
+        replace(record, present=files is not None and (files / f"{record.name}.npz").is_file()) for record in FILES
+    ]
     names = {record.name for record in known}
     found = [record for record in _graph_files(files) if record.name not in names]
     public = [replace(entry.record, present=entry.is_present(cache)) for entry in PUBLIC]
     return [*BUILT_IN, *known, *found, *public]
 
 
-def _graph_files(folder: Path) -> Iterator[DatasetRecord]:
+def _graph_files(folder: Path | None) -> Iterator[DatasetRecord]:
     """The other graph files of the folder and of its folders."""
-    if not folder.is_dir():
+    if folder is None or not folder.is_dir():
         return
     for path in sorted([*folder.glob("*.npz"), *folder.glob("*/*.npz")]):
         shapes = _array_shapes(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +12,10 @@ from torch_geometric.data import Data
 
 from hushgraph.datasets.catalog import (
     DATA_VARIABLE,
+    MAKERS,
     available,
     data_folder,
+    declares_classes,
     known_file,
     public_dataset,
 )
@@ -31,6 +34,8 @@ def load(
     **options: Any,
 ) -> Data:
     """Load a graph by name (`available()` lists them) or from an npz file.
+
+    Names with a slash are files in the data folder, which the environment variable HUSHGRAPH_DATA names.
 
     root: the folder of downloads, for public datasets.
     split: "random"; three fractions (train, val, test); the path of a split file, or its name in the data folder; the
@@ -56,15 +61,15 @@ def load(
 def _read(source: str | Path, root: str | Path | None, split: Split, seed: int, options: dict[str, Any]) -> Data:
     name = str(source)
     number = split if isinstance(split, int) else None
-    if name in ("campus", "digits") or public_dataset(name):
+    if name in MAKERS or public_dataset(name):
         if number is not None:
             raise InputError(f"expected a split number only for files with several splits; got {number} for {name}")
         return _read_named(name, root, seed, options)
     path = _graph_file(source)
     from hushgraph.datasets.npz import read_npz
 
-    known = known_file(name)
-    if known is not None:
+    known = known_file(path)
+    if known is not None and not declares_classes(path):
         options = {"num_classes": known.classes, **options}
     data = _call(read_npz, name, options, path, split=number)
     if Path(name).suffix != ".npz":
@@ -73,14 +78,9 @@ def _read(source: str | Path, root: str | Path | None, split: Split, seed: int, 
 
 
 def _read_named(name: str, root: str | Path | None, seed: int, options: dict[str, Any]) -> Data:
-    if name == "campus":
-        from hushgraph.datasets.campus import campus
-
-        return _call(campus, name, options, seed=seed)
-    if name == "digits":
-        from hushgraph.datasets.digits import digits
-
-        return _call(digits, name, options, seed=seed)
+    if name in MAKERS:
+        module, _, maker = MAKERS[name].partition(":")
+        return _call(getattr(importlib.import_module(module), maker), name, options, seed=seed)
     from hushgraph.datasets.public import load_public
 
     return _call(load_public, name, options, name, root=root)
@@ -100,45 +100,45 @@ def _call(reader: Callable[..., Data], name: str, options: dict[str, Any], *give
 
 def _graph_file(source: str | Path) -> Path:
     """The file a path or a name stands for."""
-    path = Path(source).expanduser()
-    if path.suffix == ".npz" and path.is_file():
-        return path
-    named = data_folder() / (path if path.suffix == ".npz" else f"{source}.npz")
-    if named.is_file():
-        return named
+    found = _existing(source)
+    if found is not None:
+        return found
     name = str(source)
-    if path.suffix == ".npz":
-        raise InputError(f"expected a graph file at {path}; there is none; check the path")
-    if known_file(name) is not None or "/" in name:
-        raise _missing_file(name, named)
-    known = [record.name for record in available()]
-    raise InputError(
-        f"expected the name of a dataset or the path of an npz file; got '{name}'; {did_you_mean(name, known)}"
-    )
-
-
-def _missing_file(name: str, expected: Path) -> InputError:
-    folder = data_folder()
-    if not folder.is_dir():
-        return InputError(
-            f"expected the file of '{name}' in the data folder {folder}; there is no such folder; "
-            f"set {DATA_VARIABLE} to the folder that holds the graph files"
+    if Path(source).suffix == ".npz":
+        raise InputError(f"expected a graph file at {source}; there is none; check the path")
+    if known_file(name) is None and "/" not in name:
+        known = [record.name for record in available()]
+        raise InputError(
+            f"expected the name of a dataset or the path of an npz file; got '{name}'; {did_you_mean(name, known)}"
         )
-    known = [record.name for record in available() if record.kind == "file" and record.present]
-    return InputError(f"expected the file of '{name}' at {expected}; there is none; {did_you_mean(name, known)}")
+    folder = data_folder()
+    if folder is None or not folder.is_dir():
+        given = "it is not set" if folder is None else f"there is no folder {folder}"
+        raise InputError(f"expected {DATA_VARIABLE} to name the folder that holds '{name}'; {given}; set it")
+    present = [record.name for record in available() if record.kind == "file" and record.present]
+    raise InputError(
+        f"expected the file of '{name}' at {folder / name}.npz; there is none; {did_you_mean(name, present)}"
+    )
 
 
 def _split_file(split: str | Path) -> Path:
     path = Path(split).expanduser()
-    if path.is_file():
-        return path
-    named = data_folder() / (path if path.suffix == ".npz" else f"{split}.npz")
-    if named.is_file():
-        return named
+    found = path if path.is_file() else _existing(split)
+    if found is not None:
+        return found
+    where = "" if data_folder() is None else f" in {data_folder()}"
     raise InputError(
         f"expected split to be 'random', three fractions, a number or a split file; got '{split}', "
-        f"which is neither a file nor in the data folder {data_folder()}"
+        f"which is neither a file nor the name of one{where}; check it, and {DATA_VARIABLE}"
     )
+
+
+def _existing(source: str | Path) -> Path | None:
+    """The npz file at this path, or of this name in the data folder."""
+    path, folder = Path(source).expanduser(), data_folder()
+    named = path if path.suffix == ".npz" else Path(f"{path}.npz")
+    places = [path, *([] if folder is None else [folder / named])]
+    return next((place for place in places if place.suffix == ".npz" and place.is_file()), None)
 
 
 def _check_split(split: object) -> None:

@@ -20,9 +20,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from hushgraph.datasets.archive import Archive
-from hushgraph.datasets.sparse import to_scipy, to_torch_csr
 from hushgraph.datasets.splits import MASKS, check_masks, has_split, split_from, with_masks
-from hushgraph.datasets.subgraph import induced
+from hushgraph.datasets.subgraph import induced, to_scipy, to_torch_csr
 from hushgraph.errors import InputError
 
 CSR_PARTS = ("x_data", "x_indices", "x_indptr", "x_shape")

@@ -1,7 +1,7 @@
 """Public benchmark graphs by name, through the loaders of PyTorch Geometric and of OGB.
 
 Nothing is imported or downloaded until a dataset is asked for. Files are checked before they are opened (see
-`trust`), and the edges come out as everywhere in this package: both directions, no self loops, no duplicates.
+`no_pickle`), and the edges come out as everywhere in this package: both directions, no self loops, no duplicates.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
+from torch_geometric.utils import index_to_mask, remove_self_loops, to_undirected
 
-from hushgraph.datasets import no_pickle as trust
+from hushgraph.datasets import no_pickle
 from hushgraph.datasets.catalog import PUBLIC, PublicDataset, cache_folder, public_dataset
 from hushgraph.datasets.splits import MASKS
 from hushgraph.errors import HushgraphError, InputError, did_you_mean
@@ -39,7 +40,7 @@ def load_public(name: str, root: str | Path | None = None, *, as_published: bool
         # OGB and PyTorch Geometric report progress on standard output, which belongs to our caller.
         with torch.serialization.safe_globals(_plain_containers()), contextlib.redirect_stdout(sys.stderr):
             for path in sorted((folder / entry.folder).rglob("*.pt")):
-                trust.refuse_code_in_torch(path)
+                no_pickle.refuse_code_in_torch(path)
             raw_data, masks = _make(entry, _checked(maker, entry, folder), folder)
     except HushgraphError:
         raise
@@ -75,9 +76,9 @@ def _checked(maker: Any, entry: PublicDataset, folder: Path) -> Any:
         for file in entry.raw:
             path = entry.raw_folder(folder) / file
             if entry.maker == "Planetoid" and not file.endswith("test.index"):
-                trust.refuse_code_in_pickle(path)
+                no_pickle.refuse_code_in_pickle(path)
             if file.endswith(".npz"):
-                trust.refuse_code_in_npz(path)
+                no_pickle.refuse_code_in_npz(path)
         maker.process(self)
 
     return type(maker.__name__, (maker,), {"process": process})
@@ -90,16 +91,10 @@ def _make(entry: PublicDataset, maker: Any, folder: Path) -> tuple[Data, dict[st
         dataset = maker(name=entry.argument, root=str(family))
         parts = dataset.get_idx_split()
         names = zip(MASKS, ("train", "valid", "test"))
-        return dataset[0], {mask: _mask(parts[part], dataset[0].num_nodes) for mask, part in names}
+        return dataset[0], {mask: index_to_mask(parts[part], dataset[0].num_nodes) for mask, part in names}
     dataset = maker(str(family)) if entry.argument is None else maker(str(family), entry.argument)
     data = dataset[0]
     return data, {name: data[name] for name in MASKS if isinstance(data.get(name), Tensor)}
-
-
-def _mask(ids: Tensor, count: int) -> Tensor:
-    mask = torch.zeros(count, dtype=torch.bool)
-    mask[ids] = True
-    return mask
 
 
 def _uniform(entry: PublicDataset, raw: Data, masks: dict[str, Tensor], as_published: bool) -> Data:
@@ -107,7 +102,7 @@ def _uniform(entry: PublicDataset, raw: Data, masks: dict[str, Tensor], as_publi
     y = raw.y.flatten().to(torch.int64)
     edges = raw.edge_index.to(torch.int64)
     if entry.tidy and not as_published:
-        edges = _tidy(edges, len(y))
+        edges = to_undirected(remove_self_loops(edges)[0], num_nodes=len(y))
     return Data(
         x=raw.x.to(torch.float32),
         edge_index=edges,
@@ -117,12 +112,6 @@ def _uniform(entry: PublicDataset, raw: Data, masks: dict[str, Tensor], as_publi
         name=entry.record.name,
         **masks,
     )
-
-
-def _tidy(edges: Tensor, count: int) -> Tensor:
-    from torch_geometric.utils import remove_self_loops, to_undirected
-
-    return to_undirected(remove_self_loops(edges)[0], num_nodes=count)
 
 
 def _failure(entry: PublicDataset, folder: Path, error: BaseException) -> InputError:

@@ -1,4 +1,4 @@
-"""Who is trained on, who is validated on, who is tested on: random splits and splits from a file."""
+"""Who is trained on, who is validated on, who is tested on: random splits, splits from a file, and disjoint graphs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
+from torch_geometric.utils import index_to_mask
 
+from hushgraph.datasets.subgraph import induced
 from hushgraph.errors import InputError
 
 MASKS = ("train_mask", "val_mask", "test_mask")
@@ -39,7 +41,7 @@ def random_split(
     # Rounding must not leave a node out when the fractions sum to one, nor run past the end.
     last = len(ids) if math.isclose(train + val + test, 1.0) else second + round(test * len(ids))
     parts = (shuffled[:first], shuffled[first:second], shuffled[second:last])
-    masks = tuple(_mask_of(part, int(data.y.shape[0])) for part in parts)
+    masks = tuple(index_to_mask(torch.from_numpy(part), int(data.y.shape[0])) for part in parts)
     return with_masks(data, *masks)
 
 
@@ -59,6 +61,23 @@ def split_from(data: Data, file: str | Path) -> Data:
         masks = [torch.from_numpy(archive.booleans(name, (count,))) for name in MASKS]
     check_masks(masks[0], masks[1], masks[2], str(archive.path))
     return with_masks(data, *(mask & (data.y >= 0) for mask in masks))
+
+
+def disjoint_graphs(data: Data, seed: int = 0) -> tuple[Data, Data]:
+    """Cut `data` into a graph for training and validation and one for testing, for inductive evaluation.
+
+    Nodes of the train and validation masks go to the first, nodes of the test mask to the second. Nodes in no mask
+    (unlabeled, or left out of the split) are dealt out at random in the same proportion, with `seed`. Edges between
+    the two graphs are dropped. Both keep `node_ids`, the ids of their nodes in `data`, which is not changed.
+    """
+    if not has_split(data):
+        raise InputError(
+            "expected data with train_mask, val_mask and test_mask; got data without a split; call random_split first"
+        )
+    in_test = _test_side(data, seed)
+    if not bool(in_test.any()) or bool(in_test.all()):
+        raise InputError("expected nodes on both sides; got a split whose train/val or test part is empty")
+    return induced(data, ~in_test), induced(data, in_test)
 
 
 def with_masks(data: Data, train_mask: Tensor, val_mask: Tensor, test_mask: Tensor) -> Data:
@@ -83,6 +102,14 @@ def check_masks(train_mask: Tensor, val_mask: Tensor, test_mask: Tensor, where: 
             f"{where}: expected train, val and test masks without a common node; got {shared} nodes in more than "
             f"one (the first is node {first}); correct the masks"
         )
+
+
+def _test_side(data: Data, seed: int) -> Tensor:
+    learns = data.train_mask | data.val_mask
+    tests = data.test_mask
+    share = int(tests.sum()) / max(1, int(learns.sum()) + int(tests.sum()))
+    coin = np.random.default_rng(seed).random(len(tests)) < share
+    return tests | (~learns & ~tests & torch.from_numpy(coin))
 
 
 def _check_fractions(train: float, val: float, test: float) -> None:
@@ -110,12 +137,6 @@ def _labeled_mask(data: Data, labeled: Tensor | None) -> Tensor:
             f"got {labeled.dtype} of shape {tuple(labeled.shape)}"
         )
     return labeled & has_label
-
-
-def _mask_of(ids: np.ndarray, count: int) -> Tensor:
-    mask = torch.zeros(count, dtype=torch.bool)
-    mask[torch.from_numpy(ids)] = True
-    return mask
 
 
 def _check_node_ids(data: Data, stored: np.ndarray, path: Path) -> None:

@@ -58,7 +58,7 @@ def from_dict(values: Mapping[str, Any]) -> Randomizer:
     if not isinstance(values, Mapping):
         raise InputError(f"expected a randomizer with its name and parameters; got {values!r}; see `as_dict`")
     name = values.get("name")
-    if name not in RANDOMIZERS:
+    if not isinstance(name, str) or name not in RANDOMIZERS:
         raise InputError(f"expected the name of a randomizer; got {name!r}; {did_you_mean(str(name), RANDOMIZERS)}")
     kind = RANDOMIZERS[name]
     given = {key: value for key, value in values.items() if key != "name"}

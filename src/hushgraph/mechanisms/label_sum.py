@@ -18,8 +18,8 @@ from torch import Tensor
 
 from hushgraph.data.rows import Rows, dense_rows
 from hushgraph.errors import InputError
-from hushgraph.graph.edges import InNeighbors
-from hushgraph.graph.sums import sum_in_neighbors
+from hushgraph.graph.edges import Edges
+from hushgraph.graph.quantized import QuantizedRows, quantize
 from hushgraph.mechanisms.canaries import (
     BASE_NODES,
     Evidence,
@@ -30,12 +30,14 @@ from hushgraph.mechanisms.canaries import (
     lay_out,
     room_for,
 )
-from hushgraph.noise.source import NoiseSource, round_to_grid
+from hushgraph.mechanisms.neighbor_sum import in_steps
+from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.mechanism import GaussianMechanism
 from hushgraph.privacy.plan import Stage
 from hushgraph.privacy.units import Unit
 
-_ROUNDING = 1e-6
+_BITS, _DIVIDED_BITS = 12, 14  # divided messages are short: a finer grid keeps as much of them
+_LEAST_NORM = 2.0**-20  # rows of norm zero are zero whatever the bound says
 _CANARY_CLASSES = 2  # the fewest: centered labels of two classes are each other's opposites, as far apart as can be
 _CANARY_LIST = 4  # with divided messages any length of list costs the same; above 1, so that dividing is tested
 _TWIN_LABELS = (0, 1)  # of a replaced record: if absent, if planted
@@ -86,11 +88,8 @@ class LabelSum(GaussianMechanism):
         Labels of nodes outside the training split are never read. With a public mask of `receivers`, all other nodes
         get zeros and entries that name them are not used.
         """
-        edges = data.whole_lists if self.divided else data.edges
-        if receivers is not None:
-            kept = edges.edge_index()[:, receivers[edges.targets().long()]]
-            edges = InNeighbors.from_edge_index(kept, edges.num_nodes)
-        return sum_in_neighbors(edges, self.messages(edges, self.rows(data, pseudo_labels), data.trains_on))
+        sums, step = self._whole_sums(data, pseudo_labels, receivers)
+        return (sums.to(torch.float64) * step).to(torch.float32)
 
     def release(
         self,
@@ -100,13 +99,24 @@ class LabelSum(GaussianMechanism):
         pseudo_labels: Rows | None = None,
         receivers: Tensor | None = None,
     ) -> Tensor:
-        """The sums with noise."""
-        exact = self.query(data, pseudo_labels, receivers).to(torch.float64)
-        multiple = self.noise_multiples(data.trains_on).to(torch.float64)
-        noisy = round_to_grid(exact + noise.gaussian(tuple(exact.shape), scale) * multiple, scale).to(torch.float32)
+        """The sums with noise on the same grid; rows of labeled nodes get `labeled_noise` times as much."""
+        sums, step = self._whole_sums(data, pseudo_labels, receivers)
+        labeled = data.trains_on
+        for kind, multiple in ((~labeled, 1.0), (labeled, self.labeled_noise)):
+            where = kind.nonzero().squeeze(1)
+            drawn = noise.integer_gaussian((where.numel(), sums.shape[1]), in_steps(scale * multiple, step))
+            sums.index_add_(0, where, drawn)
+        noisy = (sums.to(torch.float64) * step).to(torch.float32)
         if receivers is not None:
             noisy[~receivers] = 0.0
         return noisy
+
+    def _whole_sums(self, data: Any, pseudo_labels: Rows | None, receivers: Tensor | None) -> tuple[Tensor, float]:
+        """The exact sums in whole steps of the grid, and the step."""
+        edges: Edges = data.whole_lists if self.divided else data.edges
+        edges = edges if receivers is None else edges.ending_at(receivers)
+        sent = self.messages(edges, self.rows(data, pseudo_labels), data.trains_on)
+        return edges.sum(sent), sent.step
 
     def rows(self, data: Any, pseudo_labels: Rows | None) -> Tensor:
         """One-hot labels of the training nodes; for all others, zeros or their row of `pseudo_labels`."""
@@ -118,18 +128,17 @@ class LabelSum(GaussianMechanism):
             return rows
         return torch.where(data.trains_on.unsqueeze(1), rows, dense_rows(pseudo_labels))
 
-    def messages(self, edges: InNeighbors, rows: Tensor, labeled: Tensor) -> Tensor:
-        """What each node sends along each entry of its list; refuses rows that break the bounds."""
+    def messages(self, edges: Edges, rows: Tensor, labeled: Tensor) -> QuantizedRows:
+        """What each node sends along each entry of its list, in whole steps of a grid and within its bound."""
         if rows.dim() != 2 or not bool(torch.isfinite(rows).all()) or bool((rows < 0).any()):
             raise InputError("label sum: expected a matrix of finite entries without a negative one; got another")
-        norm = torch.where(labeled, 1.0, self.unlabeled_norm)
-        shrink = (rows.norm(dim=1).clamp(min=1.0).reciprocal() * norm * (1.0 - _ROUNDING)).unsqueeze(1)
-        sent = self.coded(rows.to(torch.float32) * shrink)
-        if bool((sent.to(torch.float64).norm(dim=1) > norm.to(torch.float64)).any()):
-            raise InputError("label sum: expected rows within their bound; got a longer one")
-        if self.divided:
-            sent = sent * edges.out_degree().clamp(min=1).to(torch.float32).rsqrt().unsqueeze(1)
-        return sent
+        shrink = rows.norm(dim=1).clamp(min=1.0).reciprocal() * torch.where(labeled, 1.0, self.unlabeled_norm)
+        return quantize(
+            self.coded(rows.to(torch.float32) * shrink.unsqueeze(1)),
+            torch.where(labeled, 1.0, max(self.unlabeled_norm, _LEAST_NORM)),
+            bits=_DIVIDED_BITS if self.divided else _BITS,
+            lengths=edges.out_degree() if self.divided else None,
+        )
 
     def coded(self, rows: Tensor) -> Tensor:
         """Rows as they are sent: as they are, or without their mean, times sqrt(C / (C - 1)).

@@ -12,21 +12,22 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hushgraph.data.rows import Rows, dense_rows
-from hushgraph.errors import InputError
-from hushgraph.graph.sums import sum_in_neighbors
+from hushgraph.graph.quantized import QuantizedRows, quantize
 from hushgraph.mechanisms.canaries import Evidence, Layout, OpenVault, Tally, audit_graph, lay_out, room_for
-from hushgraph.noise.source import NoiseSource, round_to_grid
+from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.mechanism import GaussianMechanism
 from hushgraph.privacy.plan import Stage
 from hushgraph.privacy.units import Unit
 
-_ROUNDING = 1e-6
 _CANARY_WIDTH = 8
 
 
 @dataclass(frozen=True)
 class NeighborSum(GaussianMechanism):
     """`A^T X + N(0, scale^2)` with every row of X scaled to norm `row_norm` (zero rows stay zero).
+
+    Rows are brought to whole multiples of a grid, with their norm bounded after that; they are added in exact integers,
+    and the noise is that of a Gaussian rounded to the same grid. So the bound holds for the numbers that are added.
 
     Bound: each of `footprint.receivers` rows changes by one row of norm `row_norm`, and by two where a record is
     replaced. Proof: docs/proofs/aggregation.md.
@@ -46,24 +47,23 @@ class NeighborSum(GaussianMechanism):
 
     def query(self, data: Any, rows: Rows) -> Tensor:
         """The sums of the bounded rows."""
-        with torch.no_grad():
-            return sum_in_neighbors(data.edges, self.bounded(dense_rows(rows)))
+        bounded = self._whole(rows)
+        return (data.edges.sum(bounded).to(torch.float64) * bounded.step).to(torch.float32)
 
     def release(self, data: Any, scale: float, noise: NoiseSource, rows: Rows) -> Tensor:
-        """The sums with noise."""
-        exact = self.query(data, rows)
-        noisy = exact.to(torch.float64) + noise.gaussian(tuple(exact.shape), scale)
-        return round_to_grid(noisy, scale).to(torch.float32)
+        """The sums with noise on the same grid."""
+        bounded = self._whole(rows)
+        sums = data.edges.sum(bounded)
+        sums += noise.integer_gaussian(tuple(sums.shape), in_steps(scale, bounded.step))
+        return (sums.to(torch.float64) * bounded.step).to(torch.float32)
 
-    def bounded(self, rows: Tensor) -> Tensor:
-        """Rows scaled to norm `row_norm`, checked in double precision never to exceed it."""
-        if rows.dim() != 2 or not bool(torch.isfinite(rows).all()):
-            raise InputError("sum over neighbors: expected a matrix of finite rows; got NaN, infinity or another shape")
-        bounded = F.normalize(rows.to(torch.float32), dim=1) * (self.row_norm * (1.0 - _ROUNDING))
-        longest = float(bounded.to(torch.float64).norm(dim=1).max()) if bounded.numel() else 0.0
-        if not longest <= self.row_norm:
-            raise InputError(f"sum over neighbors: expected rows of norm at most {self.row_norm:g}; got {longest!r}")
-        return bounded
+    def bounded(self, rows: Rows) -> Tensor:
+        """The rows as they are added, in float64."""
+        whole = self._whole(rows)
+        return whole.values.to(torch.float64) * whole.step
+
+    def _whole(self, rows: Rows) -> QuantizedRows:
+        return quantize(dense_rows(rows), self.row_norm, normalize=True)
 
     def stays_private(self, unit: Unit) -> bool:
         """Where other nodes' lists change with a record, a node's own sum is part of its own record."""
@@ -91,13 +91,18 @@ class NeighborSum(GaussianMechanism):
         tally = Tally(layout)
         for _ in range(stage.count):
             released = vault.hand_over(vault.release(stage.name, rows)).to(torch.float64)
-            sent = self.bounded(_as_planted(rows, layout) if flips else rows)[layout.sender].to(torch.float64)
+            sent = self.bounded(_as_planted(rows, layout) if flips else rows)[layout.sender]
             absent = -sent if flips else torch.zeros_like(sent)
             tally.add(released[layout.receiver] - absent, sent - absent, stage.scale or 1.0)
             if flips:
                 break  # later rows are shared by both worlds and go to the same list: they tell nothing more
             rows = F.normalize(released, dim=1).to(torch.float32)
         return tally.evidence(f"{'node' if unit.footprint.records else 'edge'} canaries in '{stage.name}'")
+
+
+def in_steps(scale: float, step: float) -> float:
+    """A noise scale in steps of the grid, rounded up."""
+    return math.nextafter(scale / step, math.inf)
 
 
 def _as_planted(rows: Tensor, layout: Layout) -> Tensor:

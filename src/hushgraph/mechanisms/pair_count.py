@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hushgraph.graph.edges import InNeighbors
+from hushgraph.graph.edges import MemoryEdges
 from hushgraph.noise.discrete import discrete_laplace
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.mechanism import PureMechanism
@@ -64,7 +64,7 @@ class PairCount(PureMechanism):
         """The exact counts; roles and choices are drawn from `noise`."""
         source = NoiseSource.from_os() if noise is None else noise
         known, nodes = data.labels.numpy(), data.train.numpy()
-        asker, answerer = _pairs(data.whole_lists, nodes, source)
+        asker, answerer = _pairs(data.whole_lists.load(), nodes, source)
         both = (known[asker] != NO_LABEL) & (known[answerer] != NO_LABEL)
         same = int(np.count_nonzero(both & (known[asker] == known[answerer])))
         order = nodes[np.argsort(source.pair_keys("pairs/blind", nodes, nodes), kind="stable")]
@@ -90,7 +90,7 @@ class PairCount(PureMechanism):
         return PairCounts(*tensors["value"].tolist())
 
 
-def _pairs(edges: InNeighbors, train: np.ndarray, noise: NoiseSource) -> tuple[np.ndarray, np.ndarray]:
+def _pairs(edges: MemoryEdges, train: np.ndarray, noise: NoiseSource) -> tuple[np.ndarray, np.ndarray]:
     """Who asks whom: every asker's choice from its own list, and every answerer's choice among its askers."""
     asks = np.zeros(edges.num_nodes, dtype=bool)
     answers = np.zeros(edges.num_nodes, dtype=bool)

@@ -46,7 +46,7 @@ class Raw(Mechanism):
 
     def query(self, data: Any) -> Any:
         """The part itself."""
-        return data.whole_lists if self.part == "edges" else getattr(data, self.part)
+        return data.whole_lists.load() if self.part == "edges" else getattr(data, self.part)
 
     def release(self, data: Any, scale: float, noise: Any) -> Any:
         """Never reached: there is no scale of noise that would do."""

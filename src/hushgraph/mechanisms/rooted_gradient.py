@@ -69,7 +69,7 @@ class RootedGradient(Gradient):
         """Train on the whole graph, without privacy."""
         train_whole_graph(
             network,
-            whole_graph(data.whole_lists, network.num_layers),
+            whole_graph(data.whole_lists.load(), network.num_layers),
             data.features,
             data.labels,
             train=data.train,
@@ -89,7 +89,7 @@ class RootedGradient(Gradient):
         train = data.train
         train_rooted_privately(
             network,
-            RootedSubgraphs(data.capped(self.max_degree), train, self.num_layers),
+            RootedSubgraphs(data.capped(self.max_degree).load(), train, self.num_layers),
             data.features,
             data.labels[train],
             sampler=PoissonSampler(train.numel(), self.sample_rate),

@@ -11,7 +11,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -51,11 +51,12 @@ class Output:
 
 @dataclass(frozen=True)
 class Method(Settings):
-    """Public settings of one method."""
+    """Public settings of one method. With `trust` "central" a trusted holder of the data runs it."""
 
     name: ClassVar[str]
     summary: ClassVar[str]
     paper: ClassVar[str] = ""
+    trust: ClassVar[Literal["central", "local"]] = "central"
 
     @abstractmethod
     def stages(self, metadata: Metadata, unit: Unit, budget: Budget) -> Sequence[Stage]:
@@ -102,6 +103,7 @@ class Method(Settings):
         """The releases and what they cost, from public sizes only."""
         if metadata.num_train < 1:
             raise InputError(f"train nodes: expected at least 1; got {metadata.num_train}")
+        self._require_trust(unit, budget)
         stages = self.stages(metadata, unit, budget.for_units(unit.count(metadata)))
         return self._planned(self.name, metadata, unit, budget, stages, paper_mode)
 
@@ -161,15 +163,27 @@ class Method(Settings):
         metadata = Metadata(1_000, 750, 100, 150, 16, 4)
         proven = []
         for name in registry.names("units"):
-            unit: Unit = registry.load("units", name)()
-            try:
-                for stage in cls().stages(metadata, unit, Budget(1.0, 1e-6)):
-                    if not stage.is_free(unit):
-                        stage.mechanism.require(unit)
-            except (UnprovenError, InputError):
-                continue
-            proven.append(name)
+            if any(cls().proves(metadata, unit) for unit in registry.load("units", name).variants()):
+                proven.append(name)
         return proven
+
+    def _require_trust(self, unit: Unit, budget: Budget) -> None:
+        if unit.trust == "local" and self.trust != "local" and budget.is_private:
+            raise UnprovenError(
+                f"{self.name} has no proof under the unit '{unit}': it is run by a holder who sees raw data, and there "
+                "nobody may. Use lpgnn or pgc"
+            )
+
+    def proves(self, metadata: Metadata, unit: Unit) -> bool:
+        """Whether no stage is refused under `unit`."""
+        try:
+            self._require_trust(unit, Budget(1.0, 1e-6))
+            for stage in self.stages(metadata, unit, Budget(1.0, 1e-6)):
+                if not stage.is_free(unit):
+                    stage.mechanism.require(unit)
+        except InputError:
+            return False
+        return True
 
 
 def open_vault(
@@ -195,6 +209,7 @@ def finished(
     model = Model(
         method=output.method or method,
         plan=vault.plan,
+        run_plan=run.plan if run.plan is not vault.plan else None,
         network=(output.network or network).eval(),
         released={name: values for name, values in vault.released.items() if name in vault.plan},
         kept=output.kept,

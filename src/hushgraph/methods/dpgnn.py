@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from hushgraph.data.rows import Rows
 from hushgraph.errors import UnprovenError
-from hushgraph.graph.edges import InNeighbors
+from hushgraph.graph.edges import Edges
 from hushgraph.graph.rooted import whole_graph
 from hushgraph.mechanisms.neighbor_sum import NeighborSum
 from hushgraph.mechanisms.rooted_gradient import RootedGradient
@@ -141,8 +141,8 @@ class DPGNN(Method):
         if "inference" in vault.plan and not vault.plan.runs_exactly("inference"):
             return self._noisy_inference(vault, network)
 
-        def scores(features: Rows, edges: InNeighbors) -> Tensor:
-            return cast(Tensor, network.eval()(features, whole_graph(edges, network.num_layers)))
+        def scores(features: Rows, edges: Edges) -> Tensor:
+            return cast(Tensor, network.eval()(features, whole_graph(edges.load(), network.num_layers)))
 
         return Output(scores=vault.raw_scores(scores))
 

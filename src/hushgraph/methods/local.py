@@ -33,6 +33,8 @@ class LocalMethod(Method):
     certificate says that nothing is proved.
     """
 
+    trust = "local"
+
     low: Range | None = setting(None, help="least value of the features, from what they mean")
     high: Range | None = setting(None, help="largest value of the features, from what they mean")
 

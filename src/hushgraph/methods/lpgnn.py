@@ -98,7 +98,7 @@ class LPGNN(LocalMethod):
 
     def run(self, vault: Vault, network: nn.Module, *, train: bool) -> Output:
         """Collect once, then train on what was collected."""
-        graph = Neighborhood(vault.edges)
+        graph = Neighborhood(vault.edges.load())
         features = self._features(vault)
         steps = self.feature_steps
         if steps is None:

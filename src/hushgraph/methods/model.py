@@ -60,6 +60,8 @@ class Model:
     seconds: dict[str, float] = field(default_factory=dict)
     nodes: dict[str, Tensor] = field(default_factory=dict)
     """The public split: node numbers of `train`, `val` and `test`."""
+    run_plan: Plan | None = None
+    """The plan of the whole run, where `plan` is the branch that it chose."""
     trained: Plan | None = None
     """The plan that the network was trained under, where it is another one (inference on another graph)."""
 
@@ -168,7 +170,7 @@ class Model:
 
     def get_epsilon(self, delta: float) -> float:
         """Epsilon of this run at any delta, from its plan; what was planned and not used counts as spent."""
-        return self.plan.loss.epsilon(delta)
+        return (self.run_plan or self.plan).loss.epsilon(delta)
 
     # Looking into it
 
@@ -197,6 +199,7 @@ class Model:
             "method": self.method.name,
             "parameters": self.method.as_dict(),
             "plan": self.plan.as_dict(),
+            "run_plan": None if self.run_plan is None else self.run_plan.as_dict(),
             "trained": None if self.trained is None else self.trained.as_dict(),
             "class_names": list(self.class_names),
             "settings": self.settings,
@@ -238,6 +241,7 @@ class Model:
             class_names=tuple(config["class_names"]),
             seconds=metrics.pop("seconds", {}),
             metrics=metrics,
+            run_plan=None if config["run_plan"] is None else Plan.from_dict(config["run_plan"]),
             trained=trained,
             certificate=Certificate.from_dict(read_json(source / "certificate.json")),
         )

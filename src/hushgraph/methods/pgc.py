@@ -134,7 +134,7 @@ class PGC(PerFeatureMethod):
 
     def run(self, vault: Vault, network: nn.Module, *, train: bool) -> Output:
         """Collect once, then train plainly."""
-        graph = Neighborhood(vault.edges)
+        graph = Neighborhood(vault.edges.load())
         rows = self.estimates(vault).propagated(graph.kprop, self.feature_steps)
         settings = {"epochs": self._train(network, rows, graph, vault)} if train else {}
         with torch.no_grad():

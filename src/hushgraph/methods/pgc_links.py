@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from hushgraph.data.checks import CheckedGraph
 from hushgraph.errors import InputError
-from hushgraph.graph.edges import InNeighbors
+from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.links import LinkSplit, split_links, unlinked_pairs
 from hushgraph.methods.base import Output
 from hushgraph.methods.model import Model
@@ -83,7 +83,7 @@ class PGCLinks(PerFeatureMethod):
         estimates, nodes = self.estimates(vault), vault.metadata.num_nodes
         split = vault.generator("held-out links")
         links = split_links(vault.edges.edge_index(), nodes, self.val_share, self.test_share, split)
-        graph = Neighborhood(InNeighbors.from_edge_index(links.train_edges, nodes))
+        graph = Neighborhood(MemoryEdges.from_edge_index(links.train_edges, nodes))
         learn = self._compare_hops if self.scorer == "hops" else self._auto_encode
         rows, bias, settings = learn(network, estimates, graph, links, vault)
         kept = {"rows": rows, "bias": bias, "test_links": links.test, "test_apart": links.test_apart}
@@ -163,7 +163,7 @@ class PGCLinks(PerFeatureMethod):
             return graph, links
         kept = links[:, ~hidden]
         edges = torch.cat([kept, kept.flip(0)], dim=1)
-        return Neighborhood(InNeighbors.from_edge_index(edges, graph.num_nodes)), links[:, hidden]
+        return Neighborhood(MemoryEdges.from_edge_index(edges, graph.num_nodes)), links[:, hidden]
 
 
 def area_under_curve(linked: Tensor, apart: Tensor) -> float:

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from hushgraph.graph.edges import INT32_LIMIT, InNeighbors
+from hushgraph.graph.edges import MemoryEdges
+from hushgraph.graph.packed import INT32_LIMIT
 from hushgraph.graph.sums import aligned_rows, check_rows, target_runs
 
 
@@ -21,7 +22,7 @@ class Propagation:
     """x -> L (A + s I) R x. `left` and `right` are the diagonals of L and R, `[nodes, 1]`."""
 
     def __init__(
-        self, graph: InNeighbors, backward: InNeighbors, left: Tensor, right: Tensor, self_loops: bool
+        self, graph: MemoryEdges, backward: MemoryEdges, left: Tensor, right: Tensor, self_loops: bool
     ) -> None:
         self._forward, self._backward = graph, backward
         self._left, self._right = left.squeeze(1), right.squeeze(1)
@@ -48,19 +49,19 @@ class Propagation:
     def _backward_weights(self) -> Tensor:
         return _edge_weights(self._backward, self._right, self._left)
 
-    def _step(self, graph: InNeighbors, weights: Tensor, rows: Tensor) -> Tensor:
+    def _step(self, graph: MemoryEdges, weights: Tensor, rows: Tensor) -> Tensor:
         total = weighted_sum(graph, weights, rows)
         return total if self._own is None else total.addcmul_(self._own.to(rows.dtype), rows)
 
 
-def _edge_weights(graph: InNeighbors, of_target: Tensor, of_source: Tensor) -> Tensor:
+def _edge_weights(graph: MemoryEdges, of_target: Tensor, of_source: Tensor) -> Tensor:
     """One weight per edge, in stored order."""
     weights = torch.repeat_interleave(of_target, graph.in_degree())
     return weights.mul_(of_source.index_select(0, graph.sources))
 
 
 @torch.no_grad()
-def weighted_sum(graph: InNeighbors, weights: Tensor, rows: Tensor) -> Tensor:
+def weighted_sum(graph: MemoryEdges, weights: Tensor, rows: Tensor) -> Tensor:
     """For every node, the sum of the `rows` of the nodes that send to it, each times the edge's weight."""
     check_rows(rows, graph.num_nodes)
     table, weights = aligned_rows(rows), weights.to(rows.dtype)
@@ -94,7 +95,7 @@ class _Propagate(torch.autograd.Function):
 class Neighborhood:
     """A public graph, with the propagations that networks ask for (made once, on demand)."""
 
-    def __init__(self, graph: InNeighbors) -> None:
+    def __init__(self, graph: MemoryEdges) -> None:
         self.graph = graph
 
     @property
@@ -129,7 +130,7 @@ class Neighborhood:
         return Propagation(self.graph, self._transposed, left, torch.ones_like(left), False)
 
     @cached_property
-    def _transposed(self) -> InNeighbors:
+    def _transposed(self) -> MemoryEdges:
         return self.graph.transpose()
 
     def _normalized(self, loops: int) -> Propagation:

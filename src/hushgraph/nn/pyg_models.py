@@ -20,7 +20,7 @@ from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from hushgraph.data.rows import Rows, SparseRows, linear_input
 from hushgraph.errors import InputError
-from hushgraph.graph.edges import InNeighbors, pack
+from hushgraph.graph.edges import MemoryEdges, pack
 from hushgraph.nn.propagation import Neighborhood, Propagation
 
 
@@ -48,11 +48,11 @@ class PygNeighborhood(Neighborhood):
 class AttentionEdges:
     """Edges sorted by target, one self loop per node among them, and the same edges sorted by source."""
 
-    def __init__(self, graph: InNeighbors) -> None:
+    def __init__(self, graph: MemoryEdges) -> None:
         nodes = np.arange(graph.num_nodes, dtype=np.int32)
         sources = np.concatenate((graph.sources.numpy(), nodes))
         targets = np.concatenate((graph.targets().numpy(), nodes))
-        with_loops = InNeighbors.from_packed(pack(targets, sources), graph.num_nodes)
+        with_loops = MemoryEdges.from_packed(pack(targets, sources), graph.num_nodes)
         self.num_nodes = graph.num_nodes
         self.sources, self.offsets = with_loops.sources.to(torch.int64), with_loops.offsets.to(torch.int64)
         self.targets = with_loops.targets().to(torch.int64)

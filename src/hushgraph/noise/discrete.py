@@ -1,12 +1,18 @@
-"""Whole-number laws sampled from fair bits alone: the discrete Laplace law and the coins it is made of.
+"""Whole-number laws sampled exactly from fair bits: the discrete Laplace law and its coins, and waiting times.
 
-Only whole numbers are compared, so there is no rounding anywhere. Proofs: docs/proofs/count.md.
+For the discrete Laplace law only whole numbers are compared: docs/proofs/count.md. Waiting times, which make sparse
+Poisson batches, are computed in floating point and settled in high precision where that is not sure:
+docs/proofs/noise.md.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from hushgraph.errors import InputError
 
@@ -15,6 +21,13 @@ if TYPE_CHECKING:  # `discrete_laplace_std` is used where no torch is loaded
 
 _BITS = 53
 _LARGEST = 1 << 40  # keeps the share of draws that are thrown away below 2^-13, and every product below 2^53
+
+# How far a computed logarithm of a uniform number may be from the true one. The 63 bits account for 2^-45 (smaller
+# words are always settled), the evaluation for 2^-47 at most where it was measured; the rest is margin.
+_LOG_GUARD = 2.0**-42
+_SMALLEST_SURE_WORD = 1 << 44
+_SMALLEST_P_BITS = 100
+SMALLEST_P = 2.0**-_SMALLEST_P_BITS
 
 
 def discrete_laplace(scale: int, noise: NoiseSource) -> int:
@@ -66,3 +79,52 @@ def uniform_below(bound: int, noise: NoiseSource) -> int:
         word = int(noise.integers(1, 1 << _BITS))
         if word < top:
             return word % bound
+
+
+def failures_before_success(words: np.ndarray, p: float, most: int, more_bits: Callable[[int, int], int]) -> np.ndarray:
+    """How many coins of probability `p` fail before the first success, at most `most`; int64, exact.
+
+    Sample `i` is made from an endless random number U in (0, 1): its first 63 bits are `words[i]` (int64), the next
+    64 n are `more_bits(i, n)`. It is floor(ln U / ln(1 - p)), so that P[at least k] = P[U < (1 - p)^k] = (1 - p)^k.
+    Floating point computes it; where that is too near to a whole number to be sure, high precision decides.
+    """
+    rate = -math.log1p(-p)
+    guard = _LOG_GUARD / rate
+    computed = words * 2.0**-63
+    computed += 2.0**-64
+    np.log(computed, out=computed)
+    computed *= -1.0 / rate
+    failures = np.minimum(computed, float(most)).astype(np.int64)
+    computed -= failures
+    # The fraction above the whole number, negative nowhere; what reached `most` by more than the guard is sure.
+    if computed.min() <= guard or computed.max() >= 1.0 - guard or words.min() < _SMALLEST_SURE_WORD:
+        unsure = (computed <= guard) | (computed >= 1.0 - guard) | (words < _SMALLEST_SURE_WORD)
+        unsure &= (failures < most) | (computed <= guard)
+        for place in np.flatnonzero(unsure).tolist():
+            failures[place] = min(_settled_failures(int(words[place]), partial(more_bits, place), p), most)
+    return failures
+
+
+def _settled_failures(word: int, more_bits: Callable[[int], int], p: float) -> int:
+    """floor(ln U / ln(1 - p)) in as many bits as it takes."""
+    words = 1
+    while True:
+        bits = 63 + 64 * words
+        low = (word << (64 * words)) + more_bits(words)
+        least, largest = _failures(low + 1, bits, p, -1), _failures(low, bits, p, 1)
+        if least == largest:
+            return least
+        words *= 2
+
+
+def _failures(number: int, bits: int, p: float, side: int) -> int:
+    """floor(ln(number / 2^bits) / ln(1 - p)), moved to one side by more than the error of this evaluation."""
+    from mpmath import libmp  # on first use: few runs settle anything
+
+    precision = bits + 4 * _SMALLEST_P_BITS
+    top, bottom = p.as_integer_ratio()
+    of_one = libmp.mpf_log(libmp.from_rational(bottom - top, bottom, precision), precision)
+    of_all = libmp.mpf_log(libmp.from_man_exp(max(number, 1), -bits), precision)
+    ratio = libmp.mpf_div(of_all, of_one, precision)
+    moved = libmp.mpf_add(ratio, libmp.from_man_exp(side, -bits), precision)
+    return max(0, int(libmp.to_int(libmp.mpf_floor(moved, precision))))

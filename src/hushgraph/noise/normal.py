@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -72,7 +73,7 @@ class NormalStream:
     def settle(self, number: int, std: float) -> int:
         """round(std * sample) of one sample, in as many bits as it takes."""
         odd = int(self._body.words(number, 1)[0]) >> 10 | 1
-        size = settled(abs(odd), lambda words: self._rest.bits(number, words), std)
+        size = settled(abs(odd), partial(self._rest.bits, number), std)
         return int(math.copysign(size, odd))
 
     def _fill_piece(self, out: Tensor, first: int) -> None:

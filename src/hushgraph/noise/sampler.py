@@ -47,20 +47,20 @@ class PoissonSampler:
             problems.append(f"expected a sampling rate in (0, 1]; got {self.rate}; use batch size / examples")
         InputError.collect(problems)
 
-    @classmethod
-    def of_batch_size(cls, num_examples: int, batch_size: int) -> PoissonSampler:
-        """The sampler whose batches have `batch_size` examples on average (all of them, at most)."""
-        return cls(num_examples, min(1.0, batch_size / num_examples) if num_examples > 0 else 0.0)
+    @staticmethod
+    def rate_for(num_examples: int, batch_size: int) -> float:
+        """The rate at which batches have `batch_size` examples on average (all of them, at most)."""
+        return min(1.0, batch_size / num_examples) if num_examples > 0 else 0.0
+
+    @staticmethod
+    def steps_for(num_examples: int, batch_size: int, epochs: int = 1) -> int:
+        """Steps after which each example was drawn `epochs` times on average or a little more: rounded up."""
+        return epochs * max(1, -(-num_examples // batch_size))
 
     @property
     def expected_batch_size(self) -> float:
         """The average number of examples in a batch."""
         return self.num_examples * self.rate
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """Steps after which each example was drawn about once: 1 / rate, rounded down, at least one."""
-        return max(1, int(1.0 / self.rate + 1e-9))
 
     def draw(self, noise: Noise) -> Tensor:
         """The positions of one batch (int64, ascending)."""

@@ -12,6 +12,7 @@ import os
 import struct
 import threading
 from collections.abc import Sequence
+from functools import partial
 from typing import NoReturn
 
 import numpy as np
@@ -19,10 +20,23 @@ import torch
 from torch import Tensor
 
 from hushgraph.errors import HushgraphError, InputError
+from hushgraph.noise.discrete import SMALLEST_P, failures_before_success
 from hushgraph.noise.keys import PIECE, BlockFunction, KeyStream, derive_key
 from hushgraph.noise.normal import LARGEST_STD, NormalStream, checked_std, grid_of
 
 _SPARSE_PROBABILITY = 0.05
+_MOST_COINS = 1 << 53
+
+_forks = 0
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_fork)
 
 
 class NoiseSource:
@@ -30,13 +44,13 @@ class NoiseSource:
 
     Two kinds of method:
 
-    * *sequential* (`gaussian`, `uniform`, `bernoulli_indices`, `integers`, `permutation`): each call continues where
-      the last one stopped and never repeats itself;
-    * *addressed* (`gaussian_rows`, `pair_keys`): a pure function of the key and of what is asked for. Asking twice
-      gives the same bytes, which is what a retried block needs. Use a fresh label for every release.
+    * *sequential* (`integer_gaussian`, `bernoulli_indices`, `integers`): each call continues where the last one
+      stopped and never repeats itself;
+    * *addressed* (`integer_gaussian_rows`, `pair_keys`): a pure function of the key and of what is asked for. Asking
+      twice gives the same bytes, which is what a retried block needs. Use a fresh label for every release.
 
-    Edge cases: the object cannot be copied or pickled, and a forked process may not continue its parent's sequential
-    draws (both would use the same noise); give the child a stream of its own.
+    Edge cases: the object cannot be copied or pickled. A forked process may not use what it inherited, in any way:
+    its noise would be that of its parent. It makes a source of its own.
     """
 
     __slots__ = (
@@ -58,7 +72,7 @@ class NoiseSource:
             raise InputError(f"expected a key of 32 bytes; got {len(key)}; use NoiseSource.from_os()")
         self._key = key
         self._seeded = seeded_run
-        self._process = os.getpid()
+        self._process = (os.getpid(), _forks)
         self._lock = threading.RLock()
         self._children: dict[str, NoiseSource] = {}
         self._normals: NormalStream | None = None
@@ -92,22 +106,13 @@ class NoiseSource:
         Its values do not depend on which other streams exist or in which order they were asked for. Asking for the
         same label again returns the same object, which continues: no noise is handed out twice.
         """
+        self._check_process()
         with self._lock:
             if label not in self._children:
-                child = NoiseSource(derive_key(self._key, "stream", label), seeded_run=self._seeded)
-                self._children[label] = child
+                self._children[label] = NoiseSource(self._derived("stream", label), seeded_run=self._seeded)
             return self._children[label]
 
     # Sequential draws
-
-    def gaussian(self, shape: int | Sequence[int], std: float = 1.0, dtype: torch.dtype = torch.float64) -> Tensor:
-        """Independent normal samples of standard deviation `std`, computed in float64 and then cast to `dtype`."""
-        scale = checked_std(std)
-        size = _size(shape)
-        with self._lock:
-            self._check_process()
-            _, samples = self._take_normals(math.prod(size))
-        return (samples * scale).view(size).to(dtype)
 
     def integer_gaussian(self, shape: int | Sequence[int], std: float) -> Tensor:
         """Independent samples of round(std * Z) with Z standard normal, int64; the law is exact, for any std to 2^40.
@@ -115,53 +120,47 @@ class NoiseSource:
         P[k] = Phi((k + 1/2) / std) - Phi((k - 1/2) / std). Added to whole numbers this is the Gaussian mechanism with
         its result rounded: docs/proofs/noise.md. Beyond a std of 2^30 many samples need more bits, which is slow.
         """
-        scale = checked_std(std, most=LARGEST_STD)
-        size = _size(shape)
+        scale, size = checked_std(std, most=LARGEST_STD), _size(shape)
+        self._check_process()
         with self._lock:
-            self._check_process()
             first, samples = self._take_normals(math.prod(size))
             return self._normal_stream().whole(samples, first, scale).view(size)
 
-    def uniform(self, n: int) -> Tensor:
-        """`n` float64 numbers in [0, 1), multiples of 2^-53."""
-        return torch.from_numpy(self._bits53(n) * 2.0**-53)
+    def gaussian(self, shape: int | Sequence[int], std: float = 1.0, dtype: torch.dtype = torch.float64) -> Tensor:
+        """Independent normal samples of standard deviation `std`, computed in float64 and then cast to `dtype`."""
+        scale, size = checked_std(std), _size(shape)
+        self._check_process()
+        with self._lock:
+            _, samples = self._take_normals(math.prod(size))
+        return (samples * scale).view(size).to(dtype)
 
     def bernoulli_indices(self, n: int, p: float) -> Tensor:
-        """The sorted indices below `n` that were chosen, each independently with probability `p` (a Poisson batch)."""
-        if not 0.0 <= p <= 1.0:
-            raise InputError(f"expected a probability between 0 and 1; got {p!r}; check the sampling rate")
-        if p == 0.0 or n == 0:
+        """The sorted indices below `n` that were chosen, each independently with probability `p` (a Poisson batch).
+
+        The probability is `p` exactly (0 for a `p` below 2^-100): docs/proofs/noise.md.
+        """
+        if not (0.0 <= p <= 1.0 and 0 <= n <= _MOST_COINS):
+            raise InputError(
+                f"expected a probability between 0 and 1, and up to 2^53 coins; got {p!r} and {n!r}; "
+                "check the sampling rate"
+            )
+        if p < SMALLEST_P or n == 0:
             return torch.empty(0, dtype=torch.int64)
+        if p == 1.0:
+            return torch.arange(n)
         if p < _SPARSE_PROBABILITY:
             return self._sparse_indices(n, p)
-        return torch.from_numpy(np.flatnonzero(self._bits53(n) < math.ceil(p * 2.0**53)))
+        _, words = self._take_words(n)
+        return torch.from_numpy(np.flatnonzero(words < np.uint64(int(math.ldexp(p, 64)))))  # p * 2^64 is whole
 
     def integers(self, n: int, high: int) -> Tensor:
         """`n` integers in [0, high), each value with probability 1/high up to a relative error of high / 2^63."""
         if not 0 < high <= 1 << 53:
             raise InputError(f"expected an upper bound between 1 and 2^53; got {high!r}; give a positive bound")
-        return torch.from_numpy((self._take_words(n) & ((1 << 63) - 1)) % high)
-
-    def permutation(self, n: int) -> Tensor:
-        """A uniformly random order of 0 .. n-1 (random 64-bit sort keys; a tie has probability below n^2 / 2^65)."""
-        return torch.from_numpy(np.argsort(self._take_words(n)))
-
-    def torch_generator(self, label: str) -> torch.Generator:
-        """A torch generator for things that need no privacy, such as initial weights."""
-        seed = int.from_bytes(derive_key(self._key, "torch generator", label)[:8], "little") >> 1
-        return torch.Generator().manual_seed(seed)
+        _, words = self._take_words(n)
+        return torch.from_numpy((words.view(np.int64) & ((1 << 63) - 1)) % high)
 
     # Addressed draws
-
-    def gaussian_rows(self, label: str, first_row: int, num_rows: int, num_columns: int, std: float) -> Tensor:
-        """Noise for the rows `first_row ..` of the release `label`, float64, whatever blocks it is asked for in.
-
-        A pure function of (key, label, width, std, row). Two *different* releases under one label would share their
-        noise and reveal their difference: every release needs its own label.
-        """
-        scale = checked_std(std)
-        _, samples = self._row_normals(label, first_row, num_rows, num_columns, scale)
-        return samples.mul_(scale).view(num_rows, num_columns)
 
     def integer_gaussian_rows(self, label: str, first_row: int, num_rows: int, num_columns: int, std: float) -> Tensor:
         """Samples of the law of `integer_gaussian` for the rows `first_row ..` of the release `label`, int64.
@@ -170,19 +169,32 @@ class NoiseSource:
         under one label would share their noise and reveal their difference: every release needs its own label.
         """
         scale = checked_std(std, most=LARGEST_STD)
-        stream, samples = self._row_normals(label, first_row, num_rows, num_columns, scale)
-        return stream.whole(samples, first_row * num_columns, scale).view(num_rows, num_columns)
+        if min(first_row, num_rows, num_columns) < 0:
+            raise InputError(f"expected non-negative sizes; got rows {first_row}+{num_rows}, {num_columns} columns")
+        stream = NormalStream(self._derived("rows", label, struct.pack("<qd", num_columns, scale)))
+        samples, first = torch.empty(num_rows * num_columns, dtype=torch.float64), first_row * num_columns
+        return stream.whole(stream.fill(samples, first), first, scale).view(num_rows, num_columns)
 
     def pair_keys(self, label: str, owners: np.ndarray, entries: np.ndarray) -> np.ndarray:
         """A random uint64 for every pair (owner, entry): what one owner gets tells nothing about another's."""
-        function = BlockFunction(derive_key(self._key, "pairs", label))
+        function = BlockFunction(self._derived("pairs", label))
         keys = np.empty(len(owners), dtype=np.uint64)
         for start in range(0, len(owners), PIECE):
             part = slice(start, start + PIECE)
             keys[part] = function.words(owners[part], entries[part])
         return keys
 
+    def torch_generator(self, label: str) -> torch.Generator:
+        """A torch generator for things that need no privacy, such as initial weights."""
+        seed = int.from_bytes(self._derived("torch generator", label)[:8], "little") >> 1
+        return torch.Generator().manual_seed(seed)
+
     # Inside
+
+    def _derived(self, purpose: str, *details: str | bytes) -> bytes:
+        """A key of this source. Everything that is drawn needs one, so nothing is drawn in another process."""
+        self._check_process()
+        return derive_key(self._key, purpose, *details)
 
     def _take_normals(self, n: int) -> tuple[int, Tensor]:
         """The next `n` standard samples and the number of the first. Small requests are served from a piece ahead."""
@@ -200,31 +212,18 @@ class NoiseSource:
 
     def _normal_stream(self) -> NormalStream:
         if self._normals is None:
-            self._normals = NormalStream(derive_key(self._key, "normal"))
+            self._normals = NormalStream(self._derived("normal"))
         return self._normals
 
-    def _row_normals(
-        self, label: str, first_row: int, num_rows: int, num_columns: int, std: float
-    ) -> tuple[NormalStream, Tensor]:
-        if min(first_row, num_rows, num_columns) < 0:
-            raise InputError(f"expected non-negative sizes; got rows {first_row}+{num_rows}, {num_columns} columns")
-        stream = NormalStream(derive_key(self._key, "rows", label, struct.pack("<qd", num_columns, std)))
-        samples = torch.empty(num_rows * num_columns, dtype=torch.float64)
-        return stream, stream.fill(samples, first_row * num_columns)
-
-    def _take_words(self, n: int) -> np.ndarray:
+    def _take_words(self, n: int) -> tuple[int, np.ndarray]:
+        """The number of the next word, and `n` words from there, uint64."""
+        self._check_process()
         with self._lock:
-            self._check_process()
             if self._words is None:
-                self._words = KeyStream(derive_key(self._key, "words"))
+                self._words = KeyStream(self._derived("words"))
             first = self._next_word
             self._next_word += n
-            return self._words.words(first, n)
-
-    def _bits53(self, n: int) -> np.ndarray:
-        words = self._take_words(n)
-        words &= (1 << 53) - 1
-        return words
+            return first, self._words.words(first, n).view(np.uint64)
 
     def _sparse_indices(self, n: int, p: float) -> Tensor:
         """Jump from chosen index to chosen index: the gaps between them are geometric."""
@@ -233,19 +232,23 @@ class NoiseSource:
         parts: list[np.ndarray] = []
         last = -1
         while last < n:
-            survival = 1.0 - self._bits53(count) * 2.0**-53
-            with np.errstate(over="ignore"):
-                gaps = np.minimum(np.log(survival) / math.log1p(-p), float(n)).astype(np.int64)
+            first, words = self._take_words(count)
+            words >>= np.uint64(1)  # signed numbers turn into floats faster
+            gaps = failures_before_success(words.view(np.int64), p, n, partial(self._more_bits, first))
             parts.append(np.cumsum(gaps + 1) + last)
             last = int(parts[-1][-1])
         chosen = np.concatenate(parts)
         return torch.from_numpy(chosen[: np.searchsorted(chosen, n)])
 
+    def _more_bits(self, first: int, place: int, words: int) -> int:
+        """What follows on word `first + place`, for the few draws that need it."""
+        return BlockFunction(self._derived("more words")).bits(first + place, words)
+
     def _check_process(self) -> None:
-        if os.getpid() != self._process:
+        if self._process != (os.getpid(), _forks):
             raise HushgraphError(
                 "expected a noise source of this process; got one inherited from the parent process, whose noise "
-                "would be repeated; make a source or a stream with its own label inside the child"
+                "would be repeated; make a source with NoiseSource.from_os() inside the child"
             )
 
     def __repr__(self) -> str:

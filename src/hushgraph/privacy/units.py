@@ -109,6 +109,11 @@ class Unit:
         """Datasets that differ from `data` in one unit: tests and audits go through them."""
         raise NotImplementedError(f"the unit '{self.name}' lists no neighbors")
 
+    @classmethod
+    def variants(cls) -> list[Unit]:
+        """Typical units of this kind, for tables and tests."""
+        return [cls()]
+
     def as_dict(self) -> dict[str, Any]:
         """The unit as plain JSON values."""
         return {"name": self.name, **asdict(self)}
@@ -353,6 +358,11 @@ class Local(Unit):
         }
         for name, value in shown.items():
             object.__setattr__(self, name, value)
+
+    @classmethod
+    def variants(cls) -> list[Unit]:
+        """With private and with public labels."""
+        return [cls(), cls(private_labels=False)]
 
     def neighbors(self, data: Any, rng: Any) -> Iterator[Any]:
         """Every person's features (and label) replaced by random ones."""

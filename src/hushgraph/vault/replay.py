@@ -12,7 +12,7 @@ from torch import Tensor
 from hushgraph.data.checks import CheckedGraph
 from hushgraph.data.rows import Rows, SparseRows
 from hushgraph.errors import InputError, PrivateAccessError
-from hushgraph.graph.edges import InNeighbors
+from hushgraph.graph.edges import Edges
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.plan import Plan
@@ -63,7 +63,7 @@ class Replay(Vault):
         return self._needed("labels").labels
 
     @property
-    def edges(self) -> InNeighbors:
+    def edges(self) -> Edges:
         """The given edges."""
         return self._needed("edges").edges
 
@@ -88,7 +88,7 @@ class Replay(Vault):
         self._next[name] += 1
         return kept[at]
 
-    def raw_scores(self, network: Callable[[Rows, InNeighbors], Tensor]) -> Tensor:
+    def raw_scores(self, network: Callable[[Rows, Edges], Tensor]) -> Tensor:
         """Class scores from the given features and edges."""
         given = self._needed("edges")
         with torch.no_grad():

@@ -15,7 +15,7 @@ from hushgraph.data.checks import CheckedGraph
 from hushgraph.data.joined import JoinedRows
 from hushgraph.data.rows import Rows, dense_rows
 from hushgraph.errors import InputError, PrivateAccessError, UnprovenError
-from hushgraph.graph.edges import InNeighbors
+from hushgraph.graph.edges import Edges
 from hushgraph.ledger.run import Run
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.metadata import Metadata
@@ -72,7 +72,7 @@ class Vault:
         return self._graph.labels
 
     @property
-    def edges(self) -> InNeighbors:
+    def edges(self) -> Edges:
         """The edges, where they are public."""
         self._require_public("edges")
         return self._graph.edges
@@ -205,7 +205,7 @@ class Vault:
             raise UnprovenError(f"predictions: expected class scores; got shape {tuple(scores.shape)}")
         return self._keep(scores, "class scores") if isinstance(rows, PrivateRows) else scores
 
-    def raw_scores(self, network: Callable[[Rows, InNeighbors], Tensor]) -> PrivateRows | Tensor:
+    def raw_scores(self, network: Callable[[Rows, Edges], Tensor]) -> PrivateRows | Tensor:
         """Class scores from raw features and edges. They are NOT protected, and the plan must say so."""
         declared = any(note.code is Code.RAW_PREDICTIONS for note in self.plan.unprotected)
         if self.protects and not declared:

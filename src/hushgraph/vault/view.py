@@ -12,8 +12,7 @@ from torch import Tensor
 from hushgraph.data.checks import CheckedGraph
 from hushgraph.data.rows import Rows
 from hushgraph.errors import PrivateAccessError
-from hushgraph.graph.degree import cap_senders
-from hushgraph.graph.edges import InNeighbors
+from hushgraph.graph.edges import Edges
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.metadata import Metadata
 
@@ -69,19 +68,19 @@ class View:
         return self._part("labels")
 
     @property
-    def whole_lists(self) -> InNeighbors:
+    def whole_lists(self) -> Edges:
         """The edges as they are."""
         return self._part("edges")
 
     @cached_property
-    def edges(self) -> InNeighbors:
+    def edges(self) -> Edges:
         """The edges, every node's own list cut to the unit's cap."""
         return self.capped(None)
 
-    def capped(self, limit: int | None) -> InNeighbors:
+    def capped(self, limit: int | None) -> Edges:
         """The edges with lists cut to the unit's cap and to `limit`, whichever is less."""
         caps = [cap for cap in (self._cap, limit) if cap is not None]
-        return cap_senders(self.whole_lists, min(caps), self._noise.stream("degree cap")) if caps else self.whole_lists
+        return self.whole_lists.cap(min(caps), self._noise.stream("degree cap")) if caps else self.whole_lists
 
     def generator(self, purpose: str) -> torch.Generator:
         """A generator for things that need no privacy, such as the order of public batches."""

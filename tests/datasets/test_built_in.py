@@ -1,4 +1,4 @@
-"""The generated campus: its form, and that friendships help while attributes alone do not suffice."""
+"""The generated campus: its form, and that friendships help while attributes alone do not suffice; and the digits."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 from scipy import sparse
+from scipy.spatial.distance import cdist
 from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.nn import SAGEConv
 
-from hushgraph.datasets.campus import _pick, campus
-from hushgraph.datasets.sparse import to_torch_csr
+from hushgraph.datasets.built_in import _pick, campus, digits
+from hushgraph.datasets.subgraph import to_torch_csr
 from hushgraph.errors import InputError
 
 
@@ -136,3 +137,43 @@ def test_friendships_help_also_under_noise(graph: Data) -> None:
         noisy = F.normalize(adjacency @ own + 7.0 * torch.randn(own.shape))
     head = nn.Sequential(nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 6))
     assert _accuracy(head, (torch.cat([own, noisy], 1),), graph, 60) > alone + 0.03
+
+
+def test_form_of_the_digits() -> None:
+    data = digits()
+    assert tuple(data.x.shape) == (1797, 64)
+    assert data.x.dtype == torch.float32
+    assert float(data.x.min()) == 0.0
+    assert float(data.x.max()) == 1.0
+    assert data.class_names == [str(number) for number in range(10)]
+    assert int((data.train_mask ^ data.val_mask ^ data.test_mask).sum()) == 1797
+    assert data.name == "digits"
+
+
+def test_edges_of_the_digits_are_the_nearest_neighbors_either_way() -> None:
+    data = digits(neighbors=4)
+    distance = cdist(data.x.numpy(), data.x.numpy())
+    np.fill_diagonal(distance, np.inf)
+    reach = np.sort(distance, axis=1)[:, 3]
+    source, target = data.edge_index.numpy()
+    stored = np.zeros_like(distance, dtype=bool)
+    stored[source, target] = True
+    assert len(source) == stored.sum()
+    assert np.array_equal(stored, stored.T)
+    assert not stored.diagonal().any()
+    # Strictly nearer pairs must be linked, strictly farther ones must not; ties may fall either way.
+    limit = np.maximum(reach[:, None], reach[None, :])
+    assert stored[distance < limit - 1e-6].all()
+    assert not stored[distance > limit + 1e-6].any()
+
+
+def test_split_of_the_digits_depends_on_the_seed_and_edges_do_not() -> None:
+    first, second = digits(seed=1), digits(seed=2)
+    assert torch.equal(first.edge_index, second.edge_index)
+    assert not torch.equal(first.train_mask, second.train_mask)
+
+
+@pytest.mark.parametrize("neighbors", [0, 1797, 2.5, True])
+def test_refuses_other_numbers_of_neighbors(neighbors: object) -> None:
+    with pytest.raises(InputError, match="neighbors"):
+        digits(neighbors)  # type: ignore[arg-type]

@@ -1,12 +1,14 @@
-"""A made-up campus: a social network that ships with the library and is generated on the spot.
+"""The graphs that need no file: a made-up campus, generated on the spot, and handwritten digits.
 
-Students have a class year (the class to predict) and a house. Friendships follow a degree-corrected stochastic
-block model: everybody has a sociability (heavy-tailed), and a friendship is formed with a house mate of the same
-year, somebody of the same year, of a neighboring year, of the same house, or anybody. Attributes (status, gender,
-major, house) say something about the year but not much, and many are missing, so a model that sees only the
-attributes is right about half the time, while one that also sees the friendships does far better.
-
+**Campus** is a social network. Students have a class year (the class to predict) and a house. Friendships follow a
+degree-corrected stochastic block model: everybody has a sociability (heavy-tailed), and a friendship is formed with a
+house mate of the same year, somebody of the same year, of a neighboring year, of the same house, or anybody. Attributes
+(status, gender, major, house) say something about the year but not much, and many are missing, so a model that sees
+only the attributes is right about half the time, while one that also sees the friendships does far better.
 Nobody real is in it: the seed is public and the graph may be published.
+
+**Digits** links each image with the images most like it. The images ship with scikit-learn. The graph is made from the
+pixels alone, which makes this a small test bed where edges follow features; it is not a social network.
 """
 
 from __future__ import annotations
@@ -19,8 +21,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch_geometric.data import Data
 
-from hushgraph.datasets.sparse import to_torch_csr
 from hushgraph.datasets.splits import random_split
+from hushgraph.datasets.subgraph import to_torch_csr
 from hushgraph.errors import InputError
 
 CLASS_NAMES = ("2020", "2021", "2022", "2023", "2024", "2025")
@@ -29,6 +31,10 @@ HOUSES = 24
 MAJORS = 40
 MEAN_DEGREE = 37.5
 SMALLEST = 200
+
+# A pixel counts the dots set in a 4 x 4 block, so 16 is the largest value by design: no data is looked at.
+LARGEST_PIXEL = 16.0
+DIGITS = 1797
 
 _YEAR_SHARES = np.array([0.13, 0.15, 0.17, 0.18, 0.19, 0.18])
 _SOCIABILITY_SPREAD = 0.7
@@ -84,6 +90,28 @@ def campus(num_nodes: int = 8000, seed: int = 0) -> Data:
         y=torch.from_numpy(students.year),
         class_names=list(CLASS_NAMES),
         name="campus",
+    )
+    return random_split(data, seed=seed)
+
+
+def digits(neighbors: int = 10, seed: int = 0) -> Data:
+    """The symmetric nearest-neighbor graph of the 1,797 digits: 64 features in [0, 1], 10 classes.
+
+    Two images are linked when either is among the `neighbors` nearest of the other. `seed` makes the 75/10/15 split.
+    """
+    from sklearn.datasets import load_digits
+
+    if isinstance(neighbors, bool) or not isinstance(neighbors, int) or not 1 <= neighbors < DIGITS:
+        raise InputError(f"expected neighbors to be an integer from 1 to {DIGITS - 1}; got {neighbors!r}")
+    pixels, label = load_digits(return_X_y=True)
+    scaled = np.asarray(pixels, dtype=np.float32) / np.float32(LARGEST_PIXEL)
+    data = Data(
+        x=torch.from_numpy(scaled),
+        # Whole numbers keep the distances exact, so that ties fall the same way everywhere.
+        edge_index=_nearest_neighbor_edges(np.asarray(pixels, dtype=np.float64), neighbors),
+        y=torch.from_numpy(np.asarray(label, dtype=np.int64)),
+        class_names=[str(digit) for digit in range(10)],
+        name="digits",
     )
     return random_split(data, seed=seed)
 
@@ -190,3 +218,13 @@ def _both_directions(source: Ints, target: Ints, count: int) -> Ints:
     low, high = pairs // count, pairs % count
     edges = np.stack([np.concatenate([low, high]), np.concatenate([high, low])])
     return edges[:, np.lexsort((edges[1], edges[0]))]
+
+
+def _nearest_neighbor_edges(points: np.ndarray, neighbors: int) -> torch.Tensor:
+    from sklearn.neighbors import kneighbors_graph
+
+    nearest = kneighbors_graph(points, neighbors, include_self=False)
+    either = (nearest + nearest.T).tocsr()
+    either.sort_indices()
+    source = np.repeat(np.arange(len(points)), np.diff(either.indptr))
+    return torch.from_numpy(np.stack([source, either.indices]).astype(np.int64))
