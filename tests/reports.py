@@ -97,7 +97,8 @@ def context(
             for number, value in enumerate(classes)
         ]
         metrics["test_balanced_accuracy"] = 55.5
-    made = RunContext(method, {}, Plan(method, metadata, unit, Budget(4.0, 1e-5), stages), certificate, metrics)
+    plan = Plan(method, metadata, unit, Budget(4.0, 1e-5), stages)
+    made = RunContext(method=method, parameters={}, plan=plan, certificate=certificate, metrics=metrics)
     return replace(made, **changes)
 
 

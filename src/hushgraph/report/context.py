@@ -15,6 +15,7 @@ from typing import Any
 from hushgraph.errors import InputError
 from hushgraph.ledger.certificate import Certificate, Charge
 from hushgraph.privacy import events
+from hushgraph.privacy.adaptive import WorstOf
 from hushgraph.privacy.events import Event
 from hushgraph.privacy.loss import PrivacyLoss
 from hushgraph.privacy.notes import Note
@@ -25,10 +26,10 @@ from hushgraph.text import read_json
 
 @dataclass(frozen=True)
 class StageCost:
-    """What was charged under one stage, and what it would cost alone; `stage` is None before a choice."""
+    """What was charged under one stage, and what it would cost alone."""
 
     charge: Charge
-    stage: Stage | None
+    stage: Stage
     epsilon: float
 
 
@@ -64,12 +65,16 @@ class DatasetState:
 
 @dataclass(frozen=True)
 class RunContext:
-    """A run. `verification` is `verified`, `not verified` or `contradicted`; None: no ledger was at hand."""
+    """A run. `verification` is `verified`, `not verified` or `contradicted`; None: no ledger was at hand.
+
+    `run_plan` is the plan of the whole run, where `plan` is the branch that it chose.
+    """
 
     method: str
     parameters: dict[str, Any]
     plan: Plan
     certificate: Certificate
+    run_plan: Plan | None = None
     metrics: dict[str, Any] = field(default_factory=dict)
     reason: Note | None = None
     class_names: tuple[str, ...] = ()
@@ -124,17 +129,21 @@ class RunContext:
         return tuple(self._cost(charge) for charge in self.certificate.charges)
 
     @cached_property
-    def loss(self) -> PrivacyLoss | None:
-        """The loss of what was charged; None where a part of it was charged under another plan (before a choice)."""
-        if not self.has_noise or any(cost.stage is None for cost in self.stages):
+    def loss(self) -> PrivacyLoss | WorstOf | None:
+        """The loss of what was charged; of all that could have been, where the run had a choice."""
+        if not self.has_noise:
             return None
-        charged = [self._event(cost.stage, cost.charge) for cost in self.stages if cost.stage is not None]
+        if self.run_plan is not None:
+            return self.run_plan.loss
+        charged = [self._event(cost.stage, cost.charge) for cost in self.stages]
         return PrivacyLoss(events.composed(charged), self.unit.relation)
 
+    def stage(self, name: str) -> Stage:
+        """The stage called `name`: of the branch that was chosen, or of what came before the choice."""
+        return self.plan[name] if name in self.plan or self.run_plan is None else self.run_plan[name]
+
     def _cost(self, charge: Charge) -> StageCost:
-        if charge.stage not in self.plan:  # only releases of pure epsilon come before a choice
-            return StageCost(charge, None, charge.count * charge.sensitivity / charge.scale)
-        stage = self.plan[charge.stage]
+        stage = self.stage(charge.stage)
         loss = PrivacyLoss(self._event(stage, charge), self.unit.relation)
         return StageCost(charge, stage, loss.epsilon(self.delta))
 
@@ -166,6 +175,7 @@ def _from_folder(folder: Path) -> RunContext:
             parameters=config["parameters"],
             plan=Plan.from_dict(config["plan"]),
             certificate=Certificate.from_dict(certificate),
+            run_plan=None if config["run_plan"] is None else Plan.from_dict(config["run_plan"]),
             metrics=metrics,
             reason=None if config["reason"] is None else Note.from_dict(config["reason"]),
             class_names=tuple(config["class_names"]),
@@ -185,6 +195,7 @@ def _from_model(model: Any) -> RunContext:
         parameters=model.method.as_dict(),
         plan=model.plan,
         certificate=model.certificate,
+        run_plan=model.run_plan,
         metrics={**model.metrics, "seconds": model.seconds},
         reason=model.reason,
         class_names=tuple(model.class_names),

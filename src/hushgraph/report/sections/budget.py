@@ -68,9 +68,7 @@ def _row(cost: StageCost) -> list[str | Markup]:
 
 
 def _parameters(cost: StageCost) -> str:
-    """The public parameters of the mechanism, where the plan of the stage is at hand."""
-    if cost.stage is None:
-        return "asked before the choice"
+    """The public parameters of the mechanism."""
     values = cost.stage.mechanism.as_dict()
     shown = {key: _named(value) for key, value in values.items() if key != "name" and value not in (None, False)}
     return ", ".join(f"{key} {value}" for key, value in shown.items())

@@ -8,6 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from hushgraph.ledger.certificate import Randomness
+from hushgraph.privacy.adaptive import WorstOf
 from hushgraph.privacy.loss import PrivacyLoss
 from hushgraph.report import words
 from hushgraph.report.cells import pill
@@ -102,5 +103,5 @@ def _total(context: RunContext) -> tuple[str, str, str]:
     return ("spent on this dataset", value, f"epsilon over {words.counted(runs, 'run')} {when}; {bound}")
 
 
-def _point(loss: PrivacyLoss, exponent: float) -> tuple[str, str]:
+def _point(loss: PrivacyLoss | WorstOf, exponent: float) -> tuple[str, str]:
     return f"{10**exponent:.3g}", rounded_up(max(loss.epsilon(10**exponent), 0.0))

@@ -84,7 +84,7 @@ def _numbers(context: RunContext) -> Row:
         none = context.epsilon == 0.0
         return Row(name, "handled" if none else "not handled", "No noise was drawn in this run.")
     known = [_NUMBERS[law] for law in dict.fromkeys(charge.law for charge in noised) if law in _NUMBERS]
-    trains = any(charge.stage in context.plan and context.plan[charge.stage].mechanism.trains for charge in noised)
+    trains = any(context.stage(charge.stage).mechanism.trains for charge in noised)
     state: State = "partly" if trains or not known else "handled"
     found = " ".join([*known, *([_TRAINING] if trains else [])])
     return Row(name, state, found or "Nothing is known about this noise.")
