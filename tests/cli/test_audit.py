@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from hushgraph.methods.saving import save_model
 from typer.testing import CliRunner
 
 import hushgraph as hg
@@ -12,7 +13,6 @@ from hushgraph import datasets
 from hushgraph.cli.audit import audit
 from hushgraph.errors import AuditContradiction
 from hushgraph.methods.gap import GAP
-from hushgraph.methods.saving import save_model
 from hushgraph.privacy.units import DirectedEdge, UndirectedEdge
 
 

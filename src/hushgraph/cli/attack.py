@@ -32,15 +32,16 @@ def attack(
     privacy and inverts that: give --data IMAGES.npz, --classifier, and --out MODEL/attacks.json to see it in a
     report. What each attack assumes is in docs/threats.md.
     """
+    _require_target(name, model, classifier)
     from hushgraph.attacks.catalog import attack_class
     from hushgraph.settings import from_words
 
     chosen = {"seed": seed, **from_words(attack_class(name), words(settings))}
     with progress_bar(as_json) as progress:
         if name == "inversion":
-            result = _invert(data, model, classifier, {"progress": progress, **chosen})
+            result = _invert(data, classifier, {"progress": progress, **chosen})
         else:
-            result = _attack(name, data, model, split, classifier, {"progress": progress, **chosen})
+            result = _attack(name, data, model, split, {"progress": progress, **chosen})
     home = out or (model / "attacks.json" if model is not None else None)
     if home is not None:
         add_result(home, result)
@@ -53,26 +54,28 @@ def attack(
         typer.echo(f"added to {home}")
 
 
-def _attack(
-    name: str, data: str, model: Path | None, split: str | None, classifier: str | None, options: dict[str, Any]
-) -> dict[str, Any]:
-    from hushgraph import datasets
-    from hushgraph.attacks.catalog import attack_model
-    from hushgraph.methods.model import Model
-
-    if model is None or classifier is not None:
-        raise InputError(f"the attack '{name}' needs --model MODEL, a trained model, and takes no --classifier")
-    return attack_model(name, Model.load(model), datasets.load(data, split=split), **options).as_dict()
-
-
-def _invert(data: str, model: Path | None, classifier: str | None, options: dict[str, Any]) -> dict[str, Any]:
-    from hushgraph.attacks.catalog import attack_images
-
-    if model is not None:
+def _require_target(name: str, model: Path | None, classifier: str | None) -> None:
+    """Inversion trains its own target; every other attack needs a trained model."""
+    if name == "inversion" and model is not None:
         raise InputError(
             "inversion is for classifiers of images: leave --model out, give --classifier softmax, mlp or cnn, and "
             "--out MODEL/attacks.json to show the result in that run's report"
         )
+    if name in ATTACKS and name != "inversion" and (model is None or classifier is not None):
+        raise InputError(f"the attack '{name}' needs --model MODEL, a trained model, and takes no --classifier")
+
+
+def _attack(name: str, data: str, model: Any, split: str | None, options: dict[str, Any]) -> dict[str, Any]:
+    from hushgraph import datasets
+    from hushgraph.attacks.catalog import attack_model
+    from hushgraph.methods.model import Model
+
+    return attack_model(name, Model.load(model), datasets.load(data, split=split), **options).as_dict()
+
+
+def _invert(data: str, classifier: str | None, options: dict[str, Any]) -> dict[str, Any]:
+    from hushgraph.attacks.catalog import attack_images
+
     return attack_images(data, classifier or "cnn", **options)
 
 
