@@ -34,7 +34,7 @@ def test_the_present_total_has_all_runs(tmp_path: Path) -> None:
     assert alone is not None
     assert found.dataset is not None
     assert [len(alone.runs), len(found.dataset.runs)] == [1, 2]
-    assert found.dataset.epsilon > 1.3 * alone.epsilon
+    assert found.total.epsilon > 1.3 * alone.total.epsilon
     page = shown("dataset", found)
     assert page.count("this run") == 1
     assert all(run.run in page and run.time in page for run in found.dataset.runs)

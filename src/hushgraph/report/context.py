@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hushgraph.errors import InputError
-from hushgraph.ledger.certificate import Certificate, Charge
+from hushgraph.ledger.certificate import Certificate, Charge, DatasetTotal
 from hushgraph.privacy import events
 from hushgraph.privacy.adaptive import WorstOf
 from hushgraph.privacy.events import Event
@@ -51,16 +51,18 @@ class DatasetRun:
 
 @dataclass(frozen=True)
 class DatasetState:
-    """What the ledger says of a dataset at the time of writing."""
+    """What the ledger says of a dataset at the time of writing.
+
+    `used` is how much of the limit the runs have used so far, where more than that had to be proved (a filter);
+    `left_out` counts runs that were declared unpublished.
+    """
 
     name: str
     unit: str
-    epsilon: float
-    delta: float
-    kind: str
-    private: bool
-    limit: float | None
+    total: DatasetTotal
     runs: tuple[DatasetRun, ...]
+    used: float | None = None
+    left_out: int = 0
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,11 @@ class RunContext:
     def delta(self) -> float:
         """The delta of that epsilon."""
         return self.certificate.delta
+
+    @property
+    def total(self) -> DatasetTotal:
+        """What all runs on the dataset cost: now, where the ledger is at hand, else when this run ended."""
+        return self.certificate.total if self.dataset is None else self.dataset.total
 
     def accuracy(self, split: str = "test") -> float | None:
         """Accuracy in percent on a split, if it was measured."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hushgraph.errors import InputError
-from hushgraph.ledger.certificate import Certificate, certify
+from hushgraph.ledger.certificate import Certificate, DatasetTotal, certify
 from hushgraph.ledger.ledger import FILE, History, Ledger
 from hushgraph.ledger.run import statement
 from hushgraph.report.context import DatasetRun, DatasetState, RunContext
@@ -59,11 +59,14 @@ def _dataset(history: History) -> DatasetState:
     return DatasetState(
         name=str(found["dataset"]),
         unit=unit,
-        epsilon=float(found["total"]["epsilon"]),
-        delta=float(found["total"]["delta"]),
-        kind="together",
-        private=not any(run["seeded"] for run in found["runs"]),
-        limit=None if limit is None else float(limit["epsilon"]),
+        total=DatasetTotal(
+            epsilon=float(found["total"]["epsilon"]),
+            delta=float(found["total"]["delta"]),
+            kind="together",
+            private=not any(run["seeded"] for run in found["runs"]),
+            runs=len(found["runs"]),
+            limit=None if limit is None else float(limit["epsilon"]),
+        ),
         runs=tuple(_run(run, unit, times[run["run"]]) for run in found["runs"]),
     )
 

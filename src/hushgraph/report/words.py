@@ -216,19 +216,19 @@ def samplers(certificate: Certificate) -> list[str]:
 
 
 def total(found: DatasetTotal) -> str:
-    """What all runs on a dataset cost together."""
-    return total_of(found.epsilon, found.delta, found.kind, found.private, found.runs, found.limit)
+    """What all runs on a dataset cost together, how that is proved, and the limit."""
+    runs = counted(found.runs, "run")
+    if not found.private:
+        return f"NOT PRIVATE over {runs}, because of a seeded one; {limit(found)}"
+    if math.isinf(found.epsilon):
+        return f"no finite epsilon over {runs}, because one is without protection; {limit(found)}"
+    how = "" if found.runs == 1 and found.kind in _SIMPLE else f", by {composition(found.kind)}"
+    return f"epsilon {number(found.epsilon)} at delta {found.delta:g} over {runs}{how}; {limit(found)}"
 
 
-def total_of(epsilon: float, delta: float, kind: str, private: bool, runs: int, limit: float | None) -> str:
-    """The total of a dataset, how it is proved, and the limit."""
-    bound = "no limit declared" if limit is None else f"limit {limit:g}"
-    if private and math.isinf(epsilon):
-        return f"no finite epsilon over {counted(runs, 'run')}, because one is without protection; {bound}"
-    if not private:
-        return f"NOT PRIVATE over {counted(runs, 'run')}, because of a seeded one; {bound}"
-    how = "" if runs == 1 and kind in _SIMPLE else f", by {composition(kind)}"
-    return f"epsilon {number(epsilon)} at delta {delta:g} over {counted(runs, 'run')}{how}; {bound}"
+def limit(found: DatasetTotal) -> str:
+    """The limit on the dataset."""
+    return "no limit declared" if found.limit is None else f"limit {found.limit:g}"
 
 
 def composition(kind: str) -> str:

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import math
 
+from hushgraph.ledger.certificate import DatasetTotal
 from hushgraph.report.context import DatasetRun, DatasetState
 from reports import context, shown
 
 
-def state(*runs: DatasetRun, **changes: object) -> DatasetState:
-    values = {"epsilon": 6.0, "delta": 2e-5, "kind": "basic composition", "private": True, "limit": 8.0, **changes}
-    return DatasetState(name="toy", unit="node", runs=runs, **values)  # type: ignore[arg-type]
+def state(*runs: DatasetRun, used: float | None = None, left_out: int = 0) -> DatasetState:
+    total = DatasetTotal(6.0, 2e-5, "basic composition", True, len(runs), 8.0)
+    return DatasetState("toy", "node", total, runs, used, left_out)
 
 
 MINE = DatasetRun("0123456789abcdef", "gap", "node", 4.0, 1e-5, "closed", True, "2026-01-02", "ann@lab", "<first try>")
@@ -35,3 +36,10 @@ def test_a_long_list_is_cut_and_says_so() -> None:
     page = shown("dataset", context(dataset=state(*[FREE] * 250)))
     assert page.count("<tr>") == 201
     assert "50 earlier runs are in the ledger" in page
+
+
+def test_what_a_filter_has_used_and_what_is_left_out_are_said() -> None:
+    page = shown("dataset", context(dataset=state(MINE, used=3.5, left_out=2)))
+    assert "used epsilon 3.5 of the limit" in page
+    assert "Not counted: 2 runs declared unpublished" in page
+    assert "used epsilon" not in shown("dataset", context(dataset=state(MINE)))

@@ -93,14 +93,11 @@ def _tiles(context: RunContext) -> list[tuple[str, str, str]]:
 
 
 def _total(context: RunContext) -> tuple[str, str, str]:
-    """The present total where the ledger is at hand, else that at the end of this run."""
-    state, then = context.dataset, context.certificate.total
-    epsilon, private = (state.epsilon, state.private) if state is not None else (then.epsilon, then.private)
-    limit, runs = (state.limit, len(state.runs)) if state is not None else (then.limit, then.runs)
-    value = words.number(epsilon) if private else "not private"
-    when = "now" if state is not None else "when this run ended"
-    bound = "no limit declared" if limit is None else f"limit {limit:g}"
-    return ("spent on this dataset", value, f"epsilon over {words.counted(runs, 'run')} {when}; {bound}")
+    found = context.total
+    value = words.number(found.epsilon) if found.private else "not private"
+    when = "now" if context.dataset is not None else "when this run ended"
+    about = f"epsilon over {words.counted(found.runs, 'run')} {when}; {words.limit(found)}"
+    return "spent on this dataset", value, about
 
 
 def _point(loss: PrivacyLoss | WorstOf, exponent: float) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from hushgraph.report import words
 from hushgraph.report.cells import below, mono, pill
-from hushgraph.report.context import DatasetRun, RunContext
+from hushgraph.report.context import DatasetRun, DatasetState, RunContext
 from hushgraph.report.sections import section
 
 _MOST_RUNS = 200
@@ -32,14 +32,23 @@ def dataset(context: RunContext) -> dict[str, Any]:
         lead = f"When this run ended: {words.total(context.certificate.total)}."
         note = "The ledger was not at hand when this page was written: later runs are not in this figure."
         return {"lead": lead, "head": [], "rows": [], "note": note}
-    total = words.total_of(state.epsilon, state.delta, state.kind, state.private, len(state.runs), state.limit)
-    shown, left_out = state.runs[-_MOST_RUNS:], max(0, len(state.runs) - _MOST_RUNS)
     return {
-        "lead": f"For the unit {state.unit}, when this page was written: {total}.",
+        "lead": f"For the unit {state.unit}, when this page was written: {words.total(state.total)}.",
         "head": ["run", "method", "unit", "epsilon", "who", "when", "why"],
-        "rows": [_row(one, one.run == context.certificate.run) for one in shown],
-        "note": f"{left_out:,} earlier runs are in the ledger (hushgraph ledger show)." if left_out else "",
+        "rows": [_row(one, one.run == context.certificate.run) for one in state.runs[-_MOST_RUNS:]],
+        "note": " ".join(_notes(state)),
     }
+
+
+def _notes(state: DatasetState) -> list[str]:
+    notes, earlier = [], len(state.runs) - _MOST_RUNS
+    if state.used is not None:
+        notes.append(f"The runs have used epsilon {words.number(state.used)} of the limit so far.")
+    if state.left_out:
+        notes.append(f"Not counted: {words.counted(state.left_out, 'run')} declared unpublished.")
+    if earlier > 0:
+        notes.append(f"{earlier:,} earlier runs are in the ledger (hushgraph ledger show).")
+    return notes
 
 
 def _row(run: DatasetRun, this: bool) -> list[str | Markup]:

@@ -56,12 +56,7 @@ def nist_rows(context: RunContext) -> list[Row]:
 
 
 def _composition(context: RunContext) -> str:
-    state = context.dataset
-    if state is None:
-        found = words.total(context.certificate.total)
-    else:
-        found = words.total_of(state.epsilon, state.delta, state.kind, state.private, len(state.runs), state.limit)
-    return f"All runs in one ledger add up: {found}. Runs on a copy of the data with another ledger are not seen."
+    return f"All runs in one ledger add up: {words.total(context.total)}. Runs on a copy of the data with another ledger are not seen."
 
 
 def _algorithms(context: RunContext) -> Row:
