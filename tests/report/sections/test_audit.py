@@ -13,7 +13,7 @@ def finding(name: str = "canaries", bound: float = 3.5, contradicts: bool = Fals
     return {**values, "contradicts": contradicts, **changes}
 
 
-def page_of(*findings: dict[str, Any], skipped: tuple[str, ...] = (), verdict: str = "consistent") -> str:
+def page_of(*findings: dict[str, Any], skipped: tuple[Any, ...] = (), verdict: str = "consistent") -> str:
     found = {"verdict": verdict, "confidence": 0.95, "ran_on": "On data made for it.", "skipped": list(skipped)}
     return shown("audit", context(audit={**found, "findings": list(findings)}))
 
@@ -35,9 +35,11 @@ def test_an_infinite_bound_is_in_the_table() -> None:
 
 
 def test_stages_that_were_left_out_are_listed_and_escaped() -> None:
-    page = page_of(finding(), skipped=("no canaries are known for the stage 'new'",))
-    assert "Not audited" in page
-    assert "stage &#39;new&#39;" in page
+    words = "no canaries are known for the stage 'new'"
+    for skipped in (words, {"reason": "no-canary", "stage": "new", "sentence": words}):
+        page = page_of(finding(), skipped=(skipped,))
+        assert "Not audited" in page
+        assert "<li>no canaries are known for the stage &#39;new&#39;</li>" in page
 
 
 def test_one_bar_for_each_kind_of_canary_the_contradicted_first() -> None:

@@ -44,7 +44,7 @@ def audit(context: RunContext) -> dict[str, Any]:
     return {
         "words": words,
         "kind": kind,
-        "skipped": found.get("skipped", []),
+        "skipped": [one if isinstance(one, str) else one["sentence"] for one in found.get("skipped", [])],
         "chart": _chart(findings),
         "head": _HEAD,
         "rows": [_row(one) for one in findings],

@@ -56,7 +56,8 @@ def nist_rows(context: RunContext) -> list[Row]:
 
 
 def _composition(context: RunContext) -> str:
-    return f"All runs in one ledger add up: {words.total(context.total)}. Runs on a copy of the data with another ledger are not seen."
+    total = words.total(context.total)
+    return f"All runs in one ledger add up: {total}. Runs on a copy of the data with another ledger are not seen."
 
 
 def _algorithms(context: RunContext) -> Row:
