@@ -33,8 +33,11 @@ def test_a_seeded_run_promises_no_guess() -> None:
     about = context()
     seeded = replace(about, certificate=replace(about.certificate, randomness=Randomness.SEEDED))
     page = shown("claim", seeded)
-    assert "seeded run: not private" in page
-    assert "best possible guess" not in page
+    for part in ("seeded run: not private", "∞", "with noise that was not seeded it would be 4"):
+        assert part in page
+    for part in ("best possible guess", 'id="delta"'):
+        assert part not in page
+    assert "4 (seeded)" in shown("accuracy", seeded)
 
 
 def test_no_protection_and_a_choice_are_said() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from hushgraph.ledger.certificate import Randomness
 from hushgraph.report import words
 from hushgraph.report.cells import pill
 from hushgraph.report.context import RunContext
@@ -59,7 +60,8 @@ def _other_measure(context: RunContext) -> str:
 def _row(context: RunContext, this: bool) -> list[str | Markup]:
     name = Markup("{} {}").format(context.label, pill("this run", "plain")) if this else context.label
     figures = [_percent(context.accuracy(split)) for split in ("train", "val", "test")]
-    return [name, context.unit.name, words.number(context.epsilon), *figures]
+    seeded = " (seeded)" if context.certificate.randomness is Randomness.SEEDED else ""
+    return [name, context.unit.name, words.number(context.epsilon) + seeded, *figures]
 
 
 def _percent(value: float | None) -> str:

@@ -32,7 +32,7 @@ _CHECKED = {
     template="""
 <div class="claim">
 <div class="big"><div class="number">{{ number }}</div>
-<div class="unit">epsilon at delta {{ delta }}<br>per {{ unit }}</div></div>
+<div class="unit">{{ meaning }}<br>per {{ unit }}</div></div>
 <div><blockquote>{{ claim }}</blockquote>{% for one in pills %}{{ one }} {% endfor %}</div>
 </div>
 {% if paper %}{{ ui.banner(paper, "warn") }}{% endif %}
@@ -51,18 +51,25 @@ def claim(context: RunContext) -> dict[str, Any]:
     certificate = context.certificate
     exponents = sorted({-e for e in range(3, 13)} | {math.log10(context.delta)}, reverse=True)
     return {
-        "number": "∞" if math.isinf(context.epsilon) else rounded_up(context.epsilon),
-        "delta": f"{context.delta:g}",
+        "number": rounded_up(context.epsilon) if certificate.is_private else "∞",
+        "meaning": _meaning(context),
         "unit": context.unit.name,
         "claim": words.claim(certificate),
         "pills": _pills(context),
         "paper": words.paper(certificate),
         "choice": context.reason and str(context.reason),
         "tiles": _tiles(context),
-        "curve": [] if context.loss is None else [_point(context.loss, exponent) for exponent in exponents],
+        "curve": [_point(context.loss, one) for one in exponents] if context.loss and certificate.is_private else [],
         "here": exponents.index(math.log10(context.delta)),
-        "profile": words.profile(certificate),
+        "profile": words.profile(certificate) if certificate.is_private else [],
     }
+
+
+def _meaning(context: RunContext) -> str:
+    epsilon = f"epsilon at delta {context.delta:g}"
+    if context.certificate.randomness is not Randomness.SEEDED:
+        return epsilon
+    return f"{epsilon}; with noise that was not seeded it would be {words.number(context.epsilon)}"
 
 
 def _pills(context: RunContext) -> list[Markup]:
