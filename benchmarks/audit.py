@@ -26,21 +26,19 @@ import torch
 from scipy import stats
 
 import hushgraph as hg
-from hushgraph.audit import bounds, local_reports
-from hushgraph.audit.family import Family, family_bound
-from hushgraph.audit.watching import canary_stages, watch
-from hushgraph.data.metadata import PublicFacts
-from hushgraph.methods.base import Method
-from hushgraph.methods.local_base import LocalMethod
-from hushgraph.noise.source import NoiseSource
-from hushgraph.privacy.plan import GradientStage, Plan, RootedGradientStage, Stage, calibrated
+from hushgraph.audit.result import Bound
+from hushgraph.audit.run import audit_plan
+from hushgraph.mechanisms import Gradient, RootedGradient
+from hushgraph.privacy.mechanism import Mechanism
+from hushgraph.privacy.metadata import Metadata
+from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units import DirectedEdge, Local, Node, NodeReplace, UndirectedEdge, Unit
 
 ROOT = Path(__file__).parent.parent
 KEEP = ROOT / "benchmarks" / "results" / "audit.json"
 PAGE = ROOT / "docs" / "results-audit.md"
-FACTS = PublicFacts(20_000, 1_000_000, 15_000, 2_000, 3_000, 30, 6)
-CONFIDENCE, FALSE_ALARM = 0.95, 1e-4
+SIZES = Metadata(20_000, 15_000, 2_000, 3_000, 30, 6, 1_000_000)
+CONFIDENCE = 0.95
 PUBLIC_LABELS = Local(private_labels=False)
 FOREWORD = """# Audits: how close, how often too high
 
@@ -55,72 +53,39 @@ says how many were contradicted. `CPU s` is for one audit. Proofs: [proofs/audit
 
 @dataclass(frozen=True)
 class Case:
-    """One row: a plan, how many canaries, and for local reports the method that collects them."""
+    """One row: a plan, and how many canaries."""
 
     plan: Plan
     canaries: int
-    method: LocalMethod | None = None
-    delta: float = 1e-5
 
     def audit(self) -> tuple[float, float]:
         """The bound at 95% confidence and the one that a verdict needs, from one audit."""
-        rng, noise = np.random.default_rng(), NoiseSource.from_os()
-        if self.method is not None:
-            return self._reports(self.method, noise, rng)
-        coins, watched = watch(self.plan, self.canaries, noise, rng)
-        levels = (CONFIDENCE, 1.0 - FALSE_ALARM)
-        if len(watched) == 1 and watched[0].normal is not None:
-            low, strict = (bounds.gaussian_bound(watched[0].normal, coins, self.delta, one) for one in levels)
-            return low, strict
-        ratios = np.sum([one.ratios for one in watched], axis=0)
-        family = Family(canary_stages(self.plan), self.plan.charged_unit)
-        low, strict = (family_bound(ratios, coins, family, self.delta, one) for one in levels)
-        return low, strict
-
-    def _reports(self, method: LocalMethod, noise: NoiseSource, rng: np.random.Generator) -> tuple[float, float]:
-        found = local_reports.audit_reports(
-            method, FACTS, self.plan, self.canaries, CONFIDENCE, FALSE_ALARM, noise, rng
-        )
-        drawn = next(one for one in found if "Clopper-Pearson" in one.method)
+        found = audit_plan(self.plan, canaries=self.canaries, confidence=CONFIDENCE).findings
+        drawn = next(one for one in found if one.bound not in (Bound.LAW, Bound.ONE_RUN_PURE))
         return drawn.lower_bound, drawn.strict_bound
 
 
-def sums(method: Method, unit: Unit, epsilon: float, paper: bool = False) -> Callable[[], Case]:
+def whole(
+    method: hg.Method, unit: Unit, epsilon: float, canaries: int = 10_000, delta: float = 1e-5, paper: bool = False
+) -> Callable[[], Case]:
+    """All stages of a method, together."""
+    return lambda: Case(method.plan(SIZES, unit, hg.Budget(epsilon, delta), paper_mode=paper), canaries)
+
+
+def sums(method: hg.Method, unit: Unit, epsilon: float, paper: bool = False) -> Callable[[], Case]:
     """A method's plan at edge level, with ten thousand canaries."""
-    return lambda: Case(method.plan(FACTS, unit, hg.Budget(epsilon, 1e-7), paper_mode=paper), 10_000, delta=1e-7)
+    return whole(method, unit, epsilon, delta=1e-7, paper=paper)
 
 
-def steps(stage: Callable[[float], Stage], unit: Unit, epsilon: float, canaries: int) -> Callable[[], Case]:
+def steps(mechanism: Mechanism, unit: Unit, epsilon: float, canaries: int) -> Callable[[], Case]:
     """One stage with the least noise that meets `epsilon`."""
-
-    def make() -> Case:
-        budget = hg.Budget(epsilon, 1e-5)
-        return Case(Plan("benchmark", unit, budget, calibrated(lambda s: (stage(s),), unit, budget), unit), canaries)
-
-    return make
+    budget = hg.Budget(epsilon, 1e-5)
+    return lambda: Case(Plan.make("benchmark", SIZES, unit, budget, [Stage("steps", mechanism)]), canaries)
 
 
-def whole(method: Method, unit: Unit, epsilon: float, canaries: int) -> Callable[[], Case]:
-    """All stages of a method at node level, together."""
-    return lambda: Case(method.plan(FACTS, unit, hg.Budget(epsilon, 1e-5)), canaries)
-
-
-def reports(method: LocalMethod, unit: Local, epsilon: float) -> Callable[[], Case]:
-    """Reports drawn by the device's code."""
-    return lambda: Case(method.plan(FACTS, unit, hg.Budget(epsilon, 1e-5)), 10_000, method)
-
-
-def _sgd(scale: float) -> Stage:
-    return GradientStage("steps", 200, scale, 1.0, 0.05)
-
-
-def _one_layer(scale: float) -> Stage:
-    return RootedGradientStage("steps", 60, 8.0 * scale, 1.0, 0.1, 7, 1)
-
-
-def _two_layers(scale: float) -> Stage:
-    return RootedGradientStage("steps", 60, 8.0 * scale, 1.0, 0.1, 2, 2)
-
+_sgd = Gradient(1.0, 0.05, 200)
+_one_layer = RootedGradient(1.0, 0.1, 60, 7, 1)
+_two_layers = RootedGradient(1.0, 0.1, 60, 2, 2)
 
 CASES: dict[str, Callable[[], Case]] = {
     **{f"edges, GAP, epsilon {e}": sums(hg.GAP(), UndirectedEdge(), e) for e in (1, 4, 8)},
@@ -133,9 +98,9 @@ CASES: dict[str, Callable[[], Case]] = {
     "rooted, K 2, 2 layers, replace, epsilon 8": steps(_two_layers, NodeReplace(), 8, 2_000),
     "all stages, GAP, node, epsilon 8": whole(hg.GAP(epochs=2), Node(max_degree=20), 8, 4_000),
     "all stages, ProGAP, node, epsilon 8": whole(hg.ProGAP(epochs=1), Node(max_degree=20), 8, 4_000),
-    "reports, LPGNN features, epsilon 6": reports(hg.LPGNN(low=0.0, high=1.0), PUBLIC_LABELS, 6.0),
-    "reports, LPGNN labels, epsilon 2": reports(hg.LPGNN(features="codes"), Local(), 2.0),
-    "reports, PGC, epsilon 30": reports(hg.PGC(low=0.0, high=1.0), PUBLIC_LABELS, 30.0),
+    "reports, LPGNN features, epsilon 6": whole(hg.LPGNN(low=0.0, high=1.0), PUBLIC_LABELS, 6.0),
+    "reports, LPGNN labels, epsilon 2": whole(hg.LPGNN(features="codes"), Local(), 2.0),
+    "reports, PGC, epsilon 30": whole(hg.PGC(low=0.0, high=1.0), PUBLIC_LABELS, 30.0),
 }
 
 
@@ -146,7 +111,8 @@ def measure(name: str, repeats: int) -> None:
     if len(row["bounds"]) >= repeats:
         return
     case = CASES[name]()
-    row |= {"truth": case.plan.provable_epsilon, "claimed": case.plan.epsilon, "canaries": case.canaries}
+    claimed = case.plan.epsilon if case.plan.paper is None else case.plan.paper.epsilon
+    row |= {"truth": case.plan.epsilon, "claimed": claimed, "canaries": case.canaries}
     while len(row["bounds"]) < repeats:
         started = time.process_time()
         low, strict = case.audit()

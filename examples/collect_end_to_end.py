@@ -178,7 +178,7 @@ def train(export: Path, graph) -> None:
     model = train_from_export(export, graph.edge_index)
     hits = (model.predict() == graph.y).float()
     quiet = ~(graph.train_mask | graph.val_mask)
-    print(model.certificate.sentence)
+    print(model.explain())
     print(f"accuracy on the people who sent no label: {100 * float(hits[quiet].mean()):.1f}% (not private: evaluation)")
 
 

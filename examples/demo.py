@@ -14,8 +14,6 @@ from pathlib import Path
 import torch
 
 import hushgraph as hg
-from hushgraph.methods.base import TrainedModel
-from hushgraph.methods.saving import save_model
 
 UNIT = hg.units.UndirectedEdge()
 DEFAULT = Path("demo-output")
@@ -42,47 +40,30 @@ def main(folder: Path) -> None:
         "GAP, no privacy": (hg.GAP(hops=2), math.inf),
         "auto, epsilon 1": (hg.Auto(), 1.0),
     }
-    models: dict[str, TrainedModel] = {}
+    models: dict[str, hg.Model] = {}
     for name, (method, epsilon) in runs.items():
         budget = hg.Budget(epsilon, 1e-7)
         ledger = hg.Ledger(folder / _slug(name) / "ledger")
         models[name] = method.fit(graph, UNIT, budget, ledger=ledger)
-        save_model(models[name], folder / _slug(name))
+        models[name].save(folder / _slug(name))
         accuracy = models[name].metrics["accuracy"]["test"]
         say(f"  {name:<20} test accuracy {accuracy:5.1f}%   {_promise(models[name])}")
 
     chosen = models["GAP, epsilon 4"]
     say(f"\n'auto' is the default. Its choice: {models['auto, epsilon 1'].reason}.")
     say("The private models use the friendships and still hide each one. The certificate of GAP at epsilon 4:\n")
-    say("    " + str(chosen.certificate).replace("\n", "\n    "))
-    audit = run_audit(folder / _slug("GAP, epsilon 4"))
-    report = write_report(folder, models, audit)
+    say("    " + chosen.explain().replace("\n", "\n    "))
+    say("\nAn audit now tries to break that promise, on canary friendships planted in data made for it:")
+    audit = chosen.audit()
+    say(f"  {audit.sentence()}")
+    others = [model for model in models.values() if model is not chosen]
+    report = chosen.report(folder / "report.html", compare=others, audit=audit.as_dict())
     say("\nEach run above has a ledger of its own, because they are alternatives: publishing several of them about one")
     say(f"real graph would add up. Done in {time.perf_counter() - started:.0f} s.")
     say(f"\nOpen the report: {report}")
 
 
-def run_audit(model: Path) -> dict[str, object]:
-    """Try to break the promise on synthetic canaries; the real graph is not touched."""
-    from hushgraph.audit.run import audit_run, require_consistent
-
-    say("\nAn audit now tries to break that promise, on canary friendships planted in data made for it:")
-    result = audit_run(model)
-    say(f"  {result.as_dict()['sentence']}")
-    require_consistent(result)
-    return result.as_dict()
-
-
-def write_report(folder: Path, models: dict[str, TrainedModel], audit: dict[str, object]) -> Path:
-    """One HTML file that opens offline."""
-    from hushgraph import report
-
-    places = [folder / _slug(name) for name in models]
-    chosen = folder / _slug("GAP, epsilon 4")
-    return report.write_report(chosen, folder / "report.html", compare=[p for p in places if p != chosen], audit=audit)
-
-
-def _promise(model: TrainedModel) -> str:
+def _promise(model: hg.Model) -> str:
     epsilon = model.certificate.epsilon
     if epsilon == 0.0:
         return "reads no friendship: nothing to hide"

@@ -18,6 +18,7 @@ Kind = Literal["methods", "units", "mechanisms", "attacks"]
 _METHODS = "hushgraph.methods."
 _MECHANISMS = "hushgraph.mechanisms."
 _UNITS = "hushgraph.privacy.units:"
+_ATTACKS = "hushgraph.attacks."
 
 _KNOWN: dict[str, dict[str, str | type]] = {
     "methods": {
@@ -55,7 +56,17 @@ _KNOWN: dict[str, dict[str, str | type]] = {
         "record": _UNITS + "Record",
         "local": _UNITS + "Local",
     },
-    "attacks": {},
+    "attacks": {
+        "linkteller": _ATTACKS + "links:LinkTeller",
+        "similarity": _ATTACKS + "links:PosteriorSimilarity",
+        "released-rows": _ATTACKS + "links:ReleasedRows",
+        "membership": _ATTACKS + "membership:ShadowMembership",
+        "lira": _ATTACKS + "membership:Lira",
+        "degree": _ATTACKS + "regression:DegreeInference",
+        "features": _ATTACKS + "regression:FeatureReconstruction",
+        "attribute": _ATTACKS + "regression:AttributeInference",
+        "inversion": _ATTACKS + "inversion:EnhancedInversion",
+    },
 }
 
 _ALIASES = {"units": {"node-promise": "bounded-degree-node"}}
@@ -84,8 +95,12 @@ def load(kind: Kind, name: str) -> Any:
     return found
 
 
-def register(found: Any, kind: Kind = "methods", name: str | None = None) -> Any:
-    """Make a class known by its `name`; also a decorator: `@hushgraph.register`. A taken name is refused."""
+def register(found: Any, kind: Kind | None = None, name: str | None = None) -> Any:
+    """Make a class known by its `name`; also a decorator: `@hushgraph.register`. A taken name is refused.
+
+    Methods, mechanisms, units and attacks know their own kind.
+    """
+    kind = kind or getattr(found, "kind", "methods")
     own = name or getattr(found, "name", None)
     if not isinstance(own, str) or not own:
         raise InputError(f"register: expected a class with a `name`; got {found!r}")

@@ -45,7 +45,7 @@ class Settings:
         return [
             problem
             for field in dataclasses.fields(self)
-            if (problem := _problem(field, getattr(self, field.name))) is not None
+            if (problem := _problem(field.name, _rules(type(self), field.name), getattr(self, field.name))) is not None
         ]
 
     def as_dict(self) -> dict[str, Any]:
@@ -77,24 +77,29 @@ def from_words(cls: type, words: dict[str, str]) -> dict[str, Any]:
     return values
 
 
-def _problem(field: dataclasses.Field[Any], value: Any) -> str | None:
-    rules = field.metadata.get("rules", {})
+def _rules(cls: type, name: str) -> dict[str, Any]:
+    """The constraint of a field; a subclass that only states another default keeps it."""
+    declared = (getattr(base, "__dataclass_fields__", {}).get(name) for base in cls.__mro__)
+    return next((field.metadata["rules"] for field in declared if field is not None and "rules" in field.metadata), {})
+
+
+def _problem(name: str, rules: dict[str, Any], value: Any) -> str | None:
     if value is None or not rules:
         return None
     if rules["among"] is not None:
         if value in rules["among"]:
             return None
-        return f"{field.name}: got '{value}'; {did_you_mean(str(value), rules['among'])}"
+        return f"{name}: got '{value}'; {did_you_mean(str(value), rules['among'])}"
     numeric = {key: bound for key, bound in rules.items() if key != "among" and bound is not None}
     if not numeric:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
-        return f"{field.name}: expected a number; got {value!r}"
+        return f"{name}: expected a number; got {value!r}"
     checks = {"least": value >= numeric.get("least", value), "above": value > numeric.get("above", -math.inf)}
     checks["below"] = value < numeric.get("below", math.inf)
     words = {"least": "at least", "above": "above", "below": "below"}
     broken = [f"{words[key]} {numeric[key]:g}" for key in numeric if not checks[key]]
-    return f"{field.name}: expected {' and '.join(broken)}; got {value!r}" if broken else None
+    return f"{name}: expected {' and '.join(broken)}; got {value!r}" if broken else None
 
 
 def _convert(word: str, hint: Any) -> Any:

@@ -13,14 +13,13 @@ import typer
 from typer.testing import CliRunner
 
 import hushgraph as hg
-from hushgraph import datasets
+from hushgraph import datasets, registry
 from hushgraph.attacks.base import Attack
-from hushgraph.attacks.catalog import ATTACKS, attack_by_name, attack_class, attack_model
+from hushgraph.attacks.catalog import attack_by_name, attack_class, attack_model
 from hushgraph.cli.attack import attack
 from hushgraph.errors import InputError
 from hushgraph.methods.gap import GAP
 from hushgraph.methods.plain_gnn import GCN
-from hushgraph.methods.saving import save_model
 from hushgraph.privacy.units import UndirectedEdge
 
 
@@ -32,7 +31,7 @@ def test_attacks_are_found_by_name_and_mistakes_are_named() -> None:
         attack_by_name("similarity", shadows=3)
 
 
-@pytest.mark.parametrize("name", ATTACKS)
+@pytest.mark.parametrize("name", registry.names("attacks"))
 def test_every_attack_is_where_the_catalog_says(name: str) -> None:
     assert issubclass(attack_class(name), Attack)
     assert attack_class(name)().assumes
@@ -41,7 +40,7 @@ def test_every_attack_is_where_the_catalog_says(name: str) -> None:
 def test_names_are_had_without_torch_and_nothing_above_attacks_is_imported() -> None:
     light = "import sys, hushgraph.attacks.catalog; print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", light], capture_output=True, text=True, check=True).stdout == "False\n"
-    modules = ", ".join(sorted({place.partition(":")[0] for place in ATTACKS.values()}))
+    modules = ", ".join(sorted({attack_class(name).__module__ for name in registry.names("attacks")}))
     all_of_it = f"import sys, {modules}, hushgraph.attacks.images, hushgraph.attacks.targets; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", all_of_it], capture_output=True, text=True, check=True).stdout
     assert not [name for name in loaded.split() if name.startswith(("hushgraph.report", "hushgraph.cli"))]
@@ -69,7 +68,7 @@ def test_every_graph_attack_runs_on_a_saved_kind_of_model() -> None:
 
 def test_the_command_adds_to_one_file_and_replaces_the_same_attack(tmp_path: Path) -> None:
     data = datasets.load("campus")
-    folder = save_model(GAP(epochs=1).fit(data, UndirectedEdge(), hg.Budget(1.0, 1e-6)), tmp_path / "run")
+    folder = GAP(epochs=1).fit(data, UndirectedEdge(), hg.Budget(1.0, 1e-6)).save(tmp_path / "run")
     app = typer.Typer()
     app.command()(attack)
     for name in ("similarity", "degree", "similarity"):
@@ -94,7 +93,7 @@ def test_the_command_adds_to_one_file_and_replaces_the_same_attack(tmp_path: Pat
             ["linkteller", "--model", str(folder), "--data", "campus", "--set", "sources=0"],
             "sources: expected at least",
         ),
-        (["degree", "--model", str(folder), "--data", "campus", "--set", "known=2"], "known: expected a share"),
+        (["degree", "--model", str(folder), "--data", "campus", "--set", "known=2"], "known: expected below 1"),
     ):
         refused = CliRunner().invoke(app, words).exception
         assert isinstance(refused, InputError), words

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,21 +12,24 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-import hushgraph as hg
-from hushgraph.audit.enumeration import deletion_change
+from audit_plans import SIZES, gradient_plan, plan_of, rooted_plan
+from hushgraph.audit.result import Bound, Verdict
 from hushgraph.audit.run import audit_plan
-from hushgraph.data.metadata import PublicFacts
+from hushgraph.data.checks import CheckedGraph, check_graph
+from hushgraph.data.neighbors import Variations
 from hushgraph.errors import UnprovenError
 from hushgraph.graph.degree import cap_owned_lists
-from hushgraph.graph.edges import InNeighbors
+from hushgraph.graph.edges import MemoryEdges
+from hushgraph.graph.quantized import QuantizedRows, quantize
 from hushgraph.graph.sums import sum_in_neighbors
+from hushgraph.mechanisms import NeighborSum
 from hushgraph.methods.gap import GAP
 from hushgraph.noise.source import NoiseSource
-from hushgraph.privacy.plan import GradientStage, Plan, RootedGradientStage
+from hushgraph.privacy.budget import Budget
+from hushgraph.privacy.plan import Stage
 from hushgraph.privacy.units import DirectedEdge, Node, NodeReplace, UndirectedEdge
 from hushgraph.training.clipping import ClippedGradient
-
-FACTS = PublicFacts(20_000, 1_000_000, 15_000)
+from small_graphs import random_graph
 
 
 class CachedBatches:
@@ -53,59 +57,116 @@ class CachedBatches:
 
 
 def test_right_noise_is_not_called_broken() -> None:
-    plan = GAP().plan(FACTS, UndirectedEdge(), hg.Budget(1.0, 1e-7))
-    assert audit_plan(plan, canaries=4000, seed=0).verdict == "consistent"
+    plan = GAP().plan(SIZES, UndirectedEdge(), Budget(1.0, 1e-7))
+    assert audit_plan(plan, canaries=4000, seed=0).verdict is Verdict.CONSISTENT
 
 
 def test_half_the_noise_is_caught_in_sums(half_noise: Callable[[int], NoiseSource]) -> None:
-    plan = GAP().plan(FACTS, UndirectedEdge(), hg.Budget(1.0, 1e-7))
+    plan = GAP().plan(SIZES, UndirectedEdge(), Budget(1.0, 1e-7))
     found = audit_plan(plan, canaries=4000, seed=0, noise=half_noise(0))
-    assert found.verdict == "contradicted"
+    assert found.verdict is Verdict.CONTRADICTED
     assert found.lower_bound > 1.3
 
 
+def test_half_the_noise_is_caught_in_all_stages_together(half_noise: Callable[[int], NoiseSource]) -> None:
+    plan = GAP(epochs=1).plan(SIZES, Node(max_degree=20), Budget(4.0, 1e-6))
+    assert audit_plan(plan, canaries=2000, seed=0).verdict is Verdict.CONSISTENT
+    found = audit_plan(plan, canaries=2000, seed=0, noise=half_noise(0))
+    assert found.findings[0].stages == ("encoder", "aggregation", "classifier")
+    assert found.findings[0].contradicts
+    assert found.lower_bound > 1.5 * found.claimed
+
+
 def test_directed_accounting_on_a_symmetric_graph_is_caught() -> None:
-    plan = GAP().plan(FACTS, DirectedEdge(), hg.Budget(1.0, 1e-7), paper_mode=True)
+    plan = GAP().plan(SIZES, DirectedEdge(), Budget(1.0, 1e-7), paper_mode=True)
     found = audit_plan(plan, canaries=10_000, seed=0)
-    assert found.verdict == "contradicted"
-    assert found.planted_unit == "undirected-edge"
-    assert 1.0 < found.lower_bound <= plan.provable_epsilon * 1.1
-
-
-def gradient_plan(steps: int, std: float, rate: float) -> Plan:
-    stage = GradientStage("classifier", steps, std, 1.0, rate)
-    return Plan("test", Node(), hg.Budget(500.0, 1e-5), (stage,), Node())
+    assert found.verdict is Verdict.CONTRADICTED
+    assert (found.unit, found.planted_unit) == ("directed-edge", "undirected-edge")
+    assert 1.0 < found.lower_bound <= plan.epsilon * 1.1
 
 
 def test_half_the_noise_is_caught_in_gradients(half_noise: Callable[[int], NoiseSource]) -> None:
-    plan = gradient_plan(40, 2.0, 0.25)
+    plan = gradient_plan(Node(), 40, 2.0, 0.25)
     right = audit_plan(plan, canaries=2000, seed=1)
     found = audit_plan(plan, canaries=2000, seed=1, noise=half_noise(1))
-    assert right.verdict == "consistent"
-    assert found.verdict == "contradicted"
+    assert right.verdict is Verdict.CONSISTENT
+    assert found.verdict is Verdict.CONTRADICTED
     assert found.lower_bound > 1.5 * found.claimed
 
 
 @pytest.mark.parametrize("unit", [Node(), NodeReplace()])
 def test_half_the_noise_is_caught_in_rooted_gradients(half_noise: Callable[[int], NoiseSource], unit: Node) -> None:
-    stage = RootedGradientStage("network", 20, 6.0, 1.0, 0.2, 2, 1)
-    plan = Plan("test", unit, hg.Budget(500.0, 1e-5), (stage,), unit)
+    plan = rooted_plan(unit, 20, 6.0, 0.2, 2, 1)
     right = audit_plan(plan, canaries=800, seed=1)
     found = audit_plan(plan, canaries=800, seed=1, noise=half_noise(1))
-    assert right.verdict == "consistent"
-    assert found.verdict == "contradicted"
+    assert right.verdict is Verdict.CONSISTENT
+    assert found.verdict is Verdict.CONTRADICTED
     assert found.lower_bound > 1.5 * found.claimed
 
 
 def test_cached_batches_accounted_as_poisson_are_caught() -> None:
-    plan = gradient_plan(400, 2.0, 0.05)
+    plan = gradient_plan(Node(), 400, 2.0, 0.05)
     right = audit_plan(plan, canaries=2000, seed=2)
     broken = CachedBatches(NoiseSource.seeded(2), 2000)
     found = audit_plan(plan, canaries=2000, seed=2, noise=broken)  # type: ignore[arg-type]
-    assert right.verdict == "consistent"
+    assert right.verdict is Verdict.CONSISTENT
     caught = [finding for finding in found.findings if finding.contradicts]
-    assert any("batches repeat" in finding.method for finding in caught)  # the statistic made for it sees it
+    assert Bound.REPEATED in {finding.bound for finding in caught}  # the statistic made for it sees it
     assert max(finding.strict_bound for finding in caught) > 1.5 * plan.epsilon
+
+
+class LongRows(NeighborSum):
+    """Broken on purpose: rows are twice as long as the bound counts on."""
+
+    def _whole(self, rows: Any) -> QuantizedRows:
+        return quantize(rows, 2.0 * self.row_norm, normalize=True)
+
+
+def test_rows_longer_than_the_bound_are_caught() -> None:
+    plans = [plan_of(Node(max_degree=5), Stage("sums", kind(), scale=4.0)) for kind in (NeighborSum, LongRows)]
+    right, broken = (audit_plan(plan, canaries=4000, seed=0) for plan in plans)
+    assert right.verdict is Verdict.CONSISTENT
+    assert broken.verdict is Verdict.CONTRADICTED
+
+
+def deletion_change(release: Callable[[Any], Tensor], present: Any, absent: Any) -> float:
+    """How far a release without noise moves between two neighboring inputs (L2): must not exceed its bound."""
+    return float((release(present).to(torch.float64) - release(absent).to(torch.float64)).norm())
+
+
+def most_moved(release: Callable[[CheckedGraph], Tensor], unit: Node, graphs: list[CheckedGraph]) -> float:
+    """The largest change over all neighbors of all graphs."""
+    rng = np.random.default_rng(0)
+    changes = [
+        deletion_change(release, graph, other) for graph in graphs for other in unit.neighbors(Variations(graph), rng)
+    ]
+    return max(changes)
+
+
+def first_senders(edges: MemoryEdges) -> MemoryEdges:
+    """Broken on purpose: receivers keep their first in-neighbor, so a freed place is refilled by another sender."""
+    pairs = edges.edge_index()
+    pairs = pairs[:, torch.argsort(pairs[1] * edges.num_nodes + pairs[0])]
+    first = torch.ones(pairs.shape[1], dtype=torch.bool)
+    first[1:] = pairs[1, 1:] != pairs[1, :-1]
+    kept = pairs[:, first]
+    owned = [kept[:, kept[0] == sender][:, :1] for sender in range(edges.num_nodes)]
+    return MemoryEdges.from_edge_index(torch.cat(owned, dim=1), edges.num_nodes)
+
+
+def test_a_cap_that_looks_at_the_receivers_is_caught_on_small_graphs() -> None:
+    graphs = [check_graph(random_graph(seed, 7, 14, symmetric=False)) for seed in range(8)]
+    noise = NoiseSource.seeded(0)
+
+    def refilled(graph: CheckedGraph) -> Tensor:
+        return sum_in_neighbors(first_senders(graph.edges), torch.ones(7, 1))
+
+    def owned(graph: CheckedGraph) -> Tensor:
+        kept = cap_owned_lists(graph.edges.edge_index(), 7, 1, noise.stream("degree cap"))
+        return sum_in_neighbors(MemoryEdges.from_edge_index(kept, 7), torch.ones(7, 1))
+
+    assert most_moved(refilled, Node(max_degree=1), graphs) > 1.0 + 1e-9
+    assert most_moved(owned, Node(max_degree=1), graphs) == pytest.approx(1.0)
 
 
 def star_of_stars(senders: int, degree: int) -> Tensor:
@@ -131,7 +192,7 @@ def test_refilled_lists_move_further_than_declared_and_owned_lists_do_not() -> N
     rows = torch.ones(nodes, 1)
 
     def total(kept: Tensor) -> Tensor:
-        return sum_in_neighbors(InNeighbors.from_edge_index(kept, nodes), rows)[1:]
+        return sum_in_neighbors(MemoryEdges.from_edge_index(kept, nodes), rows)[1:]
 
     assert deletion_change(lambda e: total(refill(e, degree)), edges, without_hub) > math.sqrt(degree) + 1.0
     noise = NoiseSource.seeded(0)
@@ -139,7 +200,7 @@ def test_refilled_lists_move_further_than_declared_and_owned_lists_do_not() -> N
 
     def capped(e: Tensor) -> Tensor:
         kept = cap_owned_lists(e, nodes, degree, noise.stream("degree cap"))
-        return sum_in_neighbors(InNeighbors.from_edge_index(kept, nodes), rows)
+        return sum_in_neighbors(MemoryEdges.from_edge_index(kept, nodes), rows)
 
     assert deletion_change(capped, edges, own) <= math.sqrt(degree) + 1e-6
 

@@ -5,8 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from hushgraph.audit.family import SCALES, Family, family_bound, one_run_family_bound
-from hushgraph.privacy.plan import AggregationStage, GradientStage
+from hushgraph.audit.family import Family, family_bound, one_run_family_bound
+from hushgraph.mechanisms import Gradient, NeighborSum
+from hushgraph.mechanisms.canaries import SCALES
+from hushgraph.privacy.plan import Stage
 from hushgraph.privacy.units import DirectedEdge, Node
 
 DELTA = 1e-5
@@ -20,7 +22,7 @@ def normal_ratios(mu: float, canaries: int, rng: np.random.Generator) -> tuple[n
 
 
 def gaussian_family(mu: float) -> Family:
-    return Family([AggregationStage("sums", 1, 1.0 / mu)], DirectedEdge())
+    return Family([Stage("sums", NeighborSum(), scale=1.0 / mu)], DirectedEdge())
 
 
 def test_scaling_the_noise_scales_a_gaussian() -> None:
@@ -51,7 +53,7 @@ def test_a_family_that_is_off_by_a_scale_finds_the_scale(less: float) -> None:
 def test_scores_that_say_nothing_prove_nothing() -> None:
     rng = np.random.default_rng(3)
     coins = rng.random(4000) < 0.5
-    family = Family([GradientStage("steps", 100, 2.0, 1.0, 0.1)], Node())
+    family = Family([Stage("steps", Gradient(1.0, 0.1, 100), scale=2.0)], Node())
     assert family_bound(rng.standard_normal(4000), coins, family, DELTA) < 0.2 * family.epsilon(1.0, DELTA)
 
 

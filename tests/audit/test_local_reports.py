@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,22 +7,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-import hushgraph as hg
+from audit_plans import PEOPLE, observed, plan_of
 from hushgraph import datasets
 from hushgraph.audit import audit_plan, audit_run
-from hushgraph.audit.local_reports import collect
-from hushgraph.audit.result import AuditResult
-from hushgraph.data.metadata import PublicFacts
-from hushgraph.local import Laplace, MultiBit, OneBit, Piecewise, RandomizedResponse
-from hushgraph.methods.local_base import LocalMethod
+from hushgraph.audit.result import AuditResult, Bound, Verdict
+from hushgraph.local import Laplace, MultiBit, OneBit, Piecewise, RandomizedResponse, feature_randomizer
+from hushgraph.mechanisms import LocalReport
+from hushgraph.methods.local import LocalMethod
 from hushgraph.methods.lpgnn import LPGNN
 from hushgraph.methods.pgc import PGC
 from hushgraph.methods.pgc_links import PGCLinks
-from hushgraph.methods.saving import save_model
-from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy.budget import Budget
+from hushgraph.privacy.plan import Stage
 from hushgraph.privacy.units import Local
 
-FACTS = PublicFacts(500, 2000, 250, 125, 125, 12, 5)
 PUBLIC_LABELS = Local(private_labels=False)
 KINDS: list[tuple[LocalMethod, Local, float]] = [
     (LPGNN(low=0.0, high=1.0), Local(), 4.0),
@@ -35,24 +32,23 @@ KINDS: list[tuple[LocalMethod, Local, float]] = [
     (PGCLinks(low=0.0, high=1.0), PUBLIC_LABELS, 12.0),
 ]
 NAMES = ["lpgnn", "lpgnn, labels public", "lpgnn, labels only", "pgc", "pgc, laplace", "pgc, piecewise", "pgc-links"]
+DRAWN = (Bound.THRESHOLD, Bound.PARTS)
 
 
-def audited(method: LocalMethod, unit: Local, epsilon: float, canaries: int = 4000) -> AuditResult:
-    plan = method.plan(FACTS, unit, hg.Budget(epsilon, 1e-6))
-    return audit_plan(plan, canaries=canaries, seed=1, method=method, facts=FACTS)
+def audited(method: LocalMethod, unit: Local, epsilon: float) -> AuditResult:
+    return audit_plan(method.plan(PEOPLE, unit, Budget(epsilon, 1e-6)), canaries=4000, seed=1)
 
 
 @pytest.mark.parametrize(("method", "unit", "epsilon"), KINDS, ids=NAMES)
 def test_laws_are_enumerated_and_drawn_reports_come_close(method: LocalMethod, unit: Local, epsilon: float) -> None:
     found = audited(method, unit, epsilon)
-    assert found.verdict == "consistent"
+    assert found.verdict is Verdict.CONSISTENT
     assert found.skipped == ()
+    assert found.findings[0].bound is Bound.LAW
     assert found.lower_bound == pytest.approx(epsilon, rel=1e-9)
-    assert found.findings[0].method == "exact enumeration"
-    drawn = [finding for finding in found.findings if "Clopper-Pearson" in finding.method]
-    assert {finding.name for finding in drawn} == {
-        f"reports drawn in '{stage.name}'" for stage in method.plan(FACTS, unit, hg.Budget(epsilon, 1e-6)).stages
-    }
+    drawn = [finding for finding in found.findings if finding.bound in DRAWN]
+    stages = [stage for stage in method.plan(PEOPLE, unit, Budget(epsilon, 1e-6)) if not stage.is_free(unit)]
+    assert [finding.stages for finding in drawn] == [(stage.name,) for stage in stages]
     assert all(0.75 * finding.claimed < finding.lower_bound <= finding.claimed for finding in drawn)
 
 
@@ -75,8 +71,8 @@ def test_a_device_that_spends_more_than_it_says_is_caught(
 ) -> None:
     monkeypatch.setattr(kind, "perturb", louder(kind))
     found = audited(*KINDS[which])
-    assert found.verdict == "contradicted"
-    assert not any(finding.contradicts for finding in found.findings if finding.method == "exact enumeration")
+    assert found.verdict is Verdict.CONTRADICTED
+    assert not any(finding.contradicts for finding in found.findings if finding.bound is Bound.LAW)
 
 
 def test_a_law_that_claims_less_than_it_realizes_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,33 +87,36 @@ def test_a_law_that_claims_less_than_it_realizes_is_caught(monkeypatch: pytest.M
     assert found.lower_bound == pytest.approx(1.1)
 
 
-def test_the_audited_randomizer_is_the_one_that_the_method_uses() -> None:
-    method, unit, epsilon = KINDS[0]
-    plan = method.plan(FACTS, unit, hg.Budget(epsilon, 1e-6))
-    coins = np.random.default_rng(0).random(300) < 0.5
-    kept = collect(method, FACTS, plan, coins, NoiseSource.seeded(0))
-    assert kept["features"].randomizer == MultiBit(epsilon / 2, 12)
-    assert kept["labels"].randomizer == RandomizedResponse(epsilon / 2, 5)
-    assert kept["features"].scores.shape == (300, MultiBit(epsilon / 2, 12).bits)
+@pytest.mark.parametrize(
+    "report",
+    [
+        LocalReport(feature_randomizer("hybrid", 8.0, 12), low=-1.0, high=4.0),
+        LocalReport(feature_randomizer("three-output", 8.0, 12), low=tuple(range(12)), high=tuple(range(5, 17))),
+        LocalReport(RandomizedResponse(2.0, 2), "labels"),
+        LocalReport(MultiBit(8.0, 12), range_from_data=True),
+    ],
+    ids=["hybrid", "a range for each column", "two classes", "range from data"],
+)
+def test_any_randomizer_can_be_audited(report: LocalReport) -> None:
+    """No method uses these; their own descriptions of parts and extremes suffice."""
+    plan = plan_of(Local(), Stage("report", report, noise=None, scale=1.0))
+    coins, evidence = observed(plan, 4000, seed=0)
+    assert evidence.parts is not None
+    assert evidence.parts.shape == (4000, report.randomizer.parts)
+    assert report.realized(Local(), 1.0) == pytest.approx(report.epsilon)
+    # The means of 2,000 ratios each lie far apart, as the two extreme records do.
+    assert evidence.ratios[coins].mean() > 0.5 > -0.5 > evidence.ratios[~coins].mean()
 
 
-def test_without_the_method_local_reports_are_said_to_be_left_out() -> None:
-    method, unit, epsilon = KINDS[0]
-    found = audit_plan(method.plan(FACTS, unit, hg.Budget(epsilon, 1e-6)), seed=0)
-    assert found.verdict == "nothing to audit"
-    assert "'features' needs the method" in found.sentence()
+def test_people_are_fewer_when_records_are_long() -> None:
+    stage = Stage("report", LocalReport(MultiBit(8.0, 20_000)), noise=None, scale=1.0)
+    assert stage.mechanism.most_canaries(stage, Local()) == 400
 
 
 @pytest.mark.parametrize("method", [LPGNN(low=0.0, high=1.0, epochs=1), PGC(low=0.0, high=1.0, epochs=1)])
 def test_a_trained_model_is_audited_from_its_folder(tmp_path: Path, method: LocalMethod) -> None:
-    model = method.fit(datasets.load("campus", num_nodes=200), None, hg.Budget(10.0, 1e-5))
-    found = audit_run(save_model(model, tmp_path / "run"), canaries=1000, seed=2)
-    assert found.verdict == "consistent"
+    model = method.fit(datasets.load("campus", num_nodes=200), None, Budget(10.0, 1e-5))
+    found = audit_run(model.save(tmp_path / "run"), canaries=1000, seed=2)
+    assert found.verdict is Verdict.CONSISTENT
     assert found.lower_bound == pytest.approx(10.0, rel=1e-6)
     assert found.skipped == ()
-
-    certificate = json.loads((tmp_path / "run" / "certificate.json").read_text())
-    (tmp_path / "run" / "certificate.json").write_text(json.dumps({**certificate, "epsilon": 2.0}))
-    found = audit_run(tmp_path / "run", canaries=1000, seed=2)
-    assert found.verdict == "contradicted"
-    assert any("report on record" in finding.name for finding in found.findings)

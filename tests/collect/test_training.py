@@ -3,15 +3,21 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from torch_geometric.data import Data
 
+from charges import charged_stages
 from hushgraph.collect import FeatureQuestion, LabelQuestion
+from hushgraph.collect.estimates import feature_reports
 from hushgraph.collect.export import Export, export_arrays
 from hushgraph.collect.report import draw_payload, encode_payload
-from hushgraph.collect.training import feature_reports, train_from_export
+from hushgraph.collect.training import train_from_export
 from hushgraph.errors import InputError
+from hushgraph.ledger.certificate import Randomness
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.methods.lpgnn import LPGNN
-from hushgraph.methods.saving import load_model, save_model
+from hushgraph.methods.model import load
+from hushgraph.privacy import units
+from hushgraph.privacy.notes import Code
 
 
 def exported(task, values, labels, skip=(), seed=0):
@@ -47,33 +53,38 @@ def test_from_devices_to_a_model_with_a_certificate(task_maker, tmp_path, featur
     ledger = Ledger(tmp_path / "ledger")
     model = train_from_export(export, edges, LPGNN(epochs=40), ledger=ledger, seed=0)
     assert model.certificate.epsilon == 2.5 == task.epsilon
-    assert "seeded" not in model.certificate.sentence.lower()
-    assert [entry.kind for entry in ledger.history().entries] == ["ledger", "open", "charge", "charge", "close"]
+    assert (model.certificate.randomness, model.certificate.is_private) == (Randomness.DEVICES, True)
+    assert model.unit == units.Local()
+    assert Code.DEVICE_TASK in {note.code for note in model.plan.public}
+    assert model.plan["labels"].mechanism.randomizer == task.labels.build()
+    assert charged_stages(ledger) == ["features", "labels"]
+    assert ledger.history().entries[-1].kind == "close"
     # Also for the 40 people who sent nothing. One report names the true class with probability 0.82 at best.
     assert float((model.predict() == torch.from_numpy(truth)).float().mean()) > 0.9
-    loaded = load_model(save_model(model, tmp_path / "model"))
+    loaded = load(model.save(tmp_path / "model"))
     assert torch.equal(loaded.predict_proba(), model.predict_proba())
     assert loaded.class_names == ("a", "b")
+    blank = Data(x=torch.zeros(300, 4), edge_index=torch.from_numpy(edges))
+    assert torch.allclose(loaded.predict_proba(blank), model.predict_proba(), atol=1e-5)  # from stored reports
+    assert set(model.metrics["accuracy"].values()) == {None}  # nobody's label is known
 
 
 def test_reports_stand_in_the_row_of_their_node(task_maker):
     task = task_maker(nodes=6, features=FeatureQuestion(8, 1.0), labels=None)
     export = exported(task, [np.zeros(8)] * 6, None, skip=(1, 4))
-    rows = feature_reports(export).reports.to_dense()
-    assert rows.abs().sum(1).tolist() == [1, 0, 1, 1, 0, 1]
+    rows = feature_reports(export).dense()
+    assert np.abs(rows).sum(1).tolist() == [1, 0, 1, 1, 0, 1]
     place = list(export.node).index(3)
     column, bit = int(export.arrays["x_index"][place, 0]), int(export.arrays["x_bit"][place, 0])
     assert rows[3, column] == 2 * bit - 1
 
 
-def test_one_bit_reports_are_signs_times_a_step(task_maker):
+def test_one_bit_reports_that_were_not_sent_say_nothing(task_maker):
     task = task_maker(nodes=5, features=FeatureQuestion(3, 3.0, -2.0, 2.0, "one_bit"), labels=None)
     export = exported(task, [np.ones(3)] * 5, None, skip=(2,))
-    found = feature_reports(export)
-    estimates = found.center + found.step * found.reports
-    bits = export.arrays["x_bits"][list(export.node).index(4)]
-    assert estimates[4].numpy() == pytest.approx(task.features.build().estimate(bits), rel=1e-6)
-    assert bool((found.reports[2] == 0).all())
+    reports, randomizer = feature_reports(export), task.features.build()
+    assert np.array_equal(reports[4], export.arrays["x_bits"][list(export.node).index(4)])
+    assert randomizer.estimate(reports)[2].tolist() == [0.0, 0.0, 0.0]  # the middle of the range
 
 
 def test_public_labels_take_the_place_of_reports(task_maker):
@@ -83,7 +94,7 @@ def test_public_labels_take_the_place_of_reports(task_maker):
     known = np.where(np.arange(300) < 100, truth, -1)
     model = train_from_export(export, edges, public_labels=known, class_names=("a", "b"), seed=0)
     assert model.certificate.epsilon == 1.0
-    assert model.certificate.unit["private_labels"] is False
+    assert model.unit == units.Local(private_labels=False)
     with pytest.raises(InputError, match="public_labels"):
         train_from_export(export, edges)
 
@@ -115,7 +126,7 @@ def test_the_command_goes_from_an_export_to_a_model(task_maker, tmp_path):
     words += ["--set", "epochs=5", "--json"]
     result = CliRunner().invoke(app, [str(word) for word in words])
     assert result.exit_code == 0, result.output
-    assert load_model(tmp_path / "model").certificate.epsilon == 2.5
+    assert load(tmp_path / "model").certificate.epsilon == 2.5
     again = CliRunner().invoke(app, [str(word) for word in words])
     assert again.exit_code == 2
     assert "new or empty folder" in again.output

@@ -88,7 +88,7 @@ def test_rows_of_another_graph_are_refused() -> None:
         graph.sum(quantize(torch.ones(9, 2)))
 
 
-# What one edge moves: the reviewed attack on float sums, and exact ones
+# What one edge moves: an attack on float sums, and exact ones
 
 
 def star(num_senders: int) -> torch.Tensor:

@@ -9,20 +9,23 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from hushgraph.data.metadata import PublicFacts
-from hushgraph.errors import BudgetError, InputError, PrivateAccessError, UnprovenError
+from hushgraph.errors import BudgetError, CalibrationError, InputError, PrivateAccessError, UnprovenError
+from hushgraph.ledger.certificate import Randomness
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.local import MultiBit, RandomizedResponse
-from hushgraph.methods.lpgnn import LPGNN, LpgnnModel
-from hushgraph.methods.saving import load_model, save_model
+from hushgraph.mechanisms.local_report import LocalReport
+from hushgraph.methods.lpgnn import LPGNN
+from hushgraph.methods.model import load
 from hushgraph.privacy import units
 from hushgraph.privacy.budget import Budget
+from hushgraph.privacy.metadata import Metadata
+from hushgraph.privacy.plan import Stage
 from hushgraph.vault import Vault
 from small_graphs import random_graph
 
 LOCAL, FEATURES_ONLY = units.Local(), units.Local(private_labels=False)
-FACTS = PublicFacts(2708, 10556, 1354, 677, 677, 1433, 7)
-QUICK = LPGNN(low=-1.0, high=1.0, epochs=3, hidden=4, feature_steps=2, label_steps=2)
+SIZES = Metadata(2708, 1354, 677, 677, 1433, 7)
+QUICK = LPGNN(low=-1.0, high=1.0, epochs=3, hidden_channels=4, feature_steps=2, label_steps=2)
 
 
 def fit(graph: Data, method: LPGNN = QUICK, unit: units.Unit | None = None, epsilon: float = 2.0, **more: Any) -> Any:
@@ -34,37 +37,38 @@ def fit(graph: Data, method: LPGNN = QUICK, unit: units.Unit | None = None, epsi
 
 @pytest.mark.parametrize(("total", "label"), [(1.5, 0.5), (2.0, None), (0.3, 0.1), (1.01, 1.0), (3.7, 2.9)])
 def test_the_price_is_exactly_the_sum(total: float, label: float | None) -> None:
-    plan = LPGNN(low=0, high=1, label_epsilon=label).plan(FACTS, LOCAL, Budget(total))
+    plan = LPGNN(low=0, high=1, label_epsilon=label).plan(SIZES, LOCAL, Budget(total))
     features, labels = plan.stages
-    assert labels.epsilon == (total / 2 if label is None else label)
-    assert plan.epsilon == features.epsilon + labels.epsilon <= total
+    assert labels.mechanism.epsilon == (total / 2 if label is None else label)
+    assert plan.epsilon == features.mechanism.epsilon + labels.mechanism.epsilon <= total
     assert plan.epsilon == pytest.approx(total, rel=1e-12)
 
 
 def test_public_labels_cost_nothing_and_may_not_be_budgeted() -> None:
-    (stage,) = LPGNN(low=0, high=1).plan(FACTS, FEATURES_ONLY, Budget(0.01)).stages
-    assert (stage.name, stage.epsilon) == ("features", 0.01)
+    (stage,) = LPGNN(low=0, high=1).plan(SIZES, FEATURES_ONLY, Budget(0.01)).stages
+    assert stage == Stage("features", LocalReport(MultiBit(0.01, 1433), "features", 0, 1), noise=None, scale=1.0)
     with pytest.raises(InputError, match="label_epsilon"):
-        LPGNN(low=0, high=1, label_epsilon=0.5).plan(FACTS, FEATURES_ONLY, Budget(1.0))
+        LPGNN(low=0, high=1, label_epsilon=0.5).plan(SIZES, FEATURES_ONLY, Budget(1.0))
 
 
 def test_a_label_budget_over_the_total_is_refused() -> None:
     with pytest.raises(InputError, match="epsilon"):
-        LPGNN(low=0, high=1, label_epsilon=2.0).plan(FACTS, LOCAL, Budget(2.0))
+        LPGNN(low=0, high=1, label_epsilon=2.0).plan(SIZES, LOCAL, Budget(2.0))
 
 
 @pytest.mark.parametrize("kind", ["codes", "ones", "degree", "random"])
 def test_free_features_cost_nothing_and_need_no_range(kind: str, graph: Data) -> None:
-    method = LPGNN(features=kind, epochs=2, hidden=4, label_steps=2)
+    method = LPGNN(features=kind, epochs=2, hidden_channels=4, label_steps=2)
     assert fit(graph, method, FEATURES_ONLY).certificate.epsilon == 0.0
     assert fit(graph, method, LOCAL, 0.7).certificate.epsilon == 0.7
 
 
 def test_paper_mode_claims_the_number_and_proves_nothing(graph: Data) -> None:
-    model = fit(graph, LPGNN(epochs=2, hidden=4, label_steps=2), LOCAL, 2.0, paper_mode=True)
-    assert float(model.certificate.claimed["epsilon"]) == 2.0
-    assert model.certificate.epsilon == math.inf
-    assert "NO differential privacy" in model.certificate.sentence
+    model = fit(graph, LPGNN(epochs=2, hidden_channels=4, label_steps=2), LOCAL, 2.0, paper_mode=True)
+    assert model.plan.paper is not None
+    assert model.plan.paper.epsilon == 2.0
+    assert model.certificate.epsilon == math.inf == model.plan.epsilon
+    assert not model.certificate.is_private
 
 
 # The contract
@@ -124,26 +128,33 @@ def test_a_dataset_over_its_limit_is_refused_and_nothing_is_drawn(
 
 
 def test_nobody_is_asked_twice(graph: Data, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Vault.collect_features
+    real = Vault.release
 
     def twice(self: Vault, *words: Any) -> Any:
         real(self, *words)
         return real(self, *words)
 
-    monkeypatch.setattr(Vault, "collect_features", twice)
+    monkeypatch.setattr(Vault, "release", twice)
     with pytest.raises(BudgetError, match="used 1"):
         fit(graph)
 
 
-def test_a_randomizer_over_its_stage_is_refused(graph: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_randomizer_over_the_budget_is_refused(graph: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hushgraph.methods.lpgnn.MultiBit", lambda epsilon, columns: MultiBit(2 * epsilon, columns))
-    with pytest.raises(BudgetError, match="randomizer"):
+    with pytest.raises(CalibrationError, match="over its budget"):
         fit(graph)
 
 
-def test_raw_ranges_stay_in_the_vault(graph: Data, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LPGNN, "range_for", lambda self, vault, plan: vault.raw_range())
-    with pytest.raises(PrivateAccessError, match="range"):
+def test_the_randomizer_that_draws_is_the_one_in_the_plan(graph: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn, real = [], MultiBit.perturb
+    monkeypatch.setattr(MultiBit, "perturb", lambda self, *words: drawn.append(self) or real(self, *words))
+    assert drawn == [] != [model := fit(graph)]
+    assert drawn == [model.plan["features"].mechanism.randomizer]
+
+
+def test_raw_features_stay_in_the_vault(graph: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LPGNN, "_features", lambda self, vault: vault.features.max())
+    with pytest.raises(PrivateAccessError, match="features are private"):
         fit(graph)
 
 
@@ -167,12 +178,13 @@ class Quantiles:
 def law_of_reports(row: list[float], epsilon: float, monkeypatch: pytest.MonkeyPatch) -> dict[tuple[int, int], float]:
     """The law of one person's report, read off what the method released about 6,000 people with this row."""
     people = 6000
-    monkeypatch.setattr("hushgraph.vault.reports.device_randomness", lambda noise, stage: Quantiles(2))
+    monkeypatch.setattr("hushgraph.mechanisms.local_report._device_randomness", lambda noise: Quantiles(2))
     graph = random_graph(0, people, 50, num_features=2)
     graph.x = torch.tensor(row).expand(people, 2).clone()
-    method = LPGNN(low=0.0, high=1.0, epochs=1, hidden=2, feature_steps=1)
+    method = LPGNN(low=0.0, high=1.0, epochs=1, hidden_channels=2, feature_steps=1)
     model = fit(graph, method, FEATURES_ONLY, epsilon)
-    pairs = list(zip(model.released["report_columns"].tolist(), model.released["report_signs"].tolist(), strict=True))
+    (report,) = model.released["features"]
+    pairs = list(zip(report.index[:, 0].tolist(), report.value[:, 0].tolist(), strict=True))
     return {(column, sign): pairs.count((column, sign)) / people for column in (0, 1) for sign in (-1, 1)}
 
 
@@ -190,12 +202,12 @@ def test_everything_after_the_reports_depends_on_them_alone(graph: Data, monkeyp
     """Same reports, other people behind them: the same model, chosen the same way."""
     report = MultiBit(1.0, 5).perturb(np.zeros((40, 5)), np.random.default_rng(0))
     labels = torch.where(graph.test_mask, -1, torch.arange(40) % 3)
-    monkeypatch.setattr(Vault, "collect_features", lambda self, *_: report)
-    monkeypatch.setattr(Vault, "collect_labels", lambda self, *_: labels)
+    kept = {"features": report, "labels": labels}
+    monkeypatch.setattr(LocalReport, "release", lambda self, *_: kept[self.part])
     other = random_graph(0)
     other.x, other.y = torch.randn(40, 5), (graph.y + 1) % 3
     for rule in ("votes", "drop", "forward", "cross-entropy"):
-        method = LPGNN(low=0, high=1, epochs=4, hidden=4, rule=rule)
+        method = LPGNN(low=0, high=1, epochs=4, hidden_channels=4, rule=rule)
         one, two = fit(graph, method), fit(other, method)
         assert torch.equal(one.scores, two.scores)
         assert one.settings == two.settings
@@ -203,15 +215,16 @@ def test_everything_after_the_reports_depends_on_them_alone(graph: Data, monkeyp
 
 def test_labels_of_test_nodes_are_never_asked(graph: Data) -> None:
     model = fit(graph)
-    assert bool((model.released["report_labels"][graph.test_mask] == -1).all())
-    assert bool((model.released["report_labels"][~graph.test_mask] >= 0).all())
+    (labels,) = model.released["labels"]
+    assert bool((labels[graph.test_mask] == -1).all())
+    assert bool((labels[~graph.test_mask] >= 0).all())
 
 
 def test_private_runs_draw_fresh_reports_from_the_operating_system(graph: Data) -> None:
     one, two = (fit(graph, seed=None) for _ in range(2))
-    assert not torch.equal(one.released["report_columns"], two.released["report_columns"])
-    assert "operating-system entropy" in one.certificate.noise_source
-    assert "2, 0.001" in one.certificate.sentence or "(2," in one.certificate.sentence
+    first, second = (model.released["features"][0] for model in (one, two))
+    assert not (np.array_equal(first.index, second.index) and np.array_equal(first.value, second.value))
+    assert (one.certificate.epsilon, one.certificate.randomness) == (2.0, Randomness.DEVICES)
 
 
 # The model
@@ -220,10 +233,9 @@ def test_private_runs_draw_fresh_reports_from_the_operating_system(graph: Data) 
 @pytest.mark.parametrize("name", ["sage", "gcn", "gat"])
 @pytest.mark.parametrize("unit", [LOCAL, FEATURES_ONLY])
 def test_saved_models_predict_the_same(name: str, unit: units.Unit, graph: Data, tmp_path: Path) -> None:
-    method = LPGNN(low=(-1.0,) * 5, high=(1.0,) * 5, epochs=2, hidden=4, backbone=name, normalize=False)
+    method = LPGNN(low=(-1.0,) * 5, high=(1.0,) * 5, epochs=2, hidden_channels=4, backbone=name, normalize=False)
     model = fit(graph, method, unit)
-    loaded = load_model(save_model(model, tmp_path / "model"))
-    assert isinstance(loaded, LpgnnModel)
+    loaded = load(model.save(tmp_path / "model"))
     assert loaded.method == method
     assert torch.equal(loaded.predict_proba(), model.predict_proba())
     # From the stored reports and the public edges, without the features of the graph.
@@ -237,6 +249,8 @@ def test_without_protection_it_is_a_plain_network(graph: Data) -> None:
     model = fit(graph, epsilon=math.inf)
     assert model.certificate.epsilon == math.inf
     assert model.settings["label_steps"] == 0
+    labels_alone = LPGNN(features="ones", epochs=2, hidden_channels=4, label_steps=2)
+    assert fit(graph, labels_alone, LOCAL, math.inf).certificate.epsilon == math.inf
 
 
 def two_communities(people: int = 400) -> Data:

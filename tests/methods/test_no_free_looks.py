@@ -1,65 +1,218 @@
-"""At node level nothing that is written down may follow from private lists without a charge."""
+"""Nothing that is written down about a run may follow from private data, except what was released and charged.
+
+Every method is run, with the same seed, on a graph and on its neighbors under every unit it has a proof for. What the
+two model folders and ledgers say must be the same byte for byte, apart from the released values themselves and what is
+computed from them.
+"""
 
 from __future__ import annotations
 
 import json
+import math
+import re
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch_geometric.data import Data
 
-from hushgraph.data.checks import check_graph
+from hushgraph import registry
+from hushgraph.data.checks import CheckedGraph, check_graph
+from hushgraph.data.neighbors import NodeRecord, Variations
+from hushgraph.errors import InputError
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.methods.base import Method
 from hushgraph.methods.chorus import Chorus
 from hushgraph.methods.gap import GAP
-from hushgraph.methods.saving import save_model
+from hushgraph.methods.model import Model
 from hushgraph.privacy import units
 from hushgraph.privacy.budget import Budget
-from hushgraph.registry import METHODS, method_class
+from hushgraph.tasks import EVALUATION
 from small_graphs import random_graph
 
-UNIT = units.Node(max_degree=5)
 BUDGET = Budget(4.0, 1e-3)
-WITHOUT_PROTECTION = {"sage", "gcn", "gin", "gat"}
-AT_NODE_LEVEL = [name for name in METHODS if "node" in method_class(name).units and name not in WITHOUT_PROTECTION]
+QUICK: dict[str, dict[str, Any]] = {
+    "chorus": {"hops": 1, "epochs": 1, "batch_size": 8, "train_fraction": 0.5},
+    "gap": {"epochs": 1, "batch_size": 8},
+    "progap": {"hops": 1, "epochs": 1, "batch_size": 8},
+    "dp-gnn": {"epochs": 1, "batch_size": 8, "hidden_channels": 4},
+    "mlp": {"epochs": 1},
+    "dp-mlp": {"epochs": 1, "batch_size": 8},
+    "lpgnn": {"low": -1.0, "high": 1.0, "epochs": 1, "label_steps": 2},
+    "pgc": {"low": -1.0, "high": 1.0, "epochs": 1},
+    "pgc-links": {"low": -1.0, "high": 1.0},
+}
+UNITS: list[units.Unit] = [
+    units.UndirectedEdge(),
+    units.DirectedEdge(),
+    units.Node(max_degree=5),
+    units.NodeReplace(max_degree=5),
+    units.BoundedDegreeNode(max_degree=60),
+    units.Record(),
+    units.Local(),
+    units.Local(private_labels=False),
+]
+FOLLOWS_FROM_RELEASES = {"settings", "reason"}
+OF_ONE_RUN = {"time", "hash", "previous", "prev", "ledger_hash"}
+TRAIN_NODE = 4
 
 
-def two_graphs() -> list[Data]:
-    """The same people with many and with few edges."""
-    graphs = [random_graph(0, num_edges=250), random_graph(0)]
-    graphs[1].edge_index = torch.stack([torch.arange(1, 9), torch.zeros(8, dtype=torch.int64)])
-    return graphs
+def quick(name: str) -> Method:
+    found: Method = registry.load("methods", name)(**QUICK.get(name, {}))
+    return found
 
 
-@pytest.mark.parametrize("name", AT_NODE_LEVEL)
-def test_plans_do_not_depend_on_the_edges(name: str) -> None:
-    method: Method = method_class(name)()
-    plans = [method.plan(check_graph(graph).facts, UNIT, BUDGET).as_dict() for graph in two_graphs()]
-    assert plans[0] == plans[1]
+def graph_for(unit: units.Unit) -> CheckedGraph:
+    return check_graph(random_graph(0, num_edges=150, symmetric=not isinstance(unit, units.DirectedEdge)))
 
 
-@pytest.mark.parametrize("name", AT_NODE_LEVEL)
-def test_what_a_saved_model_says_of_a_run_does_not_depend_on_the_edges(name: str, tmp_path: Path) -> None:
-    written = []
-    for number, graph in enumerate(two_graphs()):
+def proven() -> list[tuple[str, units.Unit]]:
+    return [
+        (name, unit)
+        for unit in UNITS
+        for name in registry.names("methods")
+        if quick(name).proves(graph_for(unit).metadata, unit)
+    ]
+
+
+def neighbor(graph: CheckedGraph, unit: units.Unit) -> CheckedGraph:
+    """The graph without its first edge, or with another record of a training node, as far as the unit hides it."""
+    variations, rng = Variations(graph), np.random.default_rng(1)
+    if unit.footprint.records == 0:
+        return next(iter(unit.neighbors(variations, rng)))
+    kept = {"keep_list": "edges" in unit.public, "keep_label": "labels" in unit.public}
+    return variations.with_record(TRAIN_NODE, variations.random_record(TRAIN_NODE, rng, **kept))
+
+
+def without(value: Any, keys: set[str]) -> Any:
+    """The value without these keys, at any depth."""
+    if isinstance(value, dict):
+        return {key: without(item, keys) for key, item in value.items() if key not in keys}
+    return [without(item, keys) for item in value] if isinstance(value, list) else value
+
+
+def entries(ledger: Ledger) -> list[Any]:
+    return [[entry.kind, entry.values] for entry in ledger.history().entries]
+
+
+def written(model: Model, ledger: Ledger, folder: Path) -> str:
+    """All that is written down about a run, without its identity, times, hashes, and what releases say."""
+    model.save(folder)
+    files = [json.loads((folder / name).read_text()) for name in ("config.json", "certificate.json")]
+    text = json.dumps(without([*files, entries(ledger)], FOLLOWS_FROM_RELEASES | OF_ONE_RUN), sort_keys=True)
+    return text.replace(model.certificate.run, "RUN")
+
+
+@pytest.mark.parametrize(("name", "unit"), proven(), ids=str)
+def test_a_neighbor_changes_no_byte_but_released_values(name: str, unit: units.Unit, tmp_path: Path) -> None:
+    graph = graph_for(unit)
+    other, found = neighbor(graph, unit), []
+    assert other.metadata == graph.metadata
+    for number, data in enumerate((graph, other)):
         ledger = Ledger(tmp_path / f"ledger{number}")
-        model = method_class(name)().fit(graph, UNIT, BUDGET, seed=0, ledger=ledger)
-        assert model.facts.num_edges is None
-        folder = save_model(model, tmp_path / str(number))
-        certificate = json.loads((folder / "certificate.json").read_text())
-        own = {"run": certificate.pop("run"), "hash": certificate.pop("ledger_hash")}
-        opened = ledger.history().of_run(own["run"], "open")[0].values
-        kept = {key: value for key, value in opened.items() if key not in ("run", "time", "previous", "hash")}
-        written.append((json.loads((folder / "config.json").read_text()), certificate, kept))
-    assert written[0] == written[1]
+        model = quick(name).fit(data, unit, BUDGET, seed=0, ledger=ledger)
+        found.append(written(model, ledger, tmp_path / str(number)))
+        files = sorted(path.name for path in (tmp_path / str(number)).iterdir())
+        assert files == ["certificate.json", "config.json", "metrics.json", "model.safetensors"]
+        if name != "pgc-links":  # which is judged on links, public under its unit
+            assert json.loads((tmp_path / str(number) / "metrics.json").read_text())["note"] == EVALUATION
+    assert found[0] == found[1]
+    tensors = [load_file(tmp_path / number / "model.safetensors") for number in ("0", "1")]
+    same = all(torch.equal(value, tensors[1][key]) for key, value in tensors[0].items())
+    assert same == (model.certificate.epsilon == 0.0)  # the change was seen by what was released, and by that alone
+
+
+def test_every_method_that_promises_something_is_compared() -> None:
+    covered = {name for name, _ in proven()}
+    assert covered == set(registry.names("methods")) - {"sage", "gcn", "gin", "gat"}
+    assert {unit.name for _, unit in proven()} == set(registry.names("units"))
+
+
+def test_the_comparison_sees_a_leak(tmp_path: Path) -> None:
+    """A setting that was taken from the number of edges is caught."""
+    unit = units.UndirectedEdge()
+    graph, found = graph_for(unit), []
+    for number, data in enumerate((graph, neighbor(graph, unit))):
+        ledger, leaky = Ledger(tmp_path / f"ledger{number}"), GAP(hidden_channels=data.edges.num_edges, epochs=1)
+        found.append(written(leaky.fit(data, unit, BUDGET, seed=0, ledger=ledger), ledger, tmp_path / str(number)))
+    assert found[0] != found[1]
+
+
+# The number of edges
+
+WITH_PRIVATE_EDGES = [(name, unit) for name, unit in proven() if unit.has_edges and "edges" not in unit.public]
+
+
+@pytest.mark.parametrize(("name", "unit"), WITH_PRIVATE_EDGES, ids=str)
+def test_the_exact_number_of_edges_is_written_nowhere(name: str, unit: units.Unit, tmp_path: Path) -> None:
+    directed = isinstance(unit, units.DirectedEdge)
+    data = random_graph(5, num_nodes=101, num_edges=3_000 if not isinstance(unit, units.BoundedDegreeNode) else 1_200)
+    if directed:
+        data.edge_index = data.edge_index[:, data.edge_index[0] < data.edge_index[1]]
+    graph, ledger = check_graph(data), Ledger(tmp_path / "ledger")
+    exact = graph.edges.num_edges
+    assert exact > 1_000  # long enough not to occur by chance
+    model = quick(name).fit(graph, unit, Budget(4.0, 1e-5), seed=0, ledger=ledger)
+    folder = model.save(tmp_path / "model")
+    texts = [path.read_text() for path in sorted(folder.glob("*.json"))] + [json.dumps(entries(ledger))]
+    assert len(texts) == 4
+    for number in (exact, exact // 2):
+        for text in texts:
+            assert not re.search(rf"(?<![\d.])({number}|{number:,})(?![\d.])", text)
+
+
+def test_a_declared_number_of_edges_is_used_and_said() -> None:
+    graph, edge = random_graph(0), units.UndirectedEdge()
+    declared = Chorus(hops=1, epochs=1).fit(graph, edge, Budget(4.0), num_edges=10_000, seed=0)
+    assumed = Chorus(hops=1, epochs=1).fit(graph, edge, Budget(4.0), seed=0)
+    assert (declared.metadata.num_edges, assumed.metadata.num_edges) == (10_000, None)
+    assert declared.plan.budget.delta < assumed.plan.budget.delta
 
 
 def test_a_model_of_another_graph_does_not_carry_its_number_of_edges() -> None:
-    graph, other = two_graphs()
-    for method in (Chorus(), GAP()):
-        model = method.fit(graph, UNIT, BUDGET, seed=0)
-        assert model.predict_on(other, BUDGET, seed=0).facts.num_edges is None  # type: ignore[attr-defined]
-    edge = units.UndirectedEdge()
-    assert Chorus().fit(graph, edge, BUDGET, seed=0).facts.num_edges == check_graph(graph).facts.num_edges
+    graph, other = random_graph(0, num_edges=250), random_graph(0, num_edges=30)
+    for method in (Chorus(epochs=1), GAP(epochs=1)):
+        model = method.fit(graph, units.Node(max_degree=5), BUDGET, seed=0)
+        assert model.predict_on(other, BUDGET, seed=0).metadata.num_edges is None
+
+
+# The list of classes
+
+
+def without_class_names(**declared: Any) -> Data:
+    graph = random_graph(0)
+    values = {key: value for key, value in graph.to_dict().items() if key != "class_names"}
+    return Data(**values, **declared)
+
+
+@pytest.mark.parametrize(("name", "unit"), [pair for pair in proven() if "labels" not in pair[1].public], ids=str)
+def test_where_labels_are_private_the_classes_must_be_declared(name: str, unit: units.Unit) -> None:
+    with pytest.raises(InputError, match="classes: expected their names or number to be declared"):
+        quick(name).fit(without_class_names(), unit, BUDGET, seed=0)
+
+
+def test_declared_classes_are_fine_and_need_not_all_occur() -> None:
+    node, method = units.Node(max_degree=5), quick("gap")
+    for declared in ({"num_classes": 4}, {"class_names": ["a", "b", "c", "d"]}):
+        model = method.fit(without_class_names(**declared), node, BUDGET, seed=0)
+        assert model.predict_proba().shape == (40, 4)
+    assert method.fit(without_class_names(), units.UndirectedEdge(), BUDGET, seed=0).metadata.num_classes == 3
+    assert method.fit(without_class_names(), node, Budget(math.inf, 1e-3), seed=0).metadata.num_classes == 3
+
+
+@pytest.mark.parametrize("unit", [units.Node(max_degree=5), units.Record(), units.NodeReplace(max_degree=5)])
+def test_a_class_that_vanishes_with_a_record_changes_no_width(unit: units.Unit) -> None:
+    """The only node of the last class gets another one: the network keeps its size."""
+    graph = random_graph(0)
+    graph.y = torch.where(torch.arange(40) == TRAIN_NODE, 2, graph.y % 2)
+    checked = check_graph(graph)
+    other = Variations(checked).with_record(TRAIN_NODE, NodeRecord(torch.zeros(5), 0, ()))
+    assert int(other.labels.max()) == 1
+    shapes = [
+        {key: tuple(value.shape) for key, value in quick("dp-mlp").fit(data, unit, BUDGET).network.state_dict().items()}
+        for data in (checked, other)
+    ]
+    assert shapes[0] == shapes[1]

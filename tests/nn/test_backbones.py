@@ -5,7 +5,7 @@ import torch
 from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 
 from hushgraph.errors import InputError
-from hushgraph.graph.edges import InNeighbors
+from hushgraph.graph.edges import MemoryEdges
 from hushgraph.nn.backbones import GatLayer, GcnLayer, SageLayer, backbone
 from hushgraph.nn.propagation import Neighborhood
 from small_graphs import random_graph
@@ -13,7 +13,7 @@ from small_graphs import random_graph
 
 @pytest.fixture
 def hood(graph) -> Neighborhood:  # type: ignore[no-untyped-def]
-    return Neighborhood(InNeighbors.from_edge_index(graph.edge_index, 40))
+    return Neighborhood(MemoryEdges.from_edge_index(graph.edge_index, 40))
 
 
 def test_layers_equal_those_of_pyg(hood: Neighborhood) -> None:

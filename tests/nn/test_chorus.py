@@ -7,7 +7,7 @@ import torch
 
 from hushgraph.data.joined import JoinedRows
 from hushgraph.data.rows import SparseRows
-from hushgraph.nn.chorus import Ensemble, FloorScale, LinearNetwork, Opinion, UnitRows, without_mean
+from hushgraph.nn.chorus import Ensemble, FeatureModel, FloorScale, LinearNetwork, UnitRows, without_mean
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -60,13 +60,13 @@ def test_a_linear_network_starts_from_zero_or_from_the_generator() -> None:
     assert all(bool((p != 0).any()) for p in drawn.parameters())
 
 
-def test_an_opinion_is_zero_without_knowledge_and_never_longer_than_one() -> None:
+def test_a_feature_model_is_zero_without_knowledge_and_never_longer_than_one() -> None:
     features = torch.randn(20, 4, generator=generator())
-    assert Opinion(LinearNetwork([4], 3), 3)(features).abs().max() < 1e-6
+    assert FeatureModel(LinearNetwork([4], 3), 3)(features).abs().max() < 1e-6
     sure = LinearNetwork([4], 3, generator=generator())
     with torch.no_grad():
         for p in sure.parameters():
             p.mul_(100.0)
-    lengths = Opinion(sure, 3)(features).norm(dim=1).detach()
+    lengths = FeatureModel(sure, 3)(features).norm(dim=1).detach()
     assert float(lengths.max()) <= 1.0 + 1e-6
     assert math.isclose(float(lengths.max()), 1.0, rel_tol=1e-5)

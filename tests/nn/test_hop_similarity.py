@@ -7,7 +7,7 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 from hushgraph.data.rows import SparseRows
-from hushgraph.graph.edges import InNeighbors
+from hushgraph.graph.edges import MemoryEdges
 from hushgraph.nn import hop_similarity
 from hushgraph.nn.hop_similarity import HopRows, fit_weights, log_degrees
 from hushgraph.nn.propagation import Neighborhood
@@ -24,7 +24,7 @@ def several_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def hood() -> Neighborhood:
-    return Neighborhood(InNeighbors.from_edge_index(random_graph(0, NODES, 50).edge_index, NODES))
+    return Neighborhood(MemoryEdges.from_edge_index(random_graph(0, NODES, 50).edge_index, NODES))
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_fewer_columns_come_close_to_the_best_approximation(rows: Tensor, hood: 
 
 
 def test_rows_of_zeros_score_zero(hood: Neighborhood) -> None:
-    alone = Neighborhood(InNeighbors.from_edge_index(torch.empty(2, 0, dtype=torch.int64), 3))
+    alone = Neighborhood(MemoryEdges.from_edge_index(torch.empty(2, 0, dtype=torch.int64), 3))
     found = HopRows(torch.ones(3, 5), alone, HOPS)
     assert torch.equal(found.cosines(torch.tensor([[0, 1], [1, 2]])), torch.zeros(2, 3))
     assert bool(found.narrow(torch.ones(3), 2, torch.Generator().manual_seed(0)).isfinite().all())

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from hushgraph.data.rows import SparseRows
 from hushgraph.errors import InputError
-from hushgraph.graph.edges import InNeighbors
+from hushgraph.graph.edges import MemoryEdges
 from hushgraph.nn.kprop import PropagatedRows, kprop
 from hushgraph.nn.propagation import Neighborhood
 from small_graphs import random_graph
@@ -15,7 +15,7 @@ from small_graphs import random_graph
 
 def neighborhood(seed: int, *, symmetric: bool = True) -> Neighborhood:
     graph = random_graph(seed, 20, 40, symmetric=symmetric)
-    return Neighborhood(InNeighbors.from_edge_index(graph.edge_index, 20))
+    return Neighborhood(MemoryEdges.from_edge_index(graph.edge_index, 20))
 
 
 def naive_kprop(hood: Neighborhood, rows: torch.Tensor, steps: int) -> torch.Tensor:

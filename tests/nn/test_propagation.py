@@ -5,20 +5,20 @@ from __future__ import annotations
 import pytest
 import torch
 
-from hushgraph.graph.edges import InNeighbors
+from hushgraph.graph.edges import MemoryEdges
 from hushgraph.nn import propagation as module
 from hushgraph.nn.propagation import Neighborhood, weighted_sum
 
 NODES = 12
 
 
-def directed(seed: int) -> InNeighbors:
+def directed(seed: int) -> MemoryEdges:
     """A directed graph whose last two nodes have no edges at all."""
     ends = torch.randint(NODES - 2, (2, 40), generator=torch.Generator().manual_seed(seed))
-    return InNeighbors.from_edge_index(torch.unique(ends[:, ends[0] != ends[1]], dim=1), NODES)
+    return MemoryEdges.from_edge_index(torch.unique(ends[:, ends[0] != ends[1]], dim=1), NODES)
 
 
-def matrix(graph: InNeighbors, kind: str) -> torch.Tensor:
+def matrix(graph: MemoryEdges, kind: str) -> torch.Tensor:
     """The map written out: row = target, column = source."""
     table = torch.zeros(NODES, NODES, dtype=torch.float64)
     for source, target in graph.edge_index().t().tolist():
@@ -61,5 +61,5 @@ def test_graphs_with_too_many_edges_are_summed_in_runs(monkeypatch: pytest.Monke
 
 
 def test_a_graph_without_edges_sums_to_zero() -> None:
-    empty = InNeighbors.from_edge_index(torch.empty(2, 0, dtype=torch.int64), NODES)
+    empty = MemoryEdges.from_edge_index(torch.empty(2, 0, dtype=torch.int64), NODES)
     assert torch.equal(Neighborhood(empty).kprop(torch.ones(NODES, 2)), torch.zeros(NODES, 2))

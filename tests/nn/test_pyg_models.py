@@ -7,7 +7,7 @@ from torch_geometric.nn import models
 
 from hushgraph.data.rows import SparseRows
 from hushgraph.errors import InputError
-from hushgraph.graph.edges import InNeighbors
+from hushgraph.graph.edges import MemoryEdges
 from hushgraph.nn.pyg_models import PygNeighborhood, first_sums, kept_features, remaining_layers, scores_of
 
 NODES, COLUMNS = 40, 9
@@ -20,7 +20,7 @@ def directed_edges() -> torch.Tensor:
     hub = torch.stack((torch.arange(2, NODES - 1), torch.zeros(NODES - 3, dtype=torch.int64)))
     others = torch.randint(2, NODES - 1, (2, 90), generator=generator)
     edges = torch.cat((hub, others[:, others[0] != others[1]], torch.tensor([[1], [0]])), dim=1)
-    return InNeighbors.from_edge_index(edges, NODES).coalesce().edge_index()
+    return MemoryEdges.from_edge_index(edges, NODES).coalesce().edge_index()
 
 
 def features() -> torch.Tensor:
@@ -42,7 +42,7 @@ def model_of(kind: str, layers: int = 2, **more: object) -> torch.nn.Module:
 def test_scores_and_gradients_are_those_of_pyg(kind: str, layers: int, sparse: bool) -> None:
     x, edges = features(), directed_edges()
     rows = kept_features(SparseRows.from_tensor(x) if sparse else x)
-    graph = PygNeighborhood(InNeighbors.from_edge_index(edges, NODES))
+    graph = PygNeighborhood(MemoryEdges.from_edge_index(edges, NODES))
     labels = torch.arange(NODES) % 3
     found, gradients = [], []
     for run in (lambda m: m(x, edges), lambda m: scores_of(m, rows, graph)):
@@ -59,7 +59,7 @@ def test_scores_and_gradients_are_those_of_pyg(kind: str, layers: int, sparse: b
 @pytest.mark.parametrize("kind", KINDS)
 def test_evaluation_mode_is_that_of_pyg_and_shares_the_first_sums(kind: str) -> None:
     x, edges = features(), directed_edges()
-    graph = PygNeighborhood(InNeighbors.from_edge_index(edges, NODES))
+    graph = PygNeighborhood(MemoryEdges.from_edge_index(edges, NODES))
     model = model_of(kind, dropout=0.0)
     sums = first_sums(model.train(), x, graph)
     remaining_layers(model, sums, graph)  # moves the running means of the norms
@@ -69,6 +69,6 @@ def test_evaluation_mode_is_that_of_pyg_and_shares_the_first_sums(kind: str) -> 
 
 def test_a_layer_of_another_kind_is_refused() -> None:
     model = models.PNA(COLUMNS, 6, 1, 3, aggregators=["mean"], scalers=["identity"], deg=torch.ones(5))
-    graph = PygNeighborhood(InNeighbors.from_edge_index(directed_edges(), NODES))
+    graph = PygNeighborhood(MemoryEdges.from_edge_index(directed_edges(), NODES))
     with pytest.raises(InputError, match="PNAConv"):
         scores_of(model, features(), graph)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hushgraph.data.rows import SparseRows
 from hushgraph.errors import InputError
-from hushgraph.graph.edges import InNeighbors
+from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.rooted import RootedSubgraphs, whole_graph
 from hushgraph.nn.rooted import (
     CONVOLUTIONS,
@@ -25,9 +25,9 @@ from hushgraph.nn.rooted import (
 NODES = 25
 
 
-def random_edges(seed: int = 0) -> InNeighbors:
+def random_edges(seed: int = 0) -> MemoryEdges:
     edges = torch.randint(NODES - 2, (2, 70), generator=torch.Generator().manual_seed(seed))
-    return InNeighbors.from_edge_index(edges[:, edges[0] != edges[1]], NODES).coalesce()
+    return MemoryEdges.from_edge_index(edges[:, edges[0] != edges[1]], NODES).coalesce()
 
 
 def network(convolution: str, layers: int, **options: int) -> RootedNetwork:
@@ -41,7 +41,7 @@ def features() -> Tensor:
     return torch.randn(NODES, 6, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
 
 
-def dense_scores(net: RootedNetwork, convolution: str, x: Tensor, edges: InNeighbors) -> Tensor:
+def dense_scores(net: RootedNetwork, convolution: str, x: Tensor, edges: MemoryEdges) -> Tensor:
     """The same network written with a dense adjacency matrix: row u of A marks who sends to u."""
     a = torch.zeros(NODES, NODES, dtype=torch.float64)
     source, target = edges.edge_index()

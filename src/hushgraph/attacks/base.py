@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from hushgraph.errors import InputError
+from hushgraph.registry import Kind
+from hushgraph.settings import Settings
 
 Query = Callable[[Tensor], Tensor]
 """Posteriors of all nodes when the node features sent with the query are these; the server holds the edges."""
@@ -83,9 +85,10 @@ class AttackScores:
 
 
 @dataclass(frozen=True)
-class Attack(ABC):
+class Attack(Settings, ABC):
     """An attack. `assumes` says what the attacker must have."""
 
+    kind: ClassVar[Kind] = "attacks"
     name: ClassVar[str]
     assumes: ClassVar[str]
 

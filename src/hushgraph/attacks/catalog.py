@@ -5,40 +5,24 @@ Importing this file imports no attack: that happens when one is asked for.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
-from hushgraph.errors import InputError, did_you_mean
+from hushgraph import registry
+from hushgraph.errors import InputError
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
     from hushgraph.attacks.analysis import Analysis
     from hushgraph.attacks.base import Attack, Progress, Target
-    from hushgraph.methods.base import TrainedModel
-
-ATTACKS = {
-    "linkteller": "hushgraph.attacks.links:LinkTeller",
-    "similarity": "hushgraph.attacks.links:PosteriorSimilarity",
-    "released-rows": "hushgraph.attacks.links:ReleasedRows",
-    "membership": "hushgraph.attacks.membership:ShadowMembership",
-    "lira": "hushgraph.attacks.membership:Lira",
-    "degree": "hushgraph.attacks.regression:DegreeInference",
-    "features": "hushgraph.attacks.regression:FeatureReconstruction",
-    "attribute": "hushgraph.attacks.regression:AttributeInference",
-    "inversion": "hushgraph.attacks.inversion:EnhancedInversion",
-}
-"""Where each attack is: "module:class"."""
+    from hushgraph.methods.model import Model
 
 _RETRAINS = {"membership", "lira"}
 
 
 def attack_class(name: str) -> type[Attack]:
     """The class of the attack called `name`."""
-    if name not in ATTACKS:
-        raise InputError(f"unknown attack '{name}'; {did_you_mean(name, ATTACKS)}")
-    module, _, attribute = ATTACKS[name].partition(":")
-    found: type[Attack] = getattr(importlib.import_module(module), attribute)
+    found: type[Attack] = registry.load("attacks", name)
     return found
 
 
@@ -52,7 +36,7 @@ def attack_by_name(name: str, **parameters: Any) -> Attack:
 
 
 def attack_model(
-    name: str, model: TrainedModel, data: Data, *, progress: Progress | None = None, **parameters: Any
+    name: str, model: Model, data: Data, *, progress: Progress | None = None, **parameters: Any
 ) -> Analysis:
     """Run one attack on a trained model and its graph.
 
@@ -85,8 +69,8 @@ def attack_images(
     return compare_inversions(target, images, enhanced=enhanced, progress=watched)
 
 
-def _same_graph(model: TrainedModel, data: Data) -> None:
-    nodes, width = model.facts.num_nodes, model.facts.num_features
+def _same_graph(model: Model, data: Data) -> None:
+    nodes, width = model.metadata.num_nodes, model.metadata.num_features
     if data.num_nodes != nodes or (width is not None and data.x.shape[1] != width):
         raise InputError(
             f"attack: expected the graph that the model was trained on ({nodes} nodes, {width} features); got "
@@ -94,21 +78,18 @@ def _same_graph(model: TrainedModel, data: Data) -> None:
         )
 
 
-def _retrained(model: TrainedModel, data: Data) -> Target:
+def _retrained(model: Model, data: Data) -> Target:
     from hushgraph.attacks.membership import trained_target
     from hushgraph.attacks.targets import method_trainer
-    from hushgraph.privacy import units
-    from hushgraph.privacy.budget import Budget
 
-    certificate = model.certificate
-    trainer = method_trainer(
-        model.method, units.from_dict(certificate.unit), Budget(certificate.epsilon, certificate.delta), seeded=False
-    )
+    trainer = method_trainer(model.method, model.unit, model.plan.budget, seeded=False)
     return trained_target(f"{model.method.name} trained again on the train nodes", data, trainer, 0)
 
 
-def _hop_width(model: TrainedModel) -> int:
-    widths = {value.shape[1] for value in model.released.values() if value.dim() == 2}
+def _hop_width(model: Model) -> int:
+    from hushgraph.attacks.targets import released_tensors
+
+    widths = {int(value.shape[1]) for value in released_tensors(model)}
     if len(widths) != 1:
         raise InputError("released-rows: expected a model that stores rows of one width for every hop; got another")
-    return int(widths.pop())
+    return widths.pop()

@@ -20,7 +20,7 @@ from torch_geometric.data import Data
 
 from hushgraph.attacks.base import Attack, AttackScores, Progress, Target, silent
 from hushgraph.errors import InputError
-from hushgraph.settings import above, at_least, one_of
+from hushgraph.settings import setting
 
 Metric = Literal["euclidean", "ssim"]
 _WINDOW = 7
@@ -36,29 +36,23 @@ class Inversion(Attack):
     averaged. Judged by `metric`, the smallest distance to a training image of the class, after clipping to [0, 1].
     """
 
-    steps: int = 500
-    lr: float = 0.1
-    optimizer: str = "adam"
-    l1: float = 0.0
-    btv: float = 0.0
+    steps: int = setting(500, least=1)
+    lr: float = setting(0.1, above=0)
+    optimizer: str = setting("adam", among=("adam", "sgd"))
+    l1: float = setting(0.0, least=0)
+    btv: float = setting(0.0, least=0)
     box: bool = False
     log: bool = False
-    window: int = 2
-    decay: float = 0.9
-    noise: float = 0.0
-    starts: int = 1
-    spread: float = 0.0
-    metric: str = "euclidean"
+    window: int = setting(2, least=1)
+    decay: float = setting(0.9, above=0)
+    noise: float = setting(0.0, least=0)
+    starts: int = setting(1, least=1)
+    spread: float = setting(0.0, least=0)
+    metric: str = setting("euclidean", among=("euclidean", "ssim"))
     seed: int = 0
 
     name = "model inversion"
     assumes = "has the weights and knows the classes and the size of an image; no data"
-
-    def __post_init__(self) -> None:
-        problems = one_of(("adam", "sgd"), optimizer=self.optimizer) + one_of(("euclidean", "ssim"), metric=self.metric)
-        problems += at_least(1, steps=self.steps, starts=self.starts, window=self.window)
-        problems += at_least(0.0, l1=self.l1, btv=self.btv, noise=self.noise, spread=self.spread)
-        InputError.collect(problems + above(0.0, lr=self.lr, decay=self.decay))
 
     def run(self, target: Target, data: Data, progress: Progress = silent) -> AttackScores:
         """Invert all classes of `data` (images `x` `[n, height, width]`, classes `y`); say whose each one looks like.

@@ -20,7 +20,7 @@ from torch_geometric.data import Data
 
 from hushgraph.attacks.base import Attack, AttackScores, Progress, Target, dense_features, silent
 from hushgraph.errors import InputError
-from hushgraph.settings import above, at_least
+from hushgraph.settings import setting
 
 
 @dataclass(frozen=True)
@@ -67,12 +67,9 @@ def _pairs_of(
 class PairAttack(Attack):
     """An attack on links: about `per_source` node pairs for each of `sources` random nodes, half of them connected."""
 
-    sources: int = 100
-    per_source: int = 50
+    sources: int = setting(100, least=1, help="nodes whose links are guessed")
+    per_source: int = setting(50, least=2, help="guesses about each of them")
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        InputError.collect(at_least(1, sources=self.sources) + at_least(2, per_source=self.per_source))
 
     def run(self, target: Target, data: Data, progress: Progress = silent) -> AttackScores:
         """Score the same sampled pairs, whatever the attack."""
@@ -93,17 +90,13 @@ class PairAttack(Attack):
 class LinkTeller(PairAttack):
     """Influence by finite differences: `sources + 1` queries give all `sources * per_source` pairs."""
 
-    step: float = 0.1
+    step: float = setting(0.1, above=0, help="how much the features of a node are changed")
 
     name = "LinkTeller"
     assumes = (
         "may send node features to the model and read the predictions of all nodes; the server holds the edges; knows "
         "which nodes to ask about"
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        InputError.collect(above(0.0, step=self.step))
 
     def queries(self, pairs: Pairs) -> int:
         """One for every source, and one with nothing changed."""
@@ -156,7 +149,7 @@ class ReleasedRows(PairAttack):
     Needs stored rows of equal width per hop, side by side, hop 0 first (as GAP releases them at edge level).
     """
 
-    width: int = 16
+    width: int = setting(16, least=1, help="columns of one hop")
 
     name = "released rows"
     assumes = "has the model's files, with all released rows, and knows all features"

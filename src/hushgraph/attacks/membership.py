@@ -26,7 +26,7 @@ from torch_geometric.utils import subgraph
 
 from hushgraph.attacks.base import Attack, AttackScores, Progress, Target, Trainer, dense_features, silent
 from hushgraph.errors import InputError
-from hushgraph.settings import at_least
+from hushgraph.settings import setting
 
 _LEAST = 1e-9  # probabilities nearer to 0 or 1 are cut off before a logarithm
 
@@ -57,18 +57,15 @@ class MembershipAttack(Attack):
 class ShadowMembership(MembershipAttack):
     """A shadow model, and a 3-layer MLP on its posteriors."""
 
-    per_class: int = 1000
-    epochs: int = 300
-    hidden: int = 64
+    per_class: int = setting(1000, least=2, help="nodes of the shadow graph")
+    epochs: int = setting(300, least=1)
+    hidden: int = setting(64, least=1)
 
     name = "membership, shadow model"
     assumes = (
         "reads the predictions about each node and knows its label; has a shadow graph of the same kind and can train "
         "the same method on it"
     )
-
-    def __post_init__(self) -> None:
-        InputError.collect(at_least(2, per_class=self.per_class) + at_least(1, epochs=self.epochs, hidden=self.hidden))
 
     def models(self) -> int:
         """One shadow."""
@@ -92,16 +89,13 @@ class ShadowMembership(MembershipAttack):
 class Lira(MembershipAttack):
     """The online attack with `shadows` shadow models and one variance per world."""
 
-    shadows: int = 16
+    shadows: int = setting(16, least=4, help="models that the attacker trains")
 
     name = "membership, LiRA"
     assumes = (
         "reads the predictions about each node and knows its label; knows the candidates' features, labels and edges; "
         "can train the same method many times"
     )
-
-    def __post_init__(self) -> None:
-        InputError.collect(at_least(4, shadows=self.shadows))
 
     def models(self) -> int:
         """The shadows."""

@@ -16,22 +16,18 @@ from torch_geometric.data import Data
 
 from hushgraph.attacks.base import Attack, AttackScores, Progress, Target, dense_features, silent
 from hushgraph.errors import InputError
-from hushgraph.settings import one_of
+from hushgraph.settings import setting
+
+SOURCES = ("embeddings", "posteriors")
 
 
 @dataclass(frozen=True)
 class RegressionAttack(Attack):
     """An attack that knows the truth of a random share `known` of the nodes and reads the model's `source` of all."""
 
-    known: float = 0.5
-    source: str = "embeddings"
+    known: float = setting(0.5, above=0, below=1, help="share of the nodes whose truth the attacker knows")
+    source: str = setting("embeddings", among=SOURCES, help="what the attacker reads")
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        problems = one_of(("embeddings", "posteriors"), source=self.source)
-        if not 0.0 < self.known < 1.0:
-            problems.append(f"known: expected a share above 0 and below 1; got {self.known!r}")
-        InputError.collect(problems)
 
     def known_nodes(self, count: int) -> np.ndarray:
         """Which nodes the attacker knows."""
@@ -97,7 +93,7 @@ class FeatureReconstruction(RegressionAttack):
 class AttributeInference(RegressionAttack):
     """One sensitive feature column from the predictions. The column is a 0/1 feature of the attacked graph."""
 
-    source: str = "posteriors"
+    source: str = setting("posteriors", among=SOURCES, help="what the attacker reads")
     column: int = 0
 
     name = "attribute inference"

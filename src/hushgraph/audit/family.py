@@ -8,7 +8,7 @@ guesses do not refute.
 * `family_bound` takes canaries that share no randomness (own coordinates, own batch coins). A canary whose log
   likelihood ratio is positive is called planted. Under s a call is right with probability at most (1 + TV(s)) / 2, TV
   being the total variation between the two worlds, so the number of right calls is at most binomial: an exact test
-  with a threshold that is fixed beforehand. Ratios are worked out for noise as planned and for half of it (`SCALES`),
+  with a threshold that is fixed beforehand. Ratios are worked out for noise as planned and for half of it,
   because the first kind reads a mechanism with too little noise badly; the risk is shared out between them.
 * `one_run_family_bound` needs no independence (Mahloujifar, Melis, Chaudhuri 2024), and is looser.
 
@@ -32,7 +32,6 @@ from hushgraph.privacy.loss import COARSE_GRID, FINE_GRID, PrivacyLoss
 from hushgraph.privacy.plan import Stage
 from hushgraph.privacy.units import Unit
 
-SCALES = (1.0, 0.5)
 _RISK_SHARES = (0.8, 0.2)
 SMALLEST_SCALE = 0.05
 _STEPS = 7
@@ -48,7 +47,7 @@ class Family:
 
     def loss(self, scale: float, grid: float = COARSE_GRID) -> PrivacyLoss:
         """The loss when all noise is `scale` times what is planned."""
-        scaled = [replace(stage, std=scale * stage.std).event(self.unit) for stage in self.stages]
+        scaled = [replace(stage, scale=scale * (stage.scale or 0.0)).event(self.unit) for stage in self.stages]
         return PrivacyLoss(events.composed(scaled), self.unit.relation, grid)
 
     def epsilon(self, scale: float, delta: float) -> float:
@@ -85,7 +84,7 @@ def family_bound(
 ) -> float:
     """The epsilon that independent canaries prove, by the number of coins that are read rightly off their ratios.
 
-    `ratios` has one row for each of `SCALES`, or is a single row.
+    `ratios` has one row for each of `mechanisms.canaries.SCALES`, or is a single row.
     """
     rows, shares = (ratios, _RISK_SHARES) if ratios.ndim == 2 else (ratios[None], (1.0,))
     distance = 0.0

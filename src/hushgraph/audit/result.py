@@ -1,42 +1,115 @@
-"""What an audit found, as plain values."""
+"""What an audit found: codes and numbers, and the sentences that are made of them last."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from typing import Any
 
-FORMAT = 1
+from hushgraph.text import plain
+
+FORMAT = 2
 SYNTHETIC = (
     "The audit ran the same mechanisms, with the run's own plan, on data made for the audit; the real data was not "
     "read and its ledger was not charged."
 )
 
 
+class Bound(StrEnum):
+    """How a number was come by."""
+
+    GAUSSIAN = "gaussian"
+    CURVE = "curve"
+    REPEATED = "repeated-batches"
+    ONE_RUN_CURVE = "one-run-curve"
+    ONE_RUN = "one-run"
+    ONE_RUN_PURE = "one-run-pure"
+    THRESHOLD = "threshold"
+    PARTS = "threshold-of-parts"
+    LAW = "law"
+    NOISE_ON_RECORD = "noise-on-record"
+    EPSILON_ON_RECORD = "epsilon-on-record"
+
+
+class Reason(StrEnum):
+    """Why something was not audited."""
+
+    NO_CANARY = "no-canary"
+    BRANCH = "branch"
+    NEVER_READS = "never-reads"
+    NO_CLAIM = "no-claim"
+    PAPER_UNPROVED = "paper-unproved"
+    OUTSIDE_PLAN = "outside-plan"
+    NOT_ON_RECORD = "not-on-record"
+    RECORD_DIFFERS = "record-differs"
+
+
+class Verdict(StrEnum):
+    """What follows for the claim."""
+
+    CONTRADICTED = "contradicted"
+    CONSISTENT = "consistent"
+    NOTHING = "nothing to audit"
+
+
 @dataclass(frozen=True)
 class Finding:
-    """One bound: what was measured, on how many canaries, against which claim.
+    """One bound on the epsilon of some stages: what was planted, on how many canaries, against which claim.
 
     `lower_bound` holds with the audit's confidence. `strict_bound` holds with the far higher confidence at which a
     contradiction is declared, so that a correct mechanism is not called broken by chance.
     """
 
-    name: str
-    method: str
-    canaries: int
+    bound: Bound
+    stages: tuple[str, ...]
     claimed: float
     lower_bound: float
     strict_bound: float
+    canaries: int = 0
+    planted: str | None = None
+    parts: int = 1
 
     @property
     def contradicts(self) -> bool:
         """Whether the claim is refuted."""
         return self.strict_bound > self.claimed
 
+    @property
+    def name(self) -> str:
+        """What was looked at, in words."""
+        where = " and ".join(f"'{stage}'" for stage in self.stages)
+        if self.bound is Bound.NOISE_ON_RECORD:
+            return f"noise on record for {where}"
+        if self.bound is Bound.EPSILON_ON_RECORD:
+            return "epsilon on record"
+        if self.bound is Bound.LAW:
+            return f"law of {where}"
+        return "all stages together" if len(self.stages) > 1 else f"{self.planted} canaries in {where}"
+
+    @property
+    def method(self) -> str:
+        """How it was looked at, in words."""
+        return _BOUNDS[self.bound].format(parts=self.parts)
+
     def as_dict(self) -> dict[str, Any]:
-        """The finding as plain JSON values."""
-        values = {key: _finite(value) for key, value in asdict(self).items()}
-        return {**values, "contradicts": self.contradicts}
+        """The finding as plain JSON values, with its words beside them."""
+        values: dict[str, Any] = plain(asdict(self))
+        return {**values, "contradicts": self.contradicts, "name": self.name, "method": self.method}
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """Something that was not audited, and why; `stage` is None where it is the whole run."""
+
+    reason: Reason
+    stage: str | None = None
+
+    def __str__(self) -> str:
+        return _REASONS[self.reason].format(stage=self.stage)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The codes, with their words beside them."""
+        return {"reason": self.reason.value, "stage": self.stage, "sentence": str(self)}
 
 
 @dataclass(frozen=True)
@@ -50,7 +123,7 @@ class AuditResult:
     delta: float
     confidence: float
     findings: tuple[Finding, ...]
-    skipped: tuple[str, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
     run: str | None = None
 
     @property
@@ -59,46 +132,70 @@ class AuditResult:
         return self.findings[0].lower_bound if self.findings else 0.0
 
     @property
-    def verdict(self) -> str:
-        """`contradicted`, `consistent`, or `nothing to audit`."""
+    def verdict(self) -> Verdict:
+        """What follows from all findings together."""
         if any(finding.contradicts for finding in self.findings):
-            return "contradicted"
-        return "consistent" if self.findings else "nothing to audit"
+            return Verdict.CONTRADICTED
+        return Verdict.CONSISTENT if self.findings else Verdict.NOTHING
 
     def sentence(self) -> str:
         """The result in one sentence."""
+        unseen = "; ".join(map(str, self.skipped))
         if not self.findings:
-            return f"nothing to audit: {'; '.join(self.skipped) or 'the run releases nothing that depends on the unit'}"
+            return f"nothing to audit: {unseen or 'the run releases nothing that depends on the unit'}"
         claim = f"claimed epsilon {self.claimed:.4g} ({self.unit}, delta {self.delta:g})"
         bound = f"proven lower bound {self.lower_bound:.4g} at {self.confidence:.0%} confidence"
-        unseen = f". NOT AUDITED: {'; '.join(self.skipped)}" if self.skipped else ""
-        if self.verdict == "contradicted":
+        left_out = f". NOT AUDITED: {unseen}" if unseen else ""
+        if self.verdict is Verdict.CONTRADICTED:
             worst = max((f for f in self.findings if f.contradicts), key=lambda f: f.strict_bound - f.claimed)
             return (
                 f"CONTRADICTED: {claim}; {bound}. {worst.name} ({worst.method}): at least {worst.strict_bound:.4g}, "
-                f"claimed {worst.claimed:.4g}{unseen}"
+                f"claimed {worst.claimed:.4g}{left_out}"
             )
-        return f"consistent: {claim}; {bound}. This does not prove the claim{unseen}"
+        return f"consistent: {claim}; {bound}. This does not prove the claim{left_out}"
 
     def as_dict(self) -> dict[str, Any]:
-        """The result as plain JSON values."""
-        return {
+        """The result as plain JSON values, with its sentence beside them."""
+        values: dict[str, Any] = {
             "format": FORMAT,
             "run": self.run,
             "method": self.method,
             "unit": self.unit,
             "planted_unit": self.planted_unit,
-            "claimed": _finite(self.claimed),
+            "claimed": plain(self.claimed),
             "delta": self.delta,
             "confidence": self.confidence,
-            "lower_bound": _finite(self.lower_bound),
-            "verdict": self.verdict,
+            "lower_bound": plain(self.lower_bound),
+            "verdict": self.verdict.value,
             "sentence": self.sentence(),
             "findings": [finding.as_dict() for finding in self.findings],
-            "skipped": list(self.skipped),
+            "skipped": [one.as_dict() for one in self.skipped],
             "ran_on": SYNTHETIC,
         }
+        return values
 
 
-def _finite(value: Any) -> Any:
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+_BOUNDS = {
+    Bound.GAUSSIAN: "Gaussian trade-off",
+    Bound.CURVE: "own trade-off curve",
+    Bound.REPEATED: "own trade-off curve, if batches repeat",
+    Bound.ONE_RUN_CURVE: "one run, f-DP",
+    Bound.ONE_RUN: "one run, (epsilon, delta)",
+    Bound.ONE_RUN_PURE: "one run, pure epsilon",
+    Bound.THRESHOLD: "Clopper-Pearson",
+    Bound.PARTS: "Clopper-Pearson on each of {parts} parts",
+    Bound.LAW: "exact enumeration",
+    Bound.NOISE_ON_RECORD: "accounting",
+    Bound.EPSILON_ON_RECORD: "accounting",
+}
+
+_REASONS = {
+    Reason.NO_CANARY: "no canaries are known for the stage '{stage}'",
+    Reason.BRANCH: "'{stage}' is a branch that has not been taken yet",
+    Reason.NEVER_READS: "the run never reads what the unit protects",
+    Reason.NO_CLAIM: "the run claims no protection",
+    Reason.PAPER_UNPROVED: "nothing is proved for the honest unit in paper mode, so there is nothing to contradict",
+    Reason.OUTSIDE_PLAN: "the stage '{stage}' was charged and is no part of the plan",
+    Reason.NOT_ON_RECORD: "the stage '{stage}' was planned and the certificate lists no charge for it",
+    Reason.RECORD_DIFFERS: "the charge on record for '{stage}' is not the planned one, though it costs no more",
+}

@@ -7,14 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from hushgraph.attacks.catalog import ATTACKS
+from hushgraph import registry
 from hushgraph.cli.console import Json, Settings, command, progress_bar, show_json, show_words, words
 from hushgraph.errors import InputError
 
 
 @command
 def attack(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="One of: " + ", ".join(ATTACKS) + ".")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="One of: " + ", ".join(registry.names("attacks")) + ".")],
     data: Annotated[str, typer.Option(help="The graph it was trained on: a name or an npz file. Inversion: images.")],
     model: Annotated[Path | None, typer.Option(help="The folder of a trained model; not for inversion.")] = None,
     split: Annotated[str | None, typer.Option(help="The split, as for `train`.")] = None,
@@ -61,7 +61,7 @@ def _require_target(name: str, model: Path | None, classifier: str | None) -> No
             "inversion is for classifiers of images: leave --model out, give --classifier softmax, mlp or cnn, and "
             "--out MODEL/attacks.json to show the result in that run's report"
         )
-    if name in ATTACKS and name != "inversion" and (model is None or classifier is not None):
+    if name in registry.names("attacks") and name != "inversion" and (model is None or classifier is not None):
         raise InputError(f"the attack '{name}' needs --model MODEL, a trained model, and takes no --classifier")
 
 

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-import json
+import textwrap
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from hushgraph.cli.console import Json, show_json
+from hushgraph.errors import AuditContradiction
+
+if TYPE_CHECKING:
+    from hushgraph.audit.result import AuditResult, Finding
+
+WIDTH = 80
 
 
 def audit(
@@ -15,28 +23,37 @@ def audit(
     confidence: Annotated[float, typer.Option(help="Confidence of the lower bound.")] = 0.95,
     out: Annotated[Path | None, typer.Option(help="Where to write the result; default: audit.json there.")] = None,
     seed: Annotated[int | None, typer.Option(help="Repeat an audit exactly.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Try to contradict a run's epsilon, on data made for the audit. Exit code 4 when it succeeds."""
+    from hushgraph.audit.result import Verdict
     from hushgraph.audit.run import audit_run, require_consistent
-    from hushgraph.methods.saving import write_json
+    from hushgraph.text import write_json
 
     result = audit_run(run_dir, canaries=canaries, confidence=confidence, seed=seed)
     write_json(out or run_dir / "audit.json", result.as_dict())
     if as_json:
-        typer.echo(json.dumps(result.as_dict()))
-    else:
-        typer.echo("\n".join(lines(result)))
+        show_json(result.as_dict())
+        raise typer.Exit(AuditContradiction.exit_code if result.verdict is Verdict.CONTRADICTED else 0)
+    typer.echo("\n".join(lines(result)))
     require_consistent(result)
 
 
-def lines(result: object) -> list[str]:
+def lines(result: AuditResult) -> list[str]:
     """The result for a terminal."""
-    values = result.as_dict()  # type: ignore[attr-defined]
-    shown = [values["sentence"], ""]
-    for one in values["findings"]:
-        verdict = "CONTRADICTED" if one["contradicts"] else "consistent"
-        bound, claimed = float(one["lower_bound"]), float(one["claimed"])
-        shown.append(f"  {one['name']}, {one['method']}: at least {bound:.4g}, claimed {claimed:.4g}: {verdict}")
-    shown += [f"  skipped: {words}" for words in values["skipped"]]
-    return [*shown, "", values["ran_on"]]
+    from hushgraph.audit.result import SYNTHETIC
+
+    found = [_wrapped(_words(finding), indent=2) for finding in result.findings]
+    skipped = [_wrapped(f"skipped: {one}", indent=2) for one in result.skipped]
+    return [_wrapped(result.sentence()), "", *found, *skipped, "", _wrapped(SYNTHETIC)]
+
+
+def _words(finding: Finding) -> str:
+    verdict = "CONTRADICTED" if finding.contradicts else "consistent"
+    numbers = f"at least {finding.lower_bound:.4g}, claimed {finding.claimed:.4g}"
+    return f"{finding.name}, {finding.method}: {numbers}: {verdict}"
+
+
+def _wrapped(words: str, indent: int = 0) -> str:
+    start, rest = " " * indent, " " * (2 * indent)
+    return textwrap.fill(words, WIDTH, initial_indent=start, subsequent_indent=rest, break_on_hyphens=False)

@@ -222,7 +222,6 @@ def train(
     from hushgraph.datasets.archive import Archive
     from hushgraph.ledger.ledger import Ledger
     from hushgraph.methods.lpgnn import LPGNN
-    from hushgraph.methods.saving import save_model
     from hushgraph.settings import from_words
 
     method = LPGNN(**from_words(LPGNN, words(settings)))
@@ -231,7 +230,7 @@ def train(
     model = train_from_export(
         export, edge_index, method, ledger=Ledger(ledger if ledger is not None else out / "ledger")
     )
-    save_model(model, out)
+    model.save(out)
     values = {"model": str(out), "epsilon": model.certificate.epsilon, "certificate": model.certificate.as_dict()}
     _show(values, as_json, f"{model.certificate}\n\nmodel           {out}")
 

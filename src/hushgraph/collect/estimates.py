@@ -8,12 +8,13 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from hushgraph.collect.export import Export
 from hushgraph.errors import InputError
-from hushgraph.local import MultiBit, PerFeature, RandomizedResponse, SampledReport, UnaryEncoding
+from hushgraph.local import RandomizedResponse, SampledReport, UnaryEncoding
 
 
 @dataclass(frozen=True)
@@ -39,26 +40,30 @@ def estimate(export: Export) -> Estimates:
 
 
 def _features(export: Export) -> np.ndarray | None:
-    question = export.task.features
-    if question is None:
+    if export.task.features is None:
         return None
-    mechanism = question.build()
-    if isinstance(mechanism, PerFeature):
-        center, rows = mechanism.mechanism.center, mechanism.estimate(export.arrays["x_bits"])
-    else:
-        center, rows = mechanism.center, mechanism.estimate(sampled_report(export), np.float32)
-    x = np.full((export.task.nodes, question.dimensions), center, dtype=np.float32)
-    x[export.node] = rows
-    return x
+    mechanism: Any = export.task.features.build()
+    found: np.ndarray = mechanism.estimate(feature_reports(export)).astype(np.float32)
+    return found
 
 
-def sampled_report(export: Export) -> SampledReport:
-    """The multi-bit reports of an export, in the order of `export.node`."""
-    question = export.task.features
-    if question is None or not isinstance(question.build(), MultiBit):
-        raise InputError("expected an export of multi-bit features; got another; use `estimate`")
-    signs = (2 * export.arrays["x_bit"].astype(np.int8) - 1).astype(np.int8)
-    return SampledReport(export.arrays["x_index"], signs, question.dimensions)
+def feature_reports(export: Export) -> SampledReport | np.ndarray:
+    """One report for every node of the task, as the randomizer draws them; one that was not sent says nothing.
+
+    It has signs of zero, or bits halfway between 0 and 1: their estimate is the middle of the range.
+    """
+    question, nodes = export.task.features, export.task.nodes
+    if question is None:
+        raise InputError("expected an export with features; got only labels; ask for features in the task")
+    if question.mechanism == "one_bit":
+        bits = np.full((nodes, question.dimensions), 0.5, dtype=np.float32)
+        bits[export.node] = export.arrays["x_bits"]
+        return bits
+    index = np.tile(np.arange(question.sampled, dtype=np.int32), (nodes, 1))
+    signs = np.zeros((nodes, question.sampled), dtype=np.int8)
+    index[export.node] = export.arrays["x_index"]
+    signs[export.node] = 2 * export.arrays["x_bit"].astype(np.int8) - 1
+    return SampledReport(index, signs, question.dimensions)
 
 
 def _labels(export: Export) -> tuple[np.ndarray | None, np.ndarray | None]:

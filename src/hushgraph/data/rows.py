@@ -51,6 +51,11 @@ class SparseRows:
         return rows
 
     @classmethod
+    def empty(cls, rows: int, columns: int) -> SparseRows:
+        """Rows without any entry."""
+        return cls(torch.zeros(rows + 1, dtype=torch.int64), torch.empty(0, dtype=torch.int64), None, (rows, columns))
+
+    @classmethod
     def from_tensor(cls, tensor: Tensor) -> SparseRows:
         """From a 2-D torch tensor: sparse CSR, sparse COO (duplicates are added up) or dense."""
         if tensor.dim() != 2:

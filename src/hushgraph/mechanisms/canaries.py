@@ -6,7 +6,7 @@ observations as there are canaries. The coin of a canary says whether it is plan
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,16 +30,37 @@ OpenVault = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Evidence:
-    """What one stage said about every canary.
+    """What one stage said about every canary; `planted` says in a word what the canaries are.
 
-    `ratios` are log likelihood ratios of planted against absent, one row for each of `SCALES`. Sums with Gaussian noise
-    have `normal` scores of variance 1 as well; mechanisms that draw batches one more ratio for `repeated` batches.
+    `ratios` are log likelihood ratios of planted against absent: one row, or one for each of `SCALES`. Where they are
+    Gaussian, `information` is the squared separation mu^2 of each canary. Mechanisms that draw batches have one more
+    ratio for `repeated` batches. Reports of several parts that are drawn alike and independently have the ratios of
+    single `parts`, `[canaries, parts]`, and no noise that could be scaled.
     """
 
-    name: str
     ratios: np.ndarray
-    normal: np.ndarray | None = None
+    planted: str = "unit"
+    information: np.ndarray | None = None
     repeated: np.ndarray | None = None
+    parts: np.ndarray | None = None
+
+    @property
+    def normal(self) -> np.ndarray | None:
+        """Scores of variance 1, where ratios are Gaussian: mean 0 for absent canaries, mu for planted ones."""
+        if self.information is None:
+            return None
+        ratio = np.atleast_2d(self.ratios)[0]
+        scores: np.ndarray = (ratio + self.information / 2.0) / np.sqrt(np.maximum(self.information, 1e-300))
+        return scores
+
+    @classmethod
+    def together(cls, every: Sequence[Evidence]) -> Evidence:
+        """What several stages say about the same canaries: given the coin they are independent, so ratios add up."""
+        known = [one.information for one in every if one.information is not None]
+        return cls(
+            ratios=np.asarray(sum(one.ratios for one in every)),
+            information=np.asarray(sum(known)) if len(known) == len(every) else None,
+        )
 
 
 @dataclass(frozen=True)
@@ -147,17 +168,11 @@ class Tally:
         self.total.index_add_(0, self.owner, (residual * change).sum(dim=1) * precision)
         self.information.index_add_(0, self.owner, (change * change).sum(dim=1) * precision)
 
-    def scores(self) -> np.ndarray:
-        """Scores of variance 1: mean 0 for absent canaries, mu for planted ones."""
-        return (self.total / self.information.clamp_min(1e-300).sqrt()).numpy()
-
-    def ratios(self, scale: float = 1.0) -> np.ndarray:
-        """Log likelihood ratios of planted against absent, if all noise is `scale` times what is planned."""
-        return ((self.total - self.information / 2.0) / scale**2).numpy()
-
-    def evidence(self, name: str) -> Evidence:
-        """All of it."""
-        return Evidence(name, np.stack([self.ratios(scale) for scale in SCALES]), normal=self.scores())
+    def evidence(self, planted: str) -> Evidence:
+        """All of it, if noise is as planned and if it is less."""
+        ratio = self.total - self.information / 2.0
+        ratios = np.stack([(ratio / scale**2).numpy() for scale in SCALES])
+        return Evidence(ratios, planted, information=self.information.numpy())
 
 
 def audit_graph(

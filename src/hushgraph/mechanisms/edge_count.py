@@ -45,7 +45,7 @@ class EdgeCount(PureMechanism):
 
     def release(self, data: Any, scale: float, noise: NoiseSource) -> int:
         """The count with noise."""
-        return self.query(data) + discrete_laplace(int(scale), noise)
+        return self.query(data) + discrete_laplace(self.whole_scale(scale), noise)
 
     def to_tensors(self, value: int) -> dict[str, Any]:
         """One whole number."""

@@ -159,7 +159,7 @@ class Gradient(Mechanism):
         vault = open_vault(_examples(coins, replaced), progress=lambda *_: watch.step())
         training = Training(epochs=1, lr=watch.rate * self.sample_rate * len(coins), optimizer="sgd")
         vault.release(stage.name, module, vault.features, training)
-        return watch.evidence(f"gradient canaries in '{stage.name}'")
+        return watch.evidence("gradient")
 
 
 def _examples(coins: np.ndarray, replaced: bool) -> Any:
@@ -211,7 +211,7 @@ class SumsWatcher:
         self.seen = now
         self.steps += 1
 
-    def evidence(self, name: str) -> Evidence:
+    def evidence(self, planted: str) -> Evidence:
         """The ratios of every canary after all steps."""
         if self.steps != self.mechanism.steps:
             raise RuntimeError(f"expected to see {self.mechanism.steps} steps; saw {self.steps}")
@@ -219,7 +219,7 @@ class SumsWatcher:
         if self.touched[1]:
             repeated = repeated - self._periodic(-self.folded)
         draws = self.mechanism.sample_rate < 1.0 and bool(repeated.any())
-        return Evidence(name, self.ratios, repeated=repeated if draws else None)
+        return Evidence(self.ratios, planted, repeated=repeated if draws else None)
 
     def _periodic(self, folded: np.ndarray) -> np.ndarray:
         """The log ratio if a canary were in exactly one of 1/q batches, which come back in the same order."""

@@ -195,7 +195,7 @@ class LabelSum(GaussianMechanism):
             spread = (stage.scale or 1.0) * self.noise_multiples(labeled).to(torch.float64).squeeze(1)
             tally.add(released[layout.receiver] - absent, change, spread[layout.receiver])
             guesses = _one_hot(released)
-        return tally.evidence(f"{'node' if unit.footprint.records else 'edge'} canaries in '{stage.name}'")
+        return tally.evidence("node" if unit.footprint.records else "edge")
 
     def _cast(self, unit: Unit, layout: Layout, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
         """Who is labeled, and how: the kinds of node between which the sums show an edge most clearly."""

@@ -14,14 +14,20 @@ import numpy as np
 import torch
 
 from hushgraph import local
+from hushgraph.data.checks import CheckedGraph
 from hushgraph.data.rows import dense_rows
 from hushgraph.errors import InputError, UnprovenError
 from hushgraph.local.randomness import Randomness, os_generator
+from hushgraph.mechanisms.canaries import Evidence, OpenVault, audit_graph
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy import events
 from hushgraph.privacy.events import Event
 from hushgraph.privacy.mechanism import Mechanism
+from hushgraph.privacy.plan import Stage
 from hushgraph.privacy.units import Unit
+
+_MOST_CANARY_NUMBERS = 8_000_000
+_FEWEST_CANARIES = 200
 
 Range = float | tuple[float, ...]
 """One number for all columns, or one per column."""
@@ -101,6 +107,36 @@ class LocalReport(Mechanism):
             return np.clip(rows, 0.0, 1.0)
         width = (above - below).astype(rows.dtype)
         return np.clip((rows - below.astype(rows.dtype)) / width, 0.0, 1.0)
+
+    # Canaries
+
+    def realized(self, unit: Unit, scale: float) -> float | None:
+        """Parts are drawn independently of each other and of what was picked, so their epsilons add up."""
+        return self.randomizer.parts * local.realized_epsilon(self.randomizer.one_part)
+
+    def most_canaries(self, stage: Stage, unit: Unit) -> int:
+        """As many people as have records of a few million numbers together."""
+        return max(_FEWEST_CANARIES, _MOST_CANARY_NUMBERS // np.size(self.randomizer.extreme_inputs()[0]))
+
+    def canary(
+        self, stage: Stage, unit: Unit, coins: np.ndarray, open_vault: OpenVault, rng: np.random.Generator
+    ) -> Evidence:
+        """People with one of two extreme records: the randomizer's top input, or its bottom input."""
+        report = open_vault(self._people(coins)).release(stage.name)
+        parts = self.randomizer.log_ratio(report, *self.randomizer.extreme_inputs())
+        return Evidence(parts.sum(axis=1), "report", parts=parts)
+
+    def _people(self, coins: np.ndarray) -> CheckedGraph:
+        """One person for each coin, without edges; all of them are asked."""
+        top, bottom = self.randomizer.extreme_inputs()
+        nobody = torch.empty((2, 0), dtype=torch.int64)
+        everyone = torch.ones(len(coins), dtype=torch.bool)
+        if self.part == "labels":
+            labels = torch.from_numpy(np.where(coins, top, bottom))
+            return audit_graph(torch.zeros(len(coins), 1), nobody, labels, everyone, len(self.randomizer.inputs()))
+        low, high = np.asarray(self.low), np.asarray(self.high)
+        rows = low + (high - low) * np.where(coins[:, None], top, bottom)
+        return audit_graph(torch.from_numpy(rows.astype(np.float32)), nobody, train=everyone)
 
     @classmethod
     def read(cls, values: dict[str, Any]) -> Self:

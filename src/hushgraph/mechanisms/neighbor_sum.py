@@ -97,7 +97,7 @@ class NeighborSum(GaussianMechanism):
             if flips:
                 break  # later rows are shared by both worlds and go to the same list: they tell nothing more
             rows = F.normalize(released, dim=1).to(torch.float32)
-        return tally.evidence(f"{'node' if unit.footprint.records else 'edge'} canaries in '{stage.name}'")
+        return tally.evidence("node" if unit.footprint.records else "edge")
 
 
 def in_steps(scale: float, step: float) -> float:

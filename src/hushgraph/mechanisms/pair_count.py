@@ -76,8 +76,9 @@ class PairCount(PureMechanism):
     def release(self, data: Any, scale: float, noise: NoiseSource) -> PairCounts:
         """The counts, each with whole-number noise."""
         exact = self.query(data, noise)
+        whole = self.whole_scale(scale)
         equal, unequal, blind_equal = (
-            count + discrete_laplace(int(scale), noise) for count in (exact.equal, exact.unequal, exact.blind_equal)
+            count + discrete_laplace(whole, noise) for count in (exact.equal, exact.unequal, exact.blind_equal)
         )
         return PairCounts(equal, unequal, blind_equal, exact.blind)
 

@@ -127,7 +127,7 @@ class RootedGradient(Gradient):
         vault = open_vault(graph, progress=lambda *_: watch.step())
         rate = watch.rate * self.sample_rate * graph.train.numel()
         vault.release(stage.name, network, Training(epochs=1, lr=rate, optimizer="sgd"))
-        return watch.evidence(f"rooted canaries in '{stage.name}'")
+        return watch.evidence("rooted")
 
     def _trees(self, unit: Unit, coins: np.ndarray) -> CheckedGraph:
         """All canaries with the trees that they reach: one tree each, or two under replacement."""

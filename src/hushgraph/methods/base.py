@@ -53,6 +53,7 @@ class Output:
 class Method(Settings):
     """Public settings of one method. With `trust` "central" a trusted holder of the data runs it."""
 
+    kind: ClassVar[registry.Kind] = "methods"
     name: ClassVar[str]
     summary: ClassVar[str]
     paper: ClassVar[str] = ""
@@ -205,6 +206,7 @@ def finished(
     seconds: float,
 ) -> Model:
     """Close the run, certify it, and measure how well the model does."""
+    vault.charge_what_was_open()
     run.close()
     model = Model(
         method=output.method or method,

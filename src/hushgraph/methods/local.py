@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from hushgraph.data.checks import CheckedGraph
-from hushgraph.errors import InputError
+from hushgraph.errors import InputError, UnprovenError
 from hushgraph.mechanisms.local_report import LocalReport, Range
 from hushgraph.methods.base import Method
 from hushgraph.privacy.budget import Budget
@@ -107,8 +107,7 @@ def within(total: float, shares: int = 1, taken: float = 0.0) -> float:
     return share
 
 
-def require_local(unit: Unit, method: str) -> Local:
-    """The unit, if it is the local one."""
-    if not isinstance(unit, Local):
-        raise InputError(f"{method} collects reports from people's devices: expected the unit local; got '{unit}'")
-    return unit
+def require_local(unit: Unit, method: str) -> None:
+    """Refuse a unit under which a server sees raw values."""
+    if unit.trust != "local":
+        raise UnprovenError(f"{method} collects reports from people's devices: expected the unit local; got '{unit}'")

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.data.rows import Rows, SparseRows
+from hushgraph.errors import InputError
 from hushgraph.local import MultiBit, RandomizedResponse, SampledReport
 from hushgraph.mechanisms.local_report import LocalReport
 from hushgraph.methods.base import Output
@@ -84,7 +85,10 @@ class LPGNN(LocalMethod):
     def _split(self, unit: Unit, total: float) -> tuple[float, float]:
         """Epsilon of the label and of the features (0: not asked)."""
         total = total if math.isfinite(total) else 2.0  # without protection the randomizers are not used
-        if not require_local(unit, self.name).private_labels:
+        require_local(unit, self.name)
+        if "labels" in unit.public:
+            if self.label_epsilon is not None:
+                raise InputError("label_epsilon: expected none where labels are public (private_labels=false); got one")
             return 0.0, within(total) if self.reads_features else 0.0
         if not self.reads_features:
             return (total if self.label_epsilon is None else self.label_epsilon), 0.0
@@ -145,7 +149,9 @@ class LPGNN(LocalMethod):
             return NoisyLabels(vault.labels, train, val, torch.eye(classes))
         mechanism = vault.plan["labels"].mechanism
         assert isinstance(mechanism, LocalReport)
-        transition = torch.from_numpy(mechanism.randomizer.transition).to(torch.float32)
+        # A unary report that names one class has the same law as randomized response.
+        response = RandomizedResponse(mechanism.epsilon, classes)
+        transition = torch.from_numpy(response.transition).to(torch.float32)
         return NoisyLabels(vault.release("labels"), train, val, transition, mechanism.epsilon)
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save as to_safetensors
 from torch import Tensor, nn
 
 from hushgraph import registry
@@ -31,7 +31,7 @@ from hushgraph.privacy.notes import Note
 from hushgraph.privacy.plan import Plan
 from hushgraph.privacy.units import Unit
 from hushgraph.tasks import evaluate_classes
-from hushgraph.text import read_json, write_json
+from hushgraph.text import read_json, write_json, write_whole
 from hushgraph.vault import Replay
 
 if TYPE_CHECKING:
@@ -110,6 +110,8 @@ class Model:
         scores = vault.hand_over(output.scores)
         if scores is None:
             raise InputError(f"predict: {self.method.name} does not predict classes")
+        if checked is None and not vault.has_replayed:  # empty features alone: the same guess for everybody
+            raise InputError("predict: this model reads the features of the graph alone; pass the graph (--data)")
         return scores
 
     def _training_graph(self, graph: Any) -> CheckedGraph:
@@ -165,7 +167,8 @@ class Model:
         """Accuracies on the data: an evaluation, outside the guarantee."""
         if self.scores is None:
             return {}
-        splits = {name: graph.split(name) for name in ("train", "val", "test")}
+        nodes = {name: graph.split(name) for name in ("train", "val", "test")}
+        splits = {name: found[graph.labels[found] >= 0] for name, found in nodes.items()}
         return evaluate_classes(self.scores, graph.labels, splits, len(graph.class_names))
 
     def get_epsilon(self, delta: float) -> float:
@@ -192,8 +195,8 @@ class Model:
         """Write the model's folder (created if needed) and return it."""
         target = Path(folder)
         target.mkdir(parents=True, exist_ok=True, mode=0o700)
-        save_file(_flat(self), target / "model.safetensors", metadata={"ledger": self.certificate.ledger_hash})
-        os.chmod(target / "model.safetensors", 0o600)
+        weights = to_safetensors(_flat(self), metadata={"ledger": self.certificate.ledger_hash})
+        write_whole(target / "model.safetensors", weights)
         config = {
             "format": FORMAT,
             "method": self.method.name,

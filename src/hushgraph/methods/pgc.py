@@ -50,7 +50,8 @@ class PerFeatureMethod(LocalMethod):
 
     def stages(self, metadata: Metadata, unit: Unit, budget: Budget) -> Sequence[Stage]:
         """One report with every feature in it."""
-        if require_local(unit, self.name).private_labels:
+        require_local(unit, self.name)
+        if "labels" not in unit.public:
             raise InputError(
                 f"{self.name} reads labels: expected the unit local with private_labels=false; or use lpgnn"
             )

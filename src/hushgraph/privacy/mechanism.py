@@ -35,6 +35,7 @@ class Mechanism(ABC):
     changes the module it is given instead of returning a value, so inference leaves it out.
     """
 
+    kind: ClassVar[registry.Kind] = "mechanisms"
     name: ClassVar[str]
     proof: ClassVar[str]
     law: ClassVar[Law] = "gaussian"
@@ -77,6 +78,10 @@ class Mechanism(ABC):
 
     def canary(self, stage: Stage, unit: Unit, coins: Any, open_vault: Callable[..., Any], rng: Any) -> Any | None:
         """Evidence about planted units, or None where no canary is known (an audit then says so)."""
+        return None
+
+    def realized(self, unit: Unit, scale: float) -> float | None:
+        """The epsilon that the law of one release realizes, by enumeration; None where it cannot be enumerated."""
         return None
 
     def most_canaries(self, stage: Stage, unit: Unit) -> int:
@@ -135,6 +140,22 @@ class PureMechanism(Mechanism):
             return events.non_private()
         self.require(unit)
         return events.pure(self.sensitivity(unit) / scale)
+
+    def realized(self, unit: Unit, scale: float) -> float | None:
+        """Whole-number noise: the largest log ratio of P[k] ~ exp(-|k| / s) to the same law moved by the bound.
+
+        The ratio is (|k - bound| - |k|) / s, largest at every k <= 0. Noise on several numbers that move by the bound
+        together (L1) has the same largest ratio.
+        """
+        bound = self.sensitivity(unit)
+        if self.law != "discrete-laplace" or not math.isfinite(bound):
+            return None
+        return bound / self.whole_scale(scale)
+
+    @staticmethod
+    def whole_scale(scale: float) -> int:
+        """The scale that whole-number noise is sampled with: never below the one that is charged."""
+        return math.ceil(scale)
 
     def whole_scale_within(self, epsilon: float, unit: Unit) -> int:
         """The least whole scale of noise with which one release costs at most `epsilon`."""

@@ -65,6 +65,7 @@ class Unit:
     `trust` "local" no server may see a raw value. A unit of a table without edges has no `has_edges`.
     """
 
+    kind: ClassVar[registry.Kind] = "units"
     name: ClassVar[str]
     noun: ClassVar[str]
     protects: ClassVar[str]

@@ -44,6 +44,11 @@ class Replay(Vault):
         """The public sizes of the training graph."""
         return self.plan.metadata
 
+    @property
+    def has_replayed(self) -> bool:
+        """Whether a release was given back."""
+        return bool(self._next)
+
     def is_public(self, part: str) -> bool:
         """Everything given here is in the caller's hands already."""
         return True
@@ -53,9 +58,7 @@ class Replay(Vault):
         """The given features, or empty ones."""
         if self._given is not None:
             return self._given.features
-        nothing, nodes = torch.empty(0, dtype=torch.int64), self.metadata.num_nodes
-        offsets = torch.zeros(nodes + 1, dtype=torch.int64)
-        return SparseRows(offsets, nothing, None, (nodes, self.metadata.features))
+        return SparseRows.empty(self.metadata.num_nodes, self.metadata.features)
 
     @property
     def labels(self) -> Tensor:
@@ -98,3 +101,19 @@ class Replay(Vault):
         if self._given is None:
             raise InputError(f"predict: this model reads the {what} of the graph; pass the graph (--data)")
         return self._given
+
+
+class Collection(Replay):
+    """Reports that people sent: a method is trained on them as on its own, and no raw value is there to be read.
+
+    `graph` has what the unit leaves public. All that follows from reports costs nothing more.
+    """
+
+    def __init__(self, plan: Plan, reports: dict[str, Any], graph: CheckedGraph, noise: NoiseSource) -> None:
+        nodes = {split: graph.split(split) for split in ("train", "val", "test")}
+        super().__init__(plan, {name: [report] for name, report in reports.items()}, graph, nodes)
+        self._noise = noise
+
+    def is_public(self, part: str) -> bool:
+        """As under the unit: what is not public was reported, or it is not there."""
+        return part in self.unit.public

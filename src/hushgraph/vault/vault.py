@@ -159,6 +159,12 @@ class Vault:
                     "which are private"
                 )
 
+    def charge_what_was_open(self) -> None:
+        """Charge what a run without protection planned and did not release: raw data was there to be read anyway."""
+        for stage in self.plan.stages:
+            if not self.protects and not stage.is_free(self.unit) and not self._count[stage.name]:
+                self._charge(stage, None)
+
     def choose(self, branch: Plan, reason: Note) -> None:
         """Enter in the ledger which branch of the plan follows; from then on its stages are those of the vault."""
         self._run.choose(branch.method, reason)

@@ -1,0 +1,10 @@
+"""What a ledger says was charged."""
+
+from __future__ import annotations
+
+from hushgraph.ledger.ledger import Ledger
+
+
+def charged_stages(ledger: Ledger) -> list[str]:
+    """The stage of every charge, in order."""
+    return [entry.values["stage"] for entry in ledger.history().entries if entry.kind == "charge"]
