@@ -7,6 +7,7 @@ the matrix without a test of its own.
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 from collections import defaultdict
 from collections.abc import Callable
@@ -44,7 +45,10 @@ LOOSE = {"rooted-gradient"}  # needs a graph of its own: tests/mechanisms/test_r
 def ids(value: Any) -> str:
     if isinstance(value, Cell):
         return f"{ids(value.mechanism)}-{ids(value.unit)}"
-    parameters = [f"{v:.3g}" if isinstance(v, float) else str(v) for v in vars(value).values()]
+    parameters = [
+        f"{v:.3g}" if isinstance(v, float) else str(v)
+        for v in [getattr(value, f.name) for f in dataclasses.fields(value)]
+    ]
     return "-".join([value.name, *parameters]).replace(" ", "")
 
 

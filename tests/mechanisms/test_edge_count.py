@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from hushgraph.errors import InputError, UnprovenError
-from hushgraph.graph.edges import InNeighbors
+from hushgraph.graph.edges import MemoryEdges
 from hushgraph.mechanisms import EdgeCount
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy import units
@@ -30,7 +30,7 @@ people = st.integers(0, NODES - 1)
 def lists(edges: Edges) -> SimpleNamespace:
     """As much of a view as the mechanism reads."""
     index = torch.tensor(sorted(edges), dtype=torch.int64).reshape(-1, 2).t()
-    return SimpleNamespace(whole_lists=InNeighbors.from_edge_index(index, NODES))
+    return SimpleNamespace(whole_lists=MemoryEdges.from_edge_index(index, NODES))
 
 
 def entries(edges: Edges, cap: int = CAP) -> int:

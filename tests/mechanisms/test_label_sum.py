@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hushgraph.errors import InputError, UnprovenError
-from hushgraph.graph.edges import InNeighbors
+from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.sums import sum_in_neighbors
 from hushgraph.mechanisms import LabelSum
 from hushgraph.noise.source import NoiseSource
@@ -38,7 +38,7 @@ def _world(seed: int, n: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 def _view(labels: torch.Tensor, train: torch.Tensor) -> SimpleNamespace:
     """As much of a view as the mechanism reads, without any edge."""
     nodes = len(labels)
-    lists = InNeighbors.from_edge_index(torch.empty(2, 0, dtype=torch.int64), nodes)
+    lists = MemoryEdges.from_edge_index(torch.empty(2, 0, dtype=torch.int64), nodes)
     mask = torch.zeros(nodes, dtype=torch.bool).index_fill_(0, train, True)
     metadata = Metadata(nodes, len(train), num_classes=CLASSES)
     return SimpleNamespace(
@@ -48,7 +48,7 @@ def _view(labels: torch.Tensor, train: torch.Tensor) -> SimpleNamespace:
 
 def _scaled(edges: torch.Tensor, rows: torch.Tensor, labeled: torch.Tensor, mechanism: LabelSum) -> torch.Tensor:
     """The exact sums, each row in multiples of its relative noise: what the Gaussian mechanism protects."""
-    lists = InNeighbors.from_edge_index(edges, len(rows))
+    lists = MemoryEdges.from_edge_index(edges, len(rows))
     sums = sum_in_neighbors(lists, mechanism.messages(lists, rows, labeled))
     return sums.double() / mechanism.noise_multiples(labeled)
 
@@ -154,7 +154,7 @@ def test_a_node_s_own_label_does_not_move_its_own_sum() -> None:
 
 def test_bad_rows_and_zero_noise_are_refused() -> None:
     edges, rows, labeled = _world(1, 10)
-    lists = InNeighbors.from_edge_index(edges, 10)
+    lists = MemoryEdges.from_edge_index(edges, 10)
     for broken in (rows - 1.0, rows * math.nan):
         with pytest.raises(InputError, match="finite entries without a negative"):
             DIVIDED.messages(lists, broken, labeled)
@@ -179,7 +179,7 @@ def test_only_receivers_get_sums_and_noise_and_lists_are_counted_without_the_oth
     """Divided messages are louder where fewer entries are used: a list of two, of which one receives, sends 1."""
     edges = torch.tensor([[0, 0], [1, 2]])
     view = _view(torch.zeros(3, dtype=torch.int64), torch.tensor([0]))
-    view.whole_lists = InNeighbors.from_edge_index(edges, 3)
+    view.whole_lists = MemoryEdges.from_edge_index(edges, 3)
     receivers = torch.tensor([False, True, False])
     assert float(DIVIDED.query(view)[1, 0]) == pytest.approx(math.sqrt(0.5), rel=1e-5)
     assert float(DIVIDED.query(view, None, receivers)[1, 0]) == pytest.approx(1.0, rel=1e-5)

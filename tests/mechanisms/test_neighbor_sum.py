@@ -14,7 +14,7 @@ from torch import Tensor
 
 from hushgraph.errors import InputError
 from hushgraph.graph.degree import cap_owned_lists
-from hushgraph.graph.edges import InNeighbors
+from hushgraph.graph.edges import MemoryEdges
 from hushgraph.mechanisms import NeighborSum
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy import events, units
@@ -34,7 +34,7 @@ def exact_sum(edge_index: Tensor, rows: Tensor, row_norm: float = 1.0) -> Tensor
 
 def only_edges(edge_index: Tensor, nodes: int) -> SimpleNamespace:
     """As much of a view as the mechanism reads."""
-    return SimpleNamespace(edges=InNeighbors.from_edge_index(edge_index, nodes))
+    return SimpleNamespace(edges=MemoryEdges.from_edge_index(edge_index, nodes))
 
 
 def moved(before: Tensor, after: Tensor) -> float:

@@ -15,7 +15,7 @@ from scipy import stats
 from torch import Tensor
 
 from hushgraph.errors import InputError, UnprovenError
-from hushgraph.graph.edges import InNeighbors
+from hushgraph.graph.edges import MemoryEdges
 from hushgraph.mechanisms.pair_count import NO_LABEL, PairCount, PairCounts, _pairs
 from hushgraph.noise.discrete import discrete_laplace
 from hushgraph.noise.source import NoiseSource
@@ -33,11 +33,11 @@ train_sets = st.sets(people, min_size=1).map(sorted)
 seeds = st.integers(0, 10_000)
 
 
-def graph_of(edges: Edges) -> InNeighbors:
-    return InNeighbors.from_edge_index(torch.tensor(sorted(edges), dtype=torch.int64).reshape(-1, 2).t(), NODES)
+def graph_of(edges: Edges) -> MemoryEdges:
+    return MemoryEdges.from_edge_index(torch.tensor(sorted(edges), dtype=torch.int64).reshape(-1, 2).t(), NODES)
 
 
-def view(edges: InNeighbors, labels: Tensor, train: Tensor) -> SimpleNamespace:
+def view(edges: MemoryEdges, labels: Tensor, train: Tensor) -> SimpleNamespace:
     """As much of a view as the mechanism reads."""
     return SimpleNamespace(whole_lists=edges, labels=labels, train=train)
 
@@ -133,7 +133,7 @@ def naive(edges: Edges, labels: list[int], train: list[int], noise: NoiseSource)
     return sum(agree), len(agree) - sum(agree), blind
 
 
-def circles(n: int, agreement: float, seed: int) -> tuple[InNeighbors, Tensor, Tensor]:
+def circles(n: int, agreement: float, seed: int) -> tuple[MemoryEdges, Tensor, Tensor]:
     """A ring of friends of which a share has the label of the node before."""
     made = torch.Generator().manual_seed(seed)
     labels = torch.randint(4, (n,), generator=made)
@@ -141,7 +141,7 @@ def circles(n: int, agreement: float, seed: int) -> tuple[InNeighbors, Tensor, T
         if float(torch.rand((), generator=made)) < agreement:
             labels[i] = labels[i - 1]
     ring = torch.stack([torch.arange(n), torch.arange(n).roll(1)])
-    return InNeighbors.from_edge_index(torch.cat([ring, ring.flip(0)], 1), n), labels, torch.arange(n)
+    return MemoryEdges.from_edge_index(torch.cat([ring, ring.flip(0)], 1), n), labels, torch.arange(n)
 
 
 def test_the_excess_tells_friends_who_agree_from_friends_at_random() -> None:
@@ -185,17 +185,17 @@ def test_each_count_has_noise_of_the_stated_scale_and_the_three_are_independent(
 # Audit
 
 
-def star(null: bool) -> tuple[InNeighbors, Tensor, Tensor]:
+def star(null: bool) -> tuple[MemoryEdges, Tensor, Tensor]:
     """Everybody is the friend of one, who becomes null or not."""
     leaves = torch.arange(1, 9)
     hub = torch.zeros_like(leaves)
     edges = torch.stack([leaves, hub]) if null else torch.stack([torch.cat([leaves, hub]), torch.cat([hub, leaves])])
     labels = torch.zeros(9, dtype=torch.int64)
     labels[0] = NO_LABEL if null else 0
-    return InNeighbors.from_edge_index(edges, 9), labels, torch.arange(9)
+    return MemoryEdges.from_edge_index(edges, 9), labels, torch.arange(9)
 
 
-def agreeing_entries(edges: InNeighbors, labels: Tensor) -> int:
+def agreeing_entries(edges: MemoryEdges, labels: Tensor) -> int:
     """The broken variant: all entries whose two ends agree, without pairing."""
     ends = labels[edges.sources.long()], labels[edges.targets().long()]
     return int(((ends[0] == ends[1]) & (ends[0] != NO_LABEL)).sum())
