@@ -1,8 +1,9 @@
-"""The five kinds of tests of the noisy sum: contract (in test_vault), property, statistical, reference, audit."""
+"""The noisy sum: property, statistical, reference, audit. Contract and neighbors: tests/test_matrix.py."""
 
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,9 +14,8 @@ from torch import Tensor
 
 from hushgraph.errors import InputError
 from hushgraph.graph.degree import cap_owned_lists
-from hushgraph.graph.edges import InNeighbors
-from hushgraph.graph.sums import sum_in_neighbors
-from hushgraph.mechanisms.aggregate import bounded_rows, noisy_sum
+from hushgraph.graph.edges import MemoryEdges
+from hushgraph.mechanisms import NeighborSum
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy import events, units
 from hushgraph.privacy.budget import Budget
@@ -29,8 +29,12 @@ NOISE = NoiseSource.seeded(0)
 
 def exact_sum(edge_index: Tensor, rows: Tensor, row_norm: float = 1.0) -> Tensor:
     """What the mechanism noises."""
-    edges = InNeighbors.from_edge_index(edge_index, rows.shape[0])
-    return sum_in_neighbors(edges, bounded_rows(rows, row_norm)).double()
+    return NeighborSum(row_norm).query(only_edges(edge_index, rows.shape[0]), rows).double()
+
+
+def only_edges(edge_index: Tensor, nodes: int) -> SimpleNamespace:
+    """As much of a view as the mechanism reads."""
+    return SimpleNamespace(edges=MemoryEdges.from_edge_index(edge_index, nodes))
 
 
 def moved(before: Tensor, after: Tensor) -> float:
@@ -63,8 +67,8 @@ def test_deleting_an_edge_moves_the_sum_at_most_as_declared(seed: int, symmetric
     if symmetric:
         gone |= (graph.edge_index[0] == target) & (graph.edge_index[1] == source)
     change = moved(exact_sum(graph.edge_index, graph.x, norm), exact_sum(graph.edge_index[:, ~gone], graph.x, norm))
-    assert change <= unit.aggregation_sensitivity(norm) * (1 + 1e-6)
-    assert change >= unit.aggregation_sensitivity(norm) * 0.99  # and the bound is tight
+    assert change <= NeighborSum(norm).sensitivity(unit) * (1 + 1e-6)
+    assert change >= NeighborSum(norm).sensitivity(unit) * 0.99  # and the bound is tight
 
 
 @settings(max_examples=40, deadline=None)
@@ -82,21 +86,23 @@ def test_nulling_or_replacing_a_record_moves_the_sum_at_most_as_declared(
     null = graph.x.clone()
     null[node] = 0
     after_null = exact_sum(capped(graph.edge_index[:, ~own]), null)
-    assert moved(before, after_null) <= units.Node(max_degree=cap).aggregation_sensitivity(1.0) * (1 + 1e-6)
+    assert moved(before, after_null) <= NeighborSum().sensitivity(units.Node(max_degree=cap)) * (1 + 1e-6)
 
     other = graph.x.clone()
     other[node] = -3 * graph.x[node]
     new_list = torch.stack([torch.full((12,), node), (node + 1 + torch.arange(12)) % 40])
     replaced = torch.cat([graph.edge_index[:, ~own], new_list], dim=1)
     after_replace = exact_sum(capped(replaced), other)
-    assert moved(before, after_replace) <= units.NodeReplace(max_degree=cap).aggregation_sensitivity(1.0) * (1 + 1e-6)
+    assert moved(before, after_replace) <= NeighborSum().sensitivity(units.NodeReplace(max_degree=cap)) * (1 + 1e-6)
 
 
 def test_removing_a_hub_under_a_degree_promise_moves_the_other_rows_by_sqrt_d() -> None:
     graph = hub_graph(60)
     touching = (graph.edge_index == 0).any(dim=0)
     before, after = exact_sum(graph.edge_index, graph.x), exact_sum(graph.edge_index[:, ~touching], graph.x)
-    assert moved(before[1:], after[1:]) <= units.NodePromise(max_degree=60).aggregation_sensitivity(1.0) * (1 + 1e-6)
+    assert moved(before[1:], after[1:]) <= NeighborSum().sensitivity(units.BoundedDegreeNode(max_degree=60)) * (
+        1 + 1e-6
+    )
 
 
 def _refilled(edge_index: Tensor, num_nodes: int, cap: int) -> Tensor:
@@ -136,19 +142,18 @@ def test_refill_sampling_breaks_the_bound_that_ours_keeps() -> None:
 
 def test_the_bound_is_enforced_on_the_rows_that_are_summed() -> None:
     rows = torch.randn(50, 8) * 1e6
-    assert float(bounded_rows(rows, 1.0).double().norm(dim=1).max()) <= 1.0
-    assert float(bounded_rows(torch.zeros(3, 2), 1.0).abs().max()) == 0.0
+    assert float(NeighborSum().bounded(rows).double().norm(dim=1).max()) <= 1.0
+    assert float(NeighborSum().bounded(torch.zeros(3, 2)).abs().max()) == 0.0
     for bad in (float("nan"), float("inf")):
         rows[7, 3] = bad
         with pytest.raises(InputError, match="finite"):
-            noisy_sum(InNeighbors.from_edge_index(torch.tensor([[0], [1]]), 50), rows, 1.0, 1.0, NOISE)
+            NeighborSum().release(only_edges(torch.tensor([[0], [1]]), 50), 1.0, NOISE, rows)
 
 
 @pytest.mark.parametrize("std", [0.0, -1.0, math.nan, math.inf])
 def test_zero_or_impossible_noise_is_refused(std: float) -> None:
-    edges = InNeighbors.from_edge_index(torch.tensor([[0], [1]]), 2)
     with pytest.raises(InputError, match="noise"):
-        noisy_sum(edges, torch.ones(2, 2), 1.0, std, NOISE)
+        NeighborSum().release(only_edges(torch.tensor([[0], [1]]), 2), std, NOISE, torch.ones(2, 2))
 
 
 # Statistical, two-sided
@@ -157,9 +162,8 @@ def test_zero_or_impossible_noise_is_refused(std: float) -> None:
 def test_the_noise_has_the_declared_law_and_not_another() -> None:
     """Kolmogorov-Smirnov on 32,000 residuals at level 1e-4: the right law fails for one seed in 10,000."""
     graph = random_graph(0, num_nodes=4000, num_edges=8000, num_features=8)
-    edges = InNeighbors.from_edge_index(graph.edge_index, 4000)
     std = 3.0
-    noisy = noisy_sum(edges, graph.x, 1.0, std, NoiseSource.seeded(11))
+    noisy = NeighborSum().release(only_edges(graph.edge_index, 4000), std, NoiseSource.seeded(11), graph.x)
     residual = (noisy.double() - exact_sum(graph.edge_index, graph.x)).flatten().numpy()
     assert stats.kstest(residual / std, "norm").pvalue > 1e-4
     for wrong in (2 / 3, 3 / 2):
@@ -178,16 +182,16 @@ def _lower_bound(epsilon: float, noise_factor: float, canaries: int, seed: int) 
     unit, delta = units.UndirectedEdge(), 1e-6
     std = (
         noise_factor
-        * unit.aggregation_sensitivity(1.0)
+        * NeighborSum().sensitivity(unit)
         * noise_scale(lambda s: events.gaussian(s), Relation.ADD_OR_REMOVE, Budget(epsilon, delta))
     )
     generator = torch.Generator().manual_seed(seed)
     present = torch.rand(canaries, generator=generator) < 0.5
     left, right = torch.arange(canaries) * 2, torch.arange(canaries) * 2 + 1
     pairs = torch.stack([torch.cat([left, right]), torch.cat([right, left])])
-    edges = InNeighbors.from_edge_index(pairs[:, present.repeat(2)], 2 * canaries)
+    edges = only_edges(pairs[:, present.repeat(2)], 2 * canaries)
     rows = torch.nn.functional.normalize(torch.randn(2 * canaries, 8, generator=generator), dim=1)
-    noisy = noisy_sum(edges, rows, 1.0, std, NoiseSource.seeded(seed))
+    noisy = NeighborSum().release(edges, std, NoiseSource.seeded(seed), rows)
     score = (noisy[left] * rows[right]).sum(1) + (noisy[right] * rows[left]).sum(1)
     inside, outside = score[present], score[~present]
     spread = math.sqrt(float(inside.var() / len(inside) + outside.var() / len(outside)))

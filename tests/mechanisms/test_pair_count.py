@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,12 +14,13 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
 
-from hushgraph.graph.edges import InNeighbors
-from hushgraph.mechanisms.count import discrete_laplace
-from hushgraph.mechanisms.pairs import NO_LABEL, PairCounts, _pairs, count_pairs, noisy_pairs
+from hushgraph.errors import InputError, UnprovenError
+from hushgraph.graph.edges import MemoryEdges
+from hushgraph.mechanisms.pair_count import NO_LABEL, PairCount, PairCounts, _pairs
+from hushgraph.noise.discrete import discrete_laplace
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy import units
-from hushgraph.privacy.pairs import PairStage
+from hushgraph.privacy.loss import PrivacyLoss
 
 NODES, CLASSES = 12, 3
 Edges = set[tuple[int, int]]
@@ -31,12 +33,19 @@ train_sets = st.sets(people, min_size=1).map(sorted)
 seeds = st.integers(0, 10_000)
 
 
-def graph_of(edges: Edges) -> InNeighbors:
-    return InNeighbors.from_edge_index(torch.tensor(sorted(edges), dtype=torch.int64).reshape(-1, 2).t(), NODES)
+def graph_of(edges: Edges) -> MemoryEdges:
+    return MemoryEdges.from_edge_index(torch.tensor(sorted(edges), dtype=torch.int64).reshape(-1, 2).t(), NODES)
+
+
+def view(edges: MemoryEdges, labels: Tensor, train: Tensor) -> SimpleNamespace:
+    """As much of a view as the mechanism reads."""
+    return SimpleNamespace(whole_lists=edges, labels=labels, train=train)
 
 
 def counts(edges: Edges, labels: list[int], train: list[int], seed: int) -> np.ndarray:
-    found = count_pairs(graph_of(edges), torch.tensor(labels), torch.tensor(train), NoiseSource.seeded(seed))
+    found = PairCount().query(
+        view(graph_of(edges), torch.tensor(labels), torch.tensor(train)), NoiseSource.seeded(seed)
+    )
     assert found.blind == len(train) // 2
     return np.array([found.equal, found.unequal, found.blind_equal])
 
@@ -58,7 +67,7 @@ def test_a_record_that_becomes_null_moves_the_counts_by_at_most_three(
     fewer = {(a, b) for a, b in edges if a != gone}
     null = [NO_LABEL if node == gone else label for node, label in enumerate(labels)]
     change = np.abs(counts(edges, labels, train, seed) - counts(fewer, null, train, seed)).sum()
-    assert change <= PairStage.within("pairs", 1.0, units.Node()).sensitivity(units.Node())
+    assert change <= PairCount().sensitivity(units.Node())
 
 
 @given(directed, labeled, train_sets, people, st.sets(people), st.integers(0, CLASSES - 1), seeds)
@@ -68,7 +77,7 @@ def test_a_replaced_record_moves_the_counts_by_at_most_five(
     other = {(a, b) for a, b in edges if a != owner} | {(owner, b) for b in fresh}
     changed = [label if node == owner else old for node, old in enumerate(labels)]
     change = np.abs(counts(edges, labels, train, seed) - counts(other, changed, train, seed)).sum()
-    assert change <= PairStage.within("pairs", 1.0, units.NodeReplace()).sensitivity(units.NodeReplace())
+    assert change <= PairCount().sensitivity(units.NodeReplace())
 
 
 def test_the_bound_for_null_records_is_reached() -> None:
@@ -124,7 +133,7 @@ def naive(edges: Edges, labels: list[int], train: list[int], noise: NoiseSource)
     return sum(agree), len(agree) - sum(agree), blind
 
 
-def circles(n: int, agreement: float, seed: int) -> tuple[InNeighbors, Tensor, Tensor]:
+def circles(n: int, agreement: float, seed: int) -> tuple[MemoryEdges, Tensor, Tensor]:
     """A ring of friends of which a share has the label of the node before."""
     made = torch.Generator().manual_seed(seed)
     labels = torch.randint(4, (n,), generator=made)
@@ -132,13 +141,13 @@ def circles(n: int, agreement: float, seed: int) -> tuple[InNeighbors, Tensor, T
         if float(torch.rand((), generator=made)) < agreement:
             labels[i] = labels[i - 1]
     ring = torch.stack([torch.arange(n), torch.arange(n).roll(1)])
-    return InNeighbors.from_edge_index(torch.cat([ring, ring.flip(0)], 1), n), labels, torch.arange(n)
+    return MemoryEdges.from_edge_index(torch.cat([ring, ring.flip(0)], 1), n), labels, torch.arange(n)
 
 
 def test_the_excess_tells_friends_who_agree_from_friends_at_random() -> None:
     """2,000 nodes give about 400 pairs: a standard error of 0.03, so 0.13 is four of them (one seed in 16,000)."""
     for agreement in (0.0, 0.8):
-        found = count_pairs(*circles(2_000, agreement, 1), NoiseSource.seeded(2))
+        found = PairCount().query(view(*circles(2_000, agreement, 1)), NoiseSource.seeded(2))
         assert abs(found.excess - 0.75 * agreement) < 0.13
 
 
@@ -154,13 +163,11 @@ def test_noise_alone_gives_a_number_from_minus_one_to_one() -> None:
 
 def released(scale: int, draws: int) -> np.ndarray:
     """The three counts of many releases less the exact ones; pairs are drawn anew each time, from the same stream."""
-    edges, labels, train = circles(8, 0.5, 3)
-    stage = PairStage.within("pairs", 3.0 / scale, units.Node())
-    assert stage.scale == scale
+    friends = view(*circles(8, 0.5, 3))
     rows = []
     for seed in range(draws):
-        exact = count_pairs(edges, labels, train, NoiseSource.seeded(seed))
-        noisy = noisy_pairs(edges, labels, train, stage, NoiseSource.seeded(seed))
+        exact = PairCount().query(friends, NoiseSource.seeded(seed))
+        noisy = PairCount().release(friends, scale, NoiseSource.seeded(seed))
         rows.append([noisy.equal - exact.equal, noisy.unequal - exact.unequal, noisy.blind_equal - exact.blind_equal])
     return np.array(rows)
 
@@ -178,17 +185,17 @@ def test_each_count_has_noise_of_the_stated_scale_and_the_three_are_independent(
 # Audit
 
 
-def star(null: bool) -> tuple[InNeighbors, Tensor, Tensor]:
+def star(null: bool) -> tuple[MemoryEdges, Tensor, Tensor]:
     """Everybody is the friend of one, who becomes null or not."""
     leaves = torch.arange(1, 9)
     hub = torch.zeros_like(leaves)
     edges = torch.stack([leaves, hub]) if null else torch.stack([torch.cat([leaves, hub]), torch.cat([hub, leaves])])
     labels = torch.zeros(9, dtype=torch.int64)
     labels[0] = NO_LABEL if null else 0
-    return InNeighbors.from_edge_index(edges, 9), labels, torch.arange(9)
+    return MemoryEdges.from_edge_index(edges, 9), labels, torch.arange(9)
 
 
-def agreeing_entries(edges: InNeighbors, labels: Tensor) -> int:
+def agreeing_entries(edges: MemoryEdges, labels: Tensor) -> int:
     """The broken variant: all entries whose two ends agree, without pairing."""
     ends = labels[edges.sources.long()], labels[edges.targets().long()]
     return int(((ends[0] == ends[1]) & (ends[0] != NO_LABEL)).sum())
@@ -196,7 +203,6 @@ def agreeing_entries(edges: InNeighbors, labels: Tensor) -> int:
 
 def audited_epsilon(scale: int, paired: bool, draws: int = 1_500) -> float:
     """A lower bound at 99.9% each side, from draws on both graphs."""
-    stage = PairStage.within("pairs", 3.0 / scale, units.Node())
     seen = []
     for number, null in enumerate((False, True)):
         edges, labels, train = star(null)
@@ -204,7 +210,7 @@ def audited_epsilon(scale: int, paired: bool, draws: int = 1_500) -> float:
         for draw in range(draws):
             noise = NoiseSource.seeded(10_000 * number + draw)
             if paired:
-                found = noisy_pairs(edges, labels, train, stage, noise)
+                found = PairCount().release(view(edges, labels, train), scale, noise)
                 values.append(found.equal + found.blind_equal)
             else:
                 values.append(agreeing_entries(edges, labels) + discrete_laplace(scale, noise))
@@ -229,6 +235,32 @@ def test_half_the_noise_is_caught_by_the_realized_loss() -> None:
         one, other = (np.exp(-np.abs(sizes - shift) / scale) for shift in (0, 1))
         return 3 * float(np.abs(np.log(one / other)).max())
 
-    claim = PairStage.within("pairs", 1.0, units.Node())
-    assert realized(claim.scale) == pytest.approx(claim.epsilon(units.Node()))
-    assert realized(max(1, claim.scale // 2)) > claim.epsilon(units.Node())
+    scale = PairCount().whole_scale_within(1.0, units.Node())
+    assert realized(scale) == pytest.approx(3.0 / scale)
+    assert realized(max(1, scale // 2)) > 3.0 / scale
+
+
+# The price
+
+
+@given(st.floats(1e-4, 50.0), st.sampled_from([units.Node(), units.NodeReplace()]))
+def test_the_least_whole_scale_meets_epsilon_and_a_smaller_one_would_not(epsilon: float, unit: units.Unit) -> None:
+    bound, scale = PairCount().sensitivity(unit), PairCount().whole_scale_within(epsilon, unit)
+    assert bound / scale <= epsilon
+    assert scale == 1 or bound / (scale - 1) > epsilon
+    assert PrivacyLoss(PairCount().event(unit, scale), unit.relation).epsilon(1e-9) == pytest.approx(bound / scale)
+
+
+def test_units_without_a_bound_are_refused() -> None:
+    assert [PairCount().sensitivity(unit) for unit in (units.Node(), units.NodeReplace())] == [3.0, 5.0]
+    for unit in (units.BoundedDegreeNode(max_degree=3), units.DirectedEdge(), units.UndirectedEdge(), units.Local()):
+        with pytest.raises(UnprovenError, match="counts of pairs"):
+            PairCount().event(unit, 4.0)
+    for epsilon in (0.0, -1.0, math.nan, math.inf):
+        with pytest.raises(InputError, match="epsilon"):
+            PairCount().whole_scale_within(epsilon, units.Node())
+
+
+def test_counts_are_kept_as_they_are() -> None:
+    found = PairCounts(5, -2, 3, 10)
+    assert PairCount().from_tensors(PairCount().to_tensors(found)) == found
