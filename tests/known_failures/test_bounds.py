@@ -19,7 +19,7 @@ from hushgraph.data.checks import CheckedGraph, check_graph
 from hushgraph.data.neighbors import NodeRecord, Variations
 from hushgraph.data.rows import dense_rows
 from hushgraph.errors import BudgetError, InputError, UnprovenError
-from hushgraph.graph.edges import InNeighbors
+from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.rooted import whole_graph
 from hushgraph.mechanisms.gradient import Gradient
 from hushgraph.mechanisms.label_sum import LabelSum
@@ -62,7 +62,7 @@ class BoundedCopy(NeighborSum):
 class LoudMessages(LabelSum):
     """Sends rows as they come."""
 
-    def messages(self, edges: InNeighbors, rows: Tensor, labeled: Tensor) -> Tensor:
+    def messages(self, edges: MemoryEdges, rows: Tensor, labeled: Tensor) -> Tensor:
         return rows
 
 
@@ -103,7 +103,7 @@ class SharedDraws(NeighborSum):
         for sender in edges[0].unique():
             own = edges[:, edges[0] == sender]
             kept.append(own[:, torch.randperm(own.shape[1], generator=generator)[:3]])
-        view = InNeighbors.from_edge_index(torch.cat(kept, dim=1), data.metadata.num_nodes)
+        view = MemoryEdges.from_edge_index(torch.cat(kept, dim=1), data.metadata.num_nodes)
         return super().query(_With(view), rows)
 
 
@@ -113,13 +113,13 @@ class DroppedReceivers(NeighborSum):
     def query(self, data: Any, rows: Any) -> Tensor:
         edges = data.edges
         few = (edges.in_degree() <= 6)[edges.targets().long()]
-        return super().query(_With(InNeighbors.from_edge_index(edges.edge_index()[:, few], edges.num_nodes)), rows)
+        return super().query(_With(MemoryEdges.from_edge_index(edges.edge_index()[:, few], edges.num_nodes)), rows)
 
 
 class _With:
     """A view that shows other edges."""
 
-    def __init__(self, edges: InNeighbors) -> None:
+    def __init__(self, edges: MemoryEdges) -> None:
         self.edges = edges
 
 
@@ -362,7 +362,7 @@ class LastNodeForgotten(NeighborSum):
 
     def query(self, data: Any, rows: Any) -> Tensor:
         edges, last = data.edges.edge_index(), data.metadata.num_nodes - 1
-        return super().query(_With(InNeighbors.from_edge_index(edges[:, edges[0] != last], last + 1)), rows)
+        return super().query(_With(MemoryEdges.from_edge_index(edges[:, edges[0] != last], last + 1)), rows)
 
 
 class CappedReceivers(NeighborSum):
@@ -372,7 +372,7 @@ class CappedReceivers(NeighborSum):
         edges, kept = data.whole_lists.edge_index(), []
         for receiver in edges[1].unique():
             kept.append(edges[:, edges[1] == receiver][:, :2])
-        return super().query(_With(InNeighbors.from_edge_index(torch.cat(kept, dim=1), len(rows))), rows)
+        return super().query(_With(MemoryEdges.from_edge_index(torch.cat(kept, dim=1), len(rows))), rows)
 
 
 class IsolatedDropped(NeighborSum):
@@ -413,7 +413,7 @@ def test_p34_repeated_edges_count_once() -> None:
     twice.edge_index = torch.cat([graph.edge_index, graph.edge_index], dim=1)
     one, other = (answer(NeighborSum(), UndirectedEdge(), check_graph(data)) for data in (graph, twice))
     assert torch.equal(one, other)
-    uncoalesced = replace(check_graph(graph), edges=InNeighbors.from_edge_index(twice.edge_index, 12))
+    uncoalesced = replace(check_graph(graph), edges=MemoryEdges.from_edge_index(twice.edge_index, 12))
     assert not torch.equal(one, answer(NeighborSum(), UndirectedEdge(), uncoalesced))
 
 

@@ -110,6 +110,8 @@ class Vault:
         if stage.is_free(self.unit):
             self._refuse_private(stage, inputs)
             return mechanism.query(view, *inputs, **options)
+        if self.protects:
+            mechanism.check(*inputs)
         part = self._charge(stage, nodes)
         opened = tuple(self._open(one) if isinstance(one, PrivateRows) else one for one in inputs)
         if not self.protects:
