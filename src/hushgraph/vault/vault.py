@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import weakref
 from collections import Counter
@@ -110,6 +111,8 @@ class Vault:
         if stage.is_free(self.unit):
             self._refuse_private(stage, inputs)
             return mechanism.query(view, *inputs, **options)
+        if self.protects:
+            _require_noise(stage)
         part = self._charge(stage, nodes)
         opened = tuple(self._open(one) if isinstance(one, PrivateRows) else one for one in inputs)
         if not self.protects:
@@ -248,6 +251,15 @@ class Vault:
         if rows not in self._rows:
             raise InputError("these private rows belong to another vault")
         return self._rows[rows]
+
+
+def _require_noise(stage: Stage) -> None:
+    """Refuse a stage that would be carried out without noise although something is protected."""
+    if stage.scale is None or not 0.0 < stage.scale < math.inf:
+        raise UnprovenError(
+            f"'{stage.name}': expected a positive, finite scale of noise, as a plan within a budget has it; got "
+            f"{stage.scale!r}. Make the plan with Plan.make"
+        )
 
 
 class _Clock:
