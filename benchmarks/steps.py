@@ -27,8 +27,7 @@ from torch import Tensor, nn
 from hushgraph.nn import MLP, Encoder, HopClassifier, SparseRows
 from hushgraph.noise.source import NoiseSource
 from hushgraph.training import ClippedGradient, PoissonSampler, train_plainly, train_privately
-from hushgraph.training.flat import FlatParameters
-from hushgraph.training.optimizers import FlatAdam
+from hushgraph.training.optimizers import FlatAdam, FlatParameters
 
 warnings.filterwarnings("ignore")
 torch.set_num_threads(1)

@@ -1,16 +1,16 @@
-"""Full-batch training that stops when a watched value no longer falls, and keeps the best weights.
-
-Only for values that are public or already randomized: watching private labels costs privacy.
-"""
+"""Training that stops when a watched value no longer falls, by its former name; `hushgraph.training.loop` does it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+
+from hushgraph.training.loop import BestEpoch, train_epochs
+from hushgraph.training.whole_graph import at_inference, fresh_start
 
 
 @dataclass
@@ -22,17 +22,6 @@ class Patience:
     every: int = 1
     best: float = math.inf
     best_epoch: int = 0
-    state: dict[str, Tensor] = field(default_factory=dict)
-    _waited: int = 0
-
-    def is_over(self, epoch: int, value: float, network: nn.Module) -> bool:
-        """Look at `value`; keep the weights where it is the least so far."""
-        if value < self.best or not self.state:
-            self.best, self.best_epoch, self._waited = value, epoch, 0
-            self.state = {name: tensor.clone() for name, tensor in network.state_dict().items()}
-        else:
-            self._waited += 1
-        return self._waited >= self.checks and epoch >= self.least
 
 
 def train_watched(
@@ -46,25 +35,18 @@ def train_watched(
     seed: int,
     report: Callable[[int], None] = lambda done: None,
 ) -> None:
-    """Train from fresh weights; `loss` in training mode, `watched` in evaluation mode without gradients.
+    """Train from fresh weights; `loss` in training mode, `watched` in evaluation mode without gradients."""
 
-    Weights, dropout and other draws of `loss` come from `seed`; torch's global state is left alone.
-    """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        network.reset_parameters()  # type: ignore[operator]
-        for epoch in range(1, epochs + 1):
-            network.train()
-            optimizer.zero_grad()
-            loss().backward()
-            optimizer.step()
-            report(epoch)
-            if epoch % patience.every == 0:
-                network.eval()
-                with torch.no_grad():
-                    value = watched()
-                if patience.is_over(epoch, value, network):
-                    break
-    if patience.state:
-        network.load_state_dict(patience.state)
+    def epoch() -> None:
+        network.train()
+        optimizer.zero_grad()
+        loss().backward()
+        optimizer.step()
+
+    judge = at_inference(network, lambda: -watched())
+    best = BestEpoch(network, judge, patience=patience.checks, least=patience.least, every=patience.every)
+    with fresh_start(network, seed):
+        train_epochs(epoch, epochs, best=best, on_epoch=lambda done, total: report(done))
     network.eval()
+    if best.verdict is not None:
+        patience.best, patience.best_epoch = -best.verdict, best.epoch

@@ -1,16 +1,15 @@
-"""Plain full-batch training of a message-passing network on a whole graph, for runs that claim no protection."""
+"""Plain training of rooted networks by its former name; `hushgraph.training.whole_graph.train_rooted` does it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from hushgraph.data.rows import Rows, SparseRows
+from hushgraph.data.rows import Rows
 from hushgraph.graph.rooted import RootedBatch
 from hushgraph.nn.rooted import RootedNetwork
+from hushgraph.training.config import Training
+from hushgraph.training.loop import Progress
+from hushgraph.training.whole_graph import train_rooted
 
 
 def train_whole_graph(
@@ -24,22 +23,8 @@ def train_whole_graph(
     epochs: int,
     lr: float,
     weight_decay: float = 0.0,
-    on_epoch: Callable[[int, int], None] | None = None,
+    on_epoch: Progress | None = None,
 ) -> None:
-    """Adam on the mean loss of the train nodes; the weights of the best epoch on `val` are kept, if there is one."""
-    if isinstance(features, SparseRows):
-        features.keep_transposed()
-    optimizer = torch.optim.Adam(network.parameters(), lr=lr, weight_decay=weight_decay)
-    best, kept = -1.0, {name: value.clone() for name, value in network.state_dict().items()}
-    for epoch in range(epochs):
-        optimizer.zero_grad()
-        scores = network(features, graph)
-        accuracy = float((scores[val].argmax(1) == labels[val]).float().mean()) if val.numel() else float(epoch)
-        if accuracy > best:
-            best, kept = accuracy, {name: value.clone() for name, value in network.state_dict().items()}
-        F.cross_entropy(scores[train], labels[train]).backward()
-        optimizer.step()
-        if on_epoch is not None:
-            on_epoch(epoch + 1, epochs)
-    if val.numel():
-        network.load_state_dict(kept)
+    """`train_rooted` with its settings one by one."""
+    training = Training(epochs, lr, weight_decay=weight_decay)
+    train_rooted(network, graph, features, labels, training, train=train, val=val, on_epoch=on_epoch)
