@@ -21,6 +21,9 @@ class HalfNoise:
     def gaussian(self, shape: tuple[int, ...], std: float = 1.0, *rest: object) -> Tensor:
         return self.source.gaussian(shape, std / 2.0)
 
+    def integer_gaussian(self, shape: tuple[int, ...], std: float) -> Tensor:
+        return self.source.integer_gaussian(shape, std / 2.0)
+
     def __getattr__(self, name: str) -> object:
         return getattr(self.source, name)
 

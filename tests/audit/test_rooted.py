@@ -19,13 +19,13 @@ def plan_of(unit: Node, stage: RootedGradientStage) -> Plan:
 
 
 def sums_of_all_roots(unit: Node, degree: int, layers: int, planted: bool) -> np.ndarray:
-    """The clipped gradients of all roots of three canaries, added up without noise, in the canaries' columns."""
+    """The clipped gradients of all roots of three canaries, added up without noise, in units of the clip norm."""
     stage = RootedGradientStage("network", 1, 100.0, 1.0, 1.0, degree, layers)
     graph = canary_trees(plan_of(unit, stage), stage, np.full(3, planted))
     network = _small_network(3, layers)
     subgraphs = RootedSubgraphs(graph.edges, graph.train, layers)
     engine = RootedClippedGradient(network, subgraphs, graph.features, graph.labels, max_grad_norm=1.0)
-    return -engine.sum(torch.arange(subgraphs.num_roots))[:3].numpy()
+    return -engine.sum(torch.arange(subgraphs.num_roots))[:3].numpy() / engine.clip_norm
 
 
 @pytest.mark.parametrize(("degree", "layers"), [(1, 1), (7, 1), (3, 2), (2, 3)])

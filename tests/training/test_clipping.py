@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -9,14 +11,15 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from hushgraph.errors import HushgraphError, InputError, UnprovenError
 from hushgraph.data.joined import JoinedRows
+from hushgraph.errors import HushgraphError, InputError, UnprovenError
 from hushgraph.nn import MLP, Combine, Encoder, HopClassifier, L2Normalize, Linear, SparseRows, rowwise
 from hushgraph.nn.chorus import LinearNetwork
 from hushgraph.nn.progressive import Submodel, stage_base
 from hushgraph.nn.rowwise import Branches, register_rowwise, unfolds
 from hushgraph.training import ClippedGradient
 from hushgraph.training.clipping import METHODS
+from hushgraph.training.examples import filled_up
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -416,3 +419,78 @@ def test_a_sum_of_linear_maps_has_a_manual_backward_that_equals_autograd() -> No
     assert manual.method == "manual"
     expected = ClippedGradient(module, max_grad_norm=0.5, method="ghost").sum(rows, LABELS)  # type: ignore[arg-type]
     torch.testing.assert_close(manual.sum(rows, LABELS), expected, rtol=1e-5, atol=1e-6)  # type: ignore[arg-type]
+
+
+def seen(engine: ClippedGradient, rows: Tensor, labels: Tensor, size: int | None = None) -> list[Tensor]:
+    """All that an engine computes per row: the factors, and inputs and output gradients of layers with parameters."""
+    found: list[Tensor] = []
+    write = engine.strategy.write_sum
+
+    def watch(factors: Tensor) -> None:
+        found.append(factors)
+        strategy = engine.strategy
+        for step in flat_steps(getattr(strategy, "steps", [])):
+            found.extend(part.clone() for part in (step.x, step.grad) if isinstance(part, Tensor))
+        for record in getattr(strategy, "records", []):
+            found.extend((record.x, record.grad))
+        found.extend(getattr(strategy, "gradients", {}).values())
+        write(factors)
+
+    engine.strategy.write_sum = watch  # type: ignore[method-assign]
+    engine.sum(rows, labels, size=size)
+    engine.strategy.write_sum = write  # type: ignore[method-assign]
+    assert len(found) >= 3
+    return found
+
+
+def flat_steps(steps: Sequence[object]) -> list[Any]:
+    """The steps that have parameters, those of branches too."""
+    branches = [flat_steps(branch) for step in steps for branch in getattr(step, "branches", [])]
+    return [step for step in steps if hasattr(step, "x")] + [step for branch in branches for step in branch]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", MODELS)
+def test_what_is_computed_for_a_row_does_not_depend_on_other_rows(name: str, method: str) -> None:
+    """Bit by bit, for one shape of the batch: the assumption of docs/proofs/gradient.md."""
+    if method == "manual" and name in ("mlp-gelu", "two-groups", "hops-max", "hops-attention"):
+        method = "ghost"
+    module, rows = MODELS[name]
+    engine = ClippedGradient(module, max_grad_norm=0.5, method=method)  # type: ignore[arg-type]
+    before = seen(engine, rows, LABELS)
+    others = torch.arange(len(rows)) != 7
+    for scale in (-30.0, 1e-30, 1e10):
+        changed, labels = rows.clone(), LABELS.clone()
+        changed[7], labels[7] = scale * rows[3], (LABELS[7] + 1) % 5
+        for old, new in zip(before, seen(engine, changed, labels)):
+            assert torch.equal(old[others], new[others])
+
+
+def shipped_models() -> dict[str, tuple[nn.Module, Tensor]]:
+    """Modules of the usual sizes."""
+    g = generator(8)
+    return {
+        "mlp": (MLP(501, 16, 6, 3, generator=g), torch.randn(400, 501, generator=g)),
+        "encoder": (Encoder(128, 16, 6, generator=g), torch.randn(400, 128, generator=g)),
+        "hops": (HopClassifier(2, 16, 16, 6, generator=g), torch.randn(400, 3, 16, generator=g)),
+        "group": (MLP(64, 32, 40, 2, norm="group", generator=g), torch.randn(400, 64, generator=g)),
+    }
+
+
+SHIPPED = shipped_models()
+
+
+@pytest.mark.parametrize("method", ["manual", "ghost"])
+@pytest.mark.parametrize("name", SHIPPED)
+def test_what_is_computed_for_a_row_does_not_depend_on_its_batch(name: str, method: str) -> None:
+    """Bit by bit, for batches of whole vectors as private training makes them, for widths in use."""
+    module, rows = SHIPPED[name]
+    labels = torch.randint(6, (400,), generator=generator(1))
+    engine = ClippedGradient(module, max_grad_norm=0.5, method=method)  # type: ignore[arg-type]
+    whole = seen(engine, *[part[filled_up([torch.arange(400)])] for part in (rows, labels)], size=400)
+    for size in (1, 97, 256, 399):
+        batch = torch.randperm(400, generator=generator(size))[:size]
+        index = filled_up([batch])
+        assert len(index) % 32 == 0
+        for old, new in zip(whole, seen(engine, rows[index], labels[index], size=size)):
+            assert torch.equal(old[batch], new[:size])

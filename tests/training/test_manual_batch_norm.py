@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 from hushgraph.errors import InputError
 from hushgraph.nn import L2Normalize, Linear
-from hushgraph.training.optimizers import FlatParameters, views_of
 from hushgraph.training.manual_backward import ManualGradient, build_steps
 from hushgraph.training.manual_batch_norm import BatchNormStep, BatchSeluStep
+from hushgraph.training.optimizers import FlatParameters, views_of
 
 
 def network(layers: str) -> nn.Sequential:

@@ -2,8 +2,8 @@
 
 Clipping each example's gradient bounds what one example can do only if the example touches nothing but its own row. A
 layer that mixes rows (batch norm, message passing) breaks that, silently. So a layer is refused unless its class says
-why it is row-wise: with `@rowwise("reason")` above the class, or by `register_rowwise` for classes of others. Subclasses
-are not covered: they may do anything in `forward`.
+why it is row-wise: with `@rowwise("reason")` above the class, or by `register_rowwise` for classes of others.
+Subclasses are not covered: they may do anything in `forward`.
 
 `@unfolds` is for speed: it lists the modules that `forward` passes its rows through, so that training can write their
 gradients out by hand.

@@ -1,4 +1,4 @@
-"""Training loops, plain and private: configurations, clipped sums of private examples, optimizers on one flat vector."""
+"""Training loops, plain and private: settings, clipped sums of private examples, optimizers on one flat vector."""
 
 from hushgraph.nn.rowwise import register_rowwise, require_rowwise
 from hushgraph.noise.sampler import PoissonSampler

@@ -27,7 +27,7 @@ class Training:
 
     - `normalize` lengthens short gradients to the bound as well (the bound, hence the cost, is the same);
     - `average_last` is the share of the steps whose weights are averaged at the end: the model is the mean of the
-      weights after each of the last `round(average_last * steps)` steps (0: the last weights). All of them were released.
+      weights after each of the last `round(average_last * steps)` steps (0: the last weights), which were all released.
     """
 
     epochs: int

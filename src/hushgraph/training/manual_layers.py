@@ -219,13 +219,16 @@ SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805
 
 
 def _selu(x: Tensor, out: Tensor, temporary: Scratch) -> Tensor:
-    falling = temporary("temporary", x, *x.shape)
-    if falling is None:
-        return torch.ops.aten.elu.out(x, SELU_ALPHA, SELU_SCALE, 1.0, out=out)
     # In large, a power of two is much faster than the expm1 of torch.selu, and as exact as single precision needs here.
-    torch.mul(x, LOG2_E, out=falling).clamp_max_(0.0).exp2_()
+    # Small batches go the same way: a row's result must not depend on how many rows there are.
+    falling = torch.mul(x, LOG2_E, out=temporary("temporary", x, *x.shape)).clamp_max_(0.0).exp2_()
     rising = torch.clamp_min(x, 0.0, out=out).add_(falling, alpha=SELU_ALPHA)
-    return torch.add(x.new_tensor(-SELU_ALPHA * SELU_SCALE), rising, alpha=SELU_SCALE, out=out)
+    return torch.add(_selu_floor(x.dtype), rising, alpha=SELU_SCALE, out=out)
+
+
+@lru_cache(maxsize=4)
+def _selu_floor(dtype: torch.dtype) -> Tensor:
+    return torch.tensor(-SELU_ALPHA * SELU_SCALE, dtype=dtype)
 
 
 def _relu(x: Tensor, out: Tensor, temporary: Scratch) -> Tensor:

@@ -216,12 +216,13 @@ class RootedClippedGradient:
         return torch.maximum(squares, together / _MOST_CANCELED**2), gradients
 
     def _add_layer(self, use: RecordedLinear, gradient: Tensor, cuts: list[int]) -> None:
-        if isinstance(use.inputs, InputRows):
-            use.inputs.shared.add(use.inputs.nodes, gradient)
-        else:
-            add_products(gradient, use.inputs.detach(), self.views[id(use.layer.weight)], cuts)
-        if use.layer.bias is not None:
-            self.views[id(use.layer.bias)] += gradient.sum(0, dtype=torch.float64)
+        bias = None if use.layer.bias is None else self.views[id(use.layer.bias)]
+        if not isinstance(use.inputs, InputRows):
+            add_products(gradient, use.inputs.detach(), self.views[id(use.layer.weight)], cuts, bias)
+            return
+        use.inputs.shared.add(use.inputs.nodes, gradient)
+        if bias is not None:
+            bias += gradient.sum(0, dtype=torch.float64)
 
 
 def _row_cuts(offsets: Tensor, places: Tensor) -> list[int]:

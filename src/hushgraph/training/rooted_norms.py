@@ -5,7 +5,7 @@ With inputs a_j and output gradients g_j over the rows j of a root, the gradient
     | sum_j g_j a_j^T |^2 = sum_{j,k} <a_j, a_k> <g_j, g_k>;      the bias adds 1 to every <a_j, a_k>.
 
 For a few rows per root the products of rows are cheap; for a root with many rows (a hub) forming its gradient is
-cheaper. Both work on blocks padded to the longest root of the chunk. Products of sparse *input* rows never change, so
+cheaper. Both work on blocks of roots of similar size, padded. Products of sparse *input* rows never change, so
 they are computed once.
 
 Large terms may cancel, and rounding then counts: with A = sum_j |a_j| |g_j|, products of rows are off by at most
@@ -34,38 +34,28 @@ from hushgraph.nn.layers import Linear
 from hushgraph.training.rounding import SINGLE, UNDERFLOW
 
 _FORMED_NUMBERS = 2**24
-_WASTE = 1.5
-_KEPT_ROWS = 256
+_MOST_ROWS = 256
 _KEPT_PRODUCTS = 2**26
 # With this share of a graph's nodes in a batch, taking all of them is cheaper than picking rows (measured).
 _TAKE_ALL = 0.4
 
 
 class RowLayout:
-    """How the rows of one level are split into roots, and the same rows padded to a block."""
+    """How the rows of one level are split into roots, and the roots in groups of similar size.
+
+    What is computed for a root depends on its own size alone: all roots of a group are padded to the same number of
+    rows, of which there are four between n and 2n.
+    """
 
     def __init__(self, offsets: Tensor) -> None:
         self.offsets = offsets
         self.counts = offsets.diff()
         self.num_roots = self.counts.numel()
-        self.longest = int(self.counts.max()) if self.num_roots else 0
-        self.even = bool((self.counts == self.longest).all())
+        self.single = self.num_roots == int(offsets[-1]) and bool((self.counts == 1).all())
 
     @cached_property
     def _root_of_row(self) -> Tensor:
         return torch.repeat_interleave(torch.arange(self.num_roots), self.counts)
-
-    @cached_property
-    def _places(self) -> Tensor:
-        return ragged(torch.arange(self.num_roots) * self.longest, self.counts)
-
-    def padded(self, rows: Tensor) -> Tensor:
-        """`[roots, longest, columns]`, zeros where a root has fewer rows."""
-        if self.even:
-            return rows.view(self.num_roots, self.longest, -1)
-        block = rows.new_zeros(self.num_roots * self.longest, rows.shape[1])
-        block.index_copy_(0, self._places, rows)
-        return block.view(self.num_roots, self.longest, -1)
 
     def per_root(self, values: Tensor) -> Tensor:
         """Sums of one value per row over each root."""
@@ -73,34 +63,58 @@ class RowLayout:
         return values.new_zeros(self.num_roots).index_add_(0, self._root_of_row, values)
 
     @cached_property
-    def parts(self) -> list[Part]:
-        """The roots in groups of similar size, so that little is padded: up to 2, 4, 8, ... rows."""
-        if self.num_roots * self.longest <= _WASTE * int(self.offsets[-1]):
-            return [Part(None, None, self)]
-        size = self.counts.to(torch.float64).log2().ceil_().clamp_(min=1.0)
+    def groups(self) -> list[RootGroup]:
+        """The roots of more than one row, by size."""
+        lengths = padded_length(self.counts)
         found = []
-        for value in size.unique():
-            roots = (size == value).nonzero().squeeze(1)
-            counts = self.counts[roots]
-            offsets = torch.cat((counts.new_zeros(1), counts.cumsum(0)))
-            found.append(Part(roots, ragged(self.offsets[roots], counts), RowLayout(offsets)))
+        for length in lengths[self.counts > 1].unique().tolist():
+            roots = (lengths == length).nonzero().squeeze(1)
+            found.append(RootGroup(roots, self.offsets[roots], self.counts[roots], length))
         return found
 
 
-@dataclass(frozen=True)
-class Part:
-    """Some roots of a layout with their rows (None: all of them), and how these rows are split."""
+def padded_length(counts: Tensor) -> Tensor:
+    """Up to 8 rows their number, then the next of 10, 12, 14, 16, 20, 24, 28, 32, 40, ..."""
+    doublings = torch.from_numpy(np.frexp((counts - 1).clamp_(min=0).numpy())[1]).long()
+    step = torch.pow(2, (doublings - 3).clamp_(min=0))
+    return (counts + step - 1) // step * step
 
-    roots: Tensor | None
-    rows: Tensor | None
-    layout: RowLayout
+
+@dataclass(frozen=True)
+class RootGroup:
+    """Some roots: where the rows of each begin, how many there are, and how many they are padded to."""
+
+    roots: Tensor
+    starts: Tensor
+    counts: Tensor
+    length: int
+
+    @cached_property
+    def rows(self) -> Tensor:
+        """The rows of all these roots."""
+        return ragged(self.starts, self.counts)
+
+    @cached_property
+    def _places(self) -> Tensor:
+        return ragged(torch.arange(self.counts.numel()) * self.length, self.counts)
+
+    def padded(self, rows: Tensor) -> Tensor:
+        """The rows of these roots among all `rows`: `[roots, length, columns]`, zeros where a root has fewer."""
+        block = rows.new_zeros(self.counts.numel() * self.length, rows.shape[1])
+        block.index_copy_(0, self._places, rows.index_select(0, self.rows))
+        return block.view(self.counts.numel(), self.length, -1)
+
+    def some(self, index: Tensor) -> RootGroup:
+        """The roots at these places of the group."""
+        return RootGroup(self.roots[index], self.starts[index], self.counts[index], self.length)
 
 
 @dataclass(frozen=True)
 class RootNorms:
-    """Of one layer and every root: the squared gradient norm (never below the true one), and the square of A, float64.
+    """Of one layer and every root: the squared gradient norm and the square of A, float64.
 
-    A is the length that the root's rows would have if nothing canceled.
+    The norm is not below the true one, but for the rounding of sums of positive terms (`norm_slack`). A is the length
+    that the root's rows would have if nothing canceled.
     """
 
     squares: Tensor
@@ -122,44 +136,36 @@ def layer_norms(
     row_squares = inputs.square().sum(1) if isinstance(inputs, Tensor) else inputs.row_square_norms()
     row_squares = row_squares.to(gradients.dtype).add_(1.0 if bias else UNDERFLOW)
     terms = row_squares.mul_(gradients.square().sum(1).add_(UNDERFLOW)).double()
-    if layout.longest == 1 and layout.even:
+    if layout.single:
         return RootNorms(terms, terms)
     together = layout.per_root(terms.sqrt_()).square_()
-    squares = torch.zeros_like(together)
-    for part in layout.parts:
-        g = gradients if part.rows is None else gradients.index_select(0, part.rows)
-        together_here = together if part.roots is None else together[part.roots]
+    squares = together.clone()  # right for a root of one row
+    for group in layout.groups:
         if isinstance(inputs, InputRows):
             assert products is not None
             assert positions is not None
-            which = positions if part.roots is None else positions[part.roots]
-            found = products.square_norms(inputs, part.rows, g, part.layout, bias, which, together_here)
+            products.write_square_norms(squares, inputs, gradients, group, bias, positions, together)
         else:
-            a = inputs if part.rows is None else inputs.index_select(0, part.rows)
-            found = _dense(a, g, part.layout, bias, together_here)
-        if part.roots is None:
-            squares = found
-        else:
-            squares[part.roots] = found
+            squares[group.roots] = _dense(inputs, gradients, group, bias, together[group.roots])
     return RootNorms(squares, together)
 
 
-def _dense(inputs: Tensor, gradients: Tensor, layout: RowLayout, bias: bool, together: Tensor) -> Tensor:
+def _dense(inputs: Tensor, gradients: Tensor, group: RootGroup, bias: bool, together: Tensor) -> Tensor:
     """The cheaper of the two ways, by the number of multiplications."""
     columns, outputs = inputs.shape[1], gradients.shape[1]
-    a, g = layout.padded(inputs), layout.padded(gradients)
-    if layout.longest * (columns + outputs) <= columns * outputs:
+    a, g = group.padded(inputs), group.padded(gradients)
+    if group.length * (columns + outputs) <= columns * outputs:
         return _by_products(a, g, bias) + _margin_of_products(columns + outputs) * together
-    return _with_margin_of_forming(_by_forming(a, g, bias), layout, together)
+    return _with_margin_of_forming(_by_forming(a, g, bias), group, together)
 
 
 def _margin_of_products(width: int) -> float:
     return 2.0 * (width + 4) * SINGLE
 
 
-def _with_margin_of_forming(squares: Tensor, layout: RowLayout, together: Tensor) -> Tensor:
+def _with_margin_of_forming(squares: Tensor, group: RootGroup, together: Tensor) -> Tensor:
     """(x + y)^2 <= (1 + 2^-12) x^2 + (1 + 2^12) y^2, where y = T 2^-24 A."""
-    return (1.0 + 2.0**-12) * squares + 2.0**13 * ((layout.longest + 4) * SINGLE) ** 2 * together
+    return (1.0 + 2.0**-12) * squares + 2.0**13 * ((group.length + 4) * SINGLE) ** 2 * together
 
 
 def _by_products(inputs: Tensor, gradients: Tensor, bias: bool) -> Tensor:
@@ -244,52 +250,62 @@ class InputRows:
         """The squared L2 norm of every row."""
         return self.shared.square_norms.index_select(0, self.nodes)
 
-    def picked(self, index: Tensor | None) -> SparseRows:
-        """The rows at these positions (None: all), written out."""
-        return self.shared.features.rows(self.nodes if index is None else self.nodes[index])
+    def narrow(self, start: int, count: int) -> SparseRows:
+        """So many consecutive rows, written out."""
+        return self.shared.features.rows(self.nodes[start : start + count])
 
 
 class InputProducts:
-    """Products of the sparse input rows of every root with few rows, kept one root after the other."""
+    """Products of the sparse input rows of every root with few rows, kept one root after the other as far as they fit.
+
+    The others are computed when they are needed, in the same way.
+    """
 
     def __init__(self, subgraphs: RootedSubgraphs, features: SparseRows) -> None:
+        self.subgraphs, self.features = subgraphs, features
         rows = subgraphs.num_rows
-        sizes = torch.where(rows <= _KEPT_ROWS, rows.square(), 0)
-        fits = torch.cumsum(sizes, 0) <= _KEPT_PRODUCTS
-        self.sizes = torch.where(fits, sizes, 0)
+        sizes = torch.where(rows <= _MOST_ROWS, rows.square(), 0)
+        self.sizes = torch.where(torch.cumsum(sizes, 0) <= _KEPT_PRODUCTS, sizes, 0)
         self.starts = torch.cumsum(self.sizes, 0) - self.sizes
         kept = self.sizes.nonzero().squeeze(1)
         parts = [_root_products(subgraphs, features, chunk) for chunk in kept.split(500)]
         self.values = torch.cat(parts) if parts else torch.zeros(1)
 
-    def square_norms(
+    def write_square_norms(
         self,
+        squares: Tensor,
         inputs: InputRows,
-        rows: Tensor | None,
         gradients: Tensor,
-        layout: RowLayout,
+        group: RootGroup,
         bias: bool,
         positions: Tensor,
         together: Tensor,
-    ) -> Tensor:
-        """Squared norms, never below the true ones; `rows` picks the rows of `inputs` that belong to `layout`."""
-        kept = self.sizes[positions] > 0
-        if bool(kept.all()):
-            exact = self._by_products(gradients, layout, bias, positions)
-            return exact + _margin_of_products(gradients.shape[1]) * together
-        formed = _by_forming_sparse(inputs.picked(rows), gradients, layout, bias)
-        return _with_margin_of_forming(formed, layout, together)
+    ) -> None:
+        """Write squared norms, never below the true ones, of the roots of `group` to their places in `squares`."""
+        if group.length > _MOST_ROWS:
+            formed = _by_forming_sparse(inputs, gradients, group, bias)
+            squares[group.roots] = _with_margin_of_forming(formed, group, together[group.roots])
+            return
+        margin = _margin_of_products(gradients.shape[1])
+        is_kept = self.sizes[positions[group.roots]] > 0
+        for part, kept in ((group.some(is_kept), True), (group.some(~is_kept), False)):
+            if part.counts.numel():
+                exact = _sum_of_pairs(self._pairs(part, bias, positions, kept), part.padded(gradients))
+                squares[part.roots] = exact + margin * together[part.roots]
 
-    def _by_products(self, gradients: Tensor, layout: RowLayout, bias: bool, positions: Tensor) -> Tensor:
-        counts, local = layout.counts.view(-1, 1, 1), torch.arange(layout.longest)
-        places = self.starts[positions].view(-1, 1, 1) + counts * local.view(1, -1, 1) + local
-        pairs = self.values[places.clamp_(max=self.values.numel() - 1)].to(gradients.dtype)
+    def _pairs(self, group: RootGroup, bias: bool, positions: Tensor, kept: bool) -> Tensor:
+        """<a_j, a_k> of all pairs of rows of each root, in single precision, zeros where a root has fewer rows."""
+        which, sizes = positions[group.roots], group.counts.square()
+        values = self.values if kept else _root_products(self.subgraphs, self.features, which)
+        starts = self.starts[which] if kept else torch.cumsum(sizes, 0) - sizes
+        counts, local = group.counts.view(-1, 1, 1), torch.arange(group.length)
+        places = starts.view(-1, 1, 1) + counts * local.view(1, -1, 1) + local
+        pairs = values[places.clamp_(max=values.numel() - 1)]
         if bias:
             pairs += 1.0
         # Places beyond a root's own products hold those of another: zero, so that not even infinity gets across.
         inside = local < counts.view(-1, 1)
-        pairs.masked_fill_(~(inside.unsqueeze(1) & inside.unsqueeze(2)), 0.0)
-        return _sum_of_pairs(pairs, layout.padded(gradients))
+        return pairs.masked_fill_(~(inside.unsqueeze(1) & inside.unsqueeze(2)), 0.0)
 
 
 def _root_products(subgraphs: RootedSubgraphs, features: SparseRows, positions: Tensor) -> Tensor:
@@ -311,11 +327,11 @@ def _root_products(subgraphs: RootedSubgraphs, features: SparseRows, positions: 
     return torch.from_numpy(out)
 
 
-def _by_forming_sparse(inputs: SparseRows, gradients: Tensor, layout: RowLayout, bias: bool) -> Tensor:
+def _by_forming_sparse(inputs: InputRows, gradients: Tensor, group: RootGroup, bias: bool) -> Tensor:
     """For hubs, of which there are few: one sparse product per root."""
     squares = []
-    for start, count in zip(layout.offsets[:-1].tolist(), layout.counts.tolist()):
-        gradient = gradients[start : start + count]
-        total = inputs.narrow(start, count).transpose_matmul(gradient).square_().sum(dtype=torch.float64)
+    for start, count in zip(group.starts.tolist(), group.counts.tolist()):
+        rows, gradient = inputs.narrow(start, count), gradients[start : start + count]
+        total = rows.transpose_matmul(gradient).square_().sum(dtype=torch.float64)
         squares.append(total + gradient.sum(0).square().sum() if bias else total)
     return torch.stack(squares)

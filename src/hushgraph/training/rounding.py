@@ -11,7 +11,8 @@ blocks, however many rows there are.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -36,8 +37,9 @@ UNDERFLOW = 2.0**-100
 Memory = Callable[..., Tensor | None]
 
 _LEAST_BOUND, _LARGEST_BOUND = 2.0**-40, 2.0**40
-# Measured: for small results short blocks cost little; above so many numbers in all blocks, one at a time is faster.
-_SMALL_OUTPUT, _SMALL_BLOCK, _LARGE_OUTPUT = 2**11, 32, 2**20
+# Measured: for small results short blocks cost little, for large ones one block at a time is faster. The way may not
+# depend on the number of rows: all blocks would be rounded differently at once.
+_SMALL_OUTPUT, _SMALL_BLOCK, _LARGE_OUTPUT = 2**11, 32, 2**15
 
 
 def norm_slack(width: int) -> float:
@@ -103,7 +105,7 @@ def write_products(left: Tensor, right: Tensor, out: Tensor, memory: Memory = la
     """
     if out.dtype is left.dtype:
         torch.mm(left.t(), right, out=out)
-    elif out.numel() * (len(left) // BLOCK_ROWS) > _LARGE_OUTPUT:
+    elif out.numel() > _LARGE_OUTPUT:
         out.zero_()
         add_products(left, right, out, range(0, len(left) + BLOCK_ROWS, BLOCK_ROWS))
     else:
@@ -111,12 +113,20 @@ def write_products(left: Tensor, right: Tensor, out: Tensor, memory: Memory = la
         torch.sum(_products_of_blocks(left, right, block, memory), 0, dtype=out.dtype, out=out)
 
 
-def add_products(left: Tensor, right: Tensor, out: Tensor, cuts: range | list[int]) -> None:
-    """Add `left.T @ right` to `out`, one block of rows after the other; `cuts` says where they begin and end."""
-    product = left.new_empty(out.shape)
-    for start, stop in zip(cuts, cuts[1:]):
-        torch.mm(left[start:stop].t(), right[start:stop], out=product)
+def add_products(left: Tensor, right: Tensor, out: Tensor, cuts: Sequence[int], row_sum: Tensor | None = None) -> None:
+    """Add `left.T @ right` to `out`, one block of rows after the other; `cuts` says where they begin and end.
+
+    `row_sum`, if wanted, gets the sum of the rows of `left` added.
+    """
+    product, sums = left.new_empty(out.shape), left.new_empty(len(cuts) - 1, left.shape[1])
+    for block, (start, stop) in enumerate(pairwise(cuts)):
+        rows = left[start:stop]
+        torch.mm(rows.t(), right[start:stop], out=product)
         out += product
+        if row_sum is not None:
+            torch.sum(rows, 0, out=sums[block])
+    if row_sum is not None:
+        row_sum += sums.sum(0, dtype=row_sum.dtype)
 
 
 def _products_of_blocks(left: Tensor, right: Tensor, block: int, memory: Memory) -> Tensor:
