@@ -88,9 +88,9 @@ def test_a_batch_is_cut_into_whole_groups_and_large_groups_by_themselves() -> No
     assert list(engine._chunks([1] * 300)) == [(0, 64), (64, 128), (128, 192), (192, 256), (256, 300)]
     engine.chunk_rows = 1000
     assert list(engine._chunks([1] * 300)) == [(0, 128), (128, 256), (256, 300)]
-    large = [1] * 64 + [1] * 20 + [2000] + [1] * 43 + [1] * 5
-    single = [(k, k + 1) for k in range(80, 96)]
-    assert list(engine._chunks(large)) == [(0, 64), (64, 80), *single, (96, 112), (112, 128), (128, 133)]
+    large = [1] * 64 + [1] * 40 + [2000] + [1] * 23 + [1] * 5
+    single = [(k, k + 1) for k in range(96, 128)]
+    assert list(engine._chunks(large)) == [(0, 64), (64, 96), *single, (128, 133)]
     assert list(engine._chunks([])) == []
 
 

@@ -9,13 +9,13 @@ change how many roots is the business of the graph (docs/proofs/dpgnn.md). Edge 
 | --- | --- |
 | empty batch | a zero vector |
 | gradient norm above the clip norm | scaled down to it; it is the bound less what rounding may add (`rounding`) |
-| gradient of which more than 7/8 cancels between the rows of a root | clipped as if it were longer |
+| gradient of which more than 3/4 cancels between the rows of a root | clipped as if it were longer |
 | gradient not finite | the root counts as zero |
 | a layer that the closed form does not know | refused here; `rooted_gradient` takes the way of `rooted_functional` |
 
 How: a linear layer that was applied to several rows of a root has the gradient sum_j g_j a_j^T, with a its inputs and g
 the gradients of its outputs. Its norm follows from the products of rows of one root (`rooted_norms`), so no per-root
-gradient is formed; the clipped sum is then matrix products with the g scaled per root, over blocks of 16 roots. Roots
+gradient is formed; the clipped sum is then matrix products with the g scaled per root, over blocks of 32 roots. Roots
 are taken in chunks.
 """
 
@@ -55,7 +55,7 @@ from hushgraph.training.rounding import (
 _KNOWN = (RootedNetwork, GCNLayer, GINLayer, AttentionLayer)
 CHUNK_ROOTS = 1_000
 CHUNK_ROWS = 16_384
-BLOCK_ROOTS = 16
+BLOCK_ROOTS = 32
 _MOST_CANCELED = BLOCK_ROWS // BLOCK_ROOTS
 
 
