@@ -1,5 +1,8 @@
 """Sums over in-neighbors and noise, beside other libraries: `python benchmarks/aggregation.py [--quick] [--json]`.
 
+"Ours" is the exact sum of quantized rows that releases are made of; "float32 sum" the same kernel without exactness,
+"quantize and sum" all that happens between float rows and an exact sum. The libraries add floats.
+
 Contenders take turns in one process and medians are compared, so ratios mean something on a busy machine. Graphs are
 synthetic (uniform random edges) with the sizes of two common large benchmarks: 117 thousand nodes with 46 million
 edges, and 1.8 million with 81 million. The rate is edges a second; bytes are what must be read at least: a 64-byte row
@@ -40,12 +43,11 @@ from scipy.sparse import csr_array
 from torch import Tensor
 from torch_geometric import EdgeIndex
 
-from hushgraph.graph.blocks import aggregate_blocks
-from hushgraph.graph.degree import cap_owned_lists
-from hushgraph.graph.edges import InNeighbors
-from hushgraph.graph.store import ingest
+from hushgraph.graph.disk import DiskEdges
+from hushgraph.graph.edges import MemoryEdges
+from hushgraph.graph.quantized import quantize
 from hushgraph.graph.sums import sum_in_neighbors
-from hushgraph.noise.source import NoiseSource
+from hushgraph.noise import NoiseSource
 
 warnings.filterwarnings("ignore")
 
@@ -93,7 +95,7 @@ def peak_extra_bytes(run: Callable[[], object]) -> int | None:
     return max(read("VmHWM") - before, 0)
 
 
-def kernels(graph: InNeighbors, rows: Tensor) -> dict[str, Any]:
+def kernels(graph: MemoryEdges, rows: Tensor) -> dict[str, Any]:
     """Rates of the libraries' products on one graph, and what each needs to hold."""
     n, e = graph.num_nodes, graph.num_edges
     ones = torch.ones(e)
@@ -103,11 +105,14 @@ def kernels(graph: InNeighbors, rows: Tensor) -> dict[str, Any]:
     stream = torch.ones(max(n * COLUMNS, 1 << 26))
     copy = torch.empty_like(stream)
     pairs = EdgeIndex(torch.stack((graph.targets(), graph.sources)).long(), sparse_size=(n, n), sort_order="row")
+    whole = quantize(rows, normalize=True)
     few = min(e, 4_000_000)
     source, target = graph.sources[:few].long(), graph.targets()[:few].long()
     seconds = side_by_side(
         {
-            "ours": lambda: sum_in_neighbors(graph, rows),
+            "ours": lambda: graph.sum(whole),
+            "quantize and sum": lambda: graph.sum(quantize(rows, normalize=True)),
+            "float32 sum": lambda: sum_in_neighbors(graph, rows),
             "torch CSR int64": lambda: wide @ rows,
             "torch CSR int32": lambda: narrow @ rows,
             "scipy CSR": lambda: scipy_matrix @ rows.numpy(),
@@ -125,54 +130,62 @@ def kernels(graph: InNeighbors, rows: Tensor) -> dict[str, Any]:
         "gigabytes_per_second": {"ours": rates["ours"] * BYTES_PER_EDGE / 1e3, "copy (read + write)": copy_rate},
         "structure_bytes_per_edge": {"ours": 4.0, "torch CSR int32": 8.0, "torch CSR int64": 12.0},
         "peak_extra_bytes": {
-            "ours": peak_extra_bytes(lambda: sum_in_neighbors(graph, rows)),
+            "ours": peak_extra_bytes(lambda: graph.sum(whole)),
+            "float32 sum": peak_extra_bytes(lambda: sum_in_neighbors(graph, rows)),
             "torch CSR int64": peak_extra_bytes(lambda: wide @ rows),
         },
     }
 
 
-def out_of_core(edges: Tensor, graph: InNeighbors, rows: Tensor) -> dict[str, Any]:
-    """Block-wise sums with a quarter of the graph's size as memory limit, files in the system's cache."""
+def exactness(graph: MemoryEdges, rows: Tensor) -> dict[str, float]:
+    """What exactness costs: time over that of a float32 sum."""
+    whole = quantize(rows, normalize=True)
+    seconds = side_by_side(
+        {
+            "float32 sum": lambda: sum_in_neighbors(graph, rows),
+            "exact sum": lambda: graph.sum(whole),
+            "quantize and sum": lambda: graph.sum(quantize(rows, normalize=True)),
+        }
+    )
+    largest = float(graph.in_degree().max())
+    return {"largest in-degree": largest} | {name: s / seconds["float32 sum"] for name, s in seconds.items()}
+
+
+def out_of_core(edges: Tensor, rows: Tensor) -> dict[str, Any]:
+    """Exact sums from disk with a quarter of the graph's size as memory limit, files in the system's cache."""
+    num_nodes = len(rows)
     with tempfile.TemporaryDirectory() as name:
-        limit = (4 * graph.num_edges + 8 * graph.num_nodes) // 4
-        found: list[Any] = []
+        limit = (4 * edges.shape[1] + 8 * num_nodes) // 4
+        found: list[DiskEdges] = []
 
         def store() -> None:
-            found.append(ingest(edges, Path(name) / "graph", num_nodes=graph.num_nodes, memory_limit=limit))
+            found.append(DiskEdges.write(Path(name) / "graph", edges, num_nodes, memory_limit=limit))
 
         start = time.perf_counter()
-        ingest_bytes = peak_extra_bytes(store)
-        ingest_seconds = time.perf_counter() - start
-        stored = found[0]
-        blocks_bytes = peak_extra_bytes(lambda: aggregate_blocks(stored, rows, memory_limit=limit))
+        write_bytes = peak_extra_bytes(store)
+        write_seconds = time.perf_counter() - start
+        stored, whole = found[0], quantize(rows, normalize=True)
+        sum_bytes = peak_extra_bytes(lambda: stored.sum(whole))
         kept = stored.load()
-        rows.numpy().tofile(Path(name) / "rows")
-        mapped = np.memmap(Path(name) / "rows", dtype=np.float32, mode="r", shape=tuple(rows.shape))
-        seconds = side_by_side(
-            {
-                "in memory": lambda: sum_in_neighbors(kept, rows),
-                "blocks": lambda: aggregate_blocks(stored, rows, memory_limit=limit),
-                "blocks, rows on disk": lambda: aggregate_blocks(stored, mapped, memory_limit=limit),
-            }
-        )
-        same = torch.equal(aggregate_blocks(stored, mapped, memory_limit=limit), sum_in_neighbors(kept, rows))
+        seconds = side_by_side({"memory": lambda: kept.sum(whole), "disk": lambda: stored.sum(whole)})
+        same = torch.equal(stored.sum(whole), kept.sum(whole))
     return {
-        "over_in_memory": {name: s / seconds["in memory"] for name, s in seconds.items()},
+        "disk over memory": seconds["disk"] / seconds["memory"],
         "same_bits": same,
-        "ingest_seconds": ingest_seconds,
+        "write_seconds": write_seconds,
         "memory_limit": limit,
-        "peak_extra_bytes": {"ingest": ingest_bytes, "blocks (rows of the result included)": blocks_bytes},
+        "peak_extra_bytes": {"write": write_bytes, "sum (its result included)": sum_bytes},
     }
 
 
 def building(edges: Tensor, num_nodes: int) -> dict[str, float]:
     """Seconds to sort the edges by target, and to cap the lists of senders."""
-    noise = NoiseSource.from_os()
+    noise, graph = NoiseSource.from_os(), MemoryEdges.from_edge_index(edges, num_nodes)
     return side_by_side(
         {
-            "sort by target": lambda: InNeighbors.from_edge_index(edges, num_nodes),
+            "sort by target": lambda: MemoryEdges.from_edge_index(edges, num_nodes),
             "torch sort of targets": lambda: torch.sort(edges[1], stable=True),
-            "cap lists at 50": lambda: cap_owned_lists(edges, num_nodes, 50, noise),
+            "cap lists at 50": lambda: graph.cap(50, noise),
         },
         rounds=1,
     )
@@ -184,6 +197,13 @@ def near_edges(num_nodes: int, num_edges: int) -> Tensor:
     target = draw.integers(0, num_nodes, num_edges, dtype=np.int32)
     step = draw.integers(-NEAR, NEAR, num_edges, dtype=np.int32)
     return torch.from_numpy(np.stack(((target + step) % num_nodes, target)))
+
+
+def skewed_edges(num_nodes: int, num_edges: int) -> Tensor:
+    """Edges whose targets follow a power law: the most popular node receives about a hundredth of them."""
+    draw = np.random.default_rng(0)
+    target = (num_nodes ** draw.random(num_edges)).astype(np.int32) - 1
+    return torch.from_numpy(np.stack((draw.integers(0, num_nodes, num_edges, dtype=np.int32), target)))
 
 
 def exponent(sizes: Sequence[int], seconds: Sequence[float]) -> float:
@@ -206,7 +226,7 @@ def stream_rate() -> float:
     return 4 * stream.numel() / seconds / 1e9
 
 
-def csr_growth(graphs: list[InNeighbors], tables: list[Tensor]) -> dict[str, Any]:
+def csr_growth(graphs: list[MemoryEdges], tables: list[Tensor]) -> dict[str, Any]:
     """The same graphs with torch's CSR: what the machine's caches alone do to another kernel."""
     contenders: dict[str, Callable[[], object]] = {}
     for graph, rows in zip(graphs, tables):
@@ -230,10 +250,10 @@ def scaling(
 ) -> dict[str, Any]:
     """Best time against edges, the sizes in turn, and what was fitted to it."""
     nodes = [nodes_for(size) for size in sizes]
-    graphs = [InNeighbors.from_edge_index(edges_for(n, size), n) for n, size in zip(nodes, sizes)]
+    graphs = [MemoryEdges.from_edge_index(edges_for(n, size), n) for n, size in zip(nodes, sizes)]
     tables = [torch.randn(n, COLUMNS) for n in nodes]
     runs: dict[str, Callable[[], object]] = {
-        str(graph.num_edges): partial(sum_in_neighbors, graph, rows) for graph, rows in zip(graphs, tables)
+        str(graph.num_edges): partial(graph.sum, quantize(rows)) for graph, rows in zip(graphs, tables)
     }
     extra = [(peak_extra_bytes(run) or 0) / 2**20 for run in runs.values()]
     seconds = list(side_by_side(runs, rounds=12, summary=np.min).values())
@@ -284,7 +304,7 @@ def growth(smallest: int) -> dict[str, Any]:
 
 
 def noise_rates() -> dict[str, Any]:
-    """Normal samples a second beside `torch.randn`, for one large request and for a training step's."""
+    """Exact samples of the rounded normal law a second beside `torch.randn`: large requests, and a training step's."""
     torch.set_num_threads(1)
     noise = NoiseSource.from_os()
     result = {}
@@ -292,7 +312,7 @@ def noise_rates() -> dict[str, Any]:
 
         def ours(size: int = size, repeat: int = repeat) -> None:
             for _ in range(repeat):
-                noise.gaussian(size, 2.0)
+                noise.integer_gaussian(size, 2.0**20)
 
         def theirs(size: int = size, repeat: int = repeat) -> None:
             for _ in range(repeat):
@@ -309,12 +329,14 @@ def measure(quick: bool = False) -> dict[str, Any]:
     result: dict[str, Any] = {"noise, million samples a second": noise_rates()}
     for num_nodes, num_edges in QUICK if quick else LARGE:
         edges = random_edges(num_nodes, num_edges)
-        graph, rows = InNeighbors.from_edge_index(edges, num_nodes), torch.randn(num_nodes, COLUMNS)
+        graph, rows = MemoryEdges.from_edge_index(edges, num_nodes), torch.randn(num_nodes, COLUMNS)
         for threads in (1, 2):
             torch.set_num_threads(threads)
             result[f"{num_nodes} nodes, {num_edges} edges, {threads} threads"] = kernels(graph, rows)
         torch.set_num_threads(1)
-        result[f"{num_nodes} nodes, {num_edges} edges, out of core"] = out_of_core(edges, graph, rows)
+        skewed = MemoryEdges.from_edge_index(skewed_edges(num_nodes, num_edges), num_nodes)
+        result[f"{num_nodes} nodes, {num_edges} edges, power law"] = exactness(skewed, rows)
+        result[f"{num_nodes} nodes, {num_edges} edges, out of core"] = out_of_core(edges, rows)
         result[f"{num_nodes} nodes, {num_edges} edges, building, seconds"] = building(edges, num_nodes)
     return result | growth(100_000 if quick else 1_000_000)
 

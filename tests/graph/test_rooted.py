@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hushgraph.errors import InputError
 from hushgraph.graph.degree import cap_owned_lists
-from hushgraph.graph.edges import InNeighbors
+from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.rooted import RootedSubgraphs, ragged, whole_graph
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.mixture import occurrence_bound
@@ -17,15 +17,15 @@ from hushgraph.privacy.mixture import occurrence_bound
 Lists = list[set[int]]
 
 
-def graph_of(lists: Lists, cap: int | None = None) -> InNeighbors:
+def graph_of(lists: Lists, cap: int | None = None) -> MemoryEdges:
     pairs = [(v, u) for v, own in enumerate(lists) for u in sorted(own) if u != v]
     edges = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).t().contiguous()
     if cap is not None:
         edges = cap_owned_lists(edges, len(lists), cap, NoiseSource.seeded(3).stream("degree cap"))
-    return InNeighbors.from_edge_index(edges, len(lists))
+    return MemoryEdges.from_edge_index(edges, len(lists))
 
 
-def content(graph: InNeighbors, root: int, layers: int) -> set[tuple[int, int, int]]:
+def content(graph: MemoryEdges, root: int, layers: int) -> set[tuple[int, int, int]]:
     """All that an example of `root` reads: (step, sender, receiver) of every message, by a search without tricks."""
     into = [set() for _ in range(graph.num_nodes)]
     for sender, receiver in graph.edge_index().T.tolist():

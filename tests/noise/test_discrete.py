@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
@@ -199,6 +201,14 @@ def test_a_waiting_time_at_a_boundary_is_decided_by_its_later_bits(p: float, wai
         assert found.tolist() == [expected]
 
 
+@pytest.mark.parametrize("p", [0.01, 1e-9])
+def test_the_smallest_numbers_are_settled_even_where_they_seem_to_be_beyond_the_end(p: float) -> None:
+    # From 63 zero bits one would guess ln U = -44.4; the next bits, all ones, say that it is -43.7.
+    most = int(44.0 / p)
+    found = discrete.failures_before_success(np.array([0]), p, most, lambda _, words: (1 << 64 * words) - 1)
+    assert found[0] == int(63 * math.log(2) / -math.log1p(-p)) < most
+
+
 @given(st.floats(0.05, 1.0, exclude_max=True))
 def test_the_threshold_of_dense_coins_is_exactly_the_probability(p: float) -> None:
     assert Fraction(int(math.ldexp(p, 64)), 1 << 64) == Fraction(p)
@@ -216,3 +226,9 @@ def test_very_rare_coins() -> None:
     chosen = NoiseSource.seeded(6).bernoulli_indices(1 << 53, 1e-13)  # 901 expected; seeded, 4 sigma are 120
     assert abs(len(chosen) - 901) < 120
     assert int(chosen[-1]) < 1 << 53
+
+
+def test_these_laws_need_no_torch() -> None:
+    code = "import sys; from hushgraph.noise import discrete_laplace_std; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

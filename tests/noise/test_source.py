@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from scipy import special, stats
 
 from hushgraph.errors import InputError
-from hushgraph.noise import keys, normal
+from hushgraph.noise import normal
 from hushgraph.noise.source import NoiseSource, round_to_grid
 
 LEVEL = 1e-4
@@ -212,15 +212,6 @@ def test_a_result_is_not_changed_by_later_draws() -> None:
     assert int(later.abs().min()) > 0
 
 
-def test_key_stream_is_aes_256_in_counter_mode() -> None:
-    # Counter mode is the cipher applied to 0, 1, 2, ...; the block function applies the same cipher directly.
-    key = bytes(range(32))
-    words = keys.KeyStream(key).words(0, 8)
-    low = np.arange(4, dtype=np.uint64).byteswap()
-    blocks = keys.BlockFunction(key).words(0, low)
-    assert words[::2].astype(np.uint64).tolist() == blocks.tolist()
-
-
 def test_pair_keys_depend_on_their_own_pair_only() -> None:
     noise = NoiseSource.seeded(29)
     owners, entries = np.arange(70_000) % 300, np.arange(70_000) // 300
@@ -236,7 +227,7 @@ def test_operating_system_sources_differ_and_are_not_stamped() -> None:
     one, other = NoiseSource.from_os(), NoiseSource.from_os()
     assert not one.seeded_run
     assert not one.stream("a").seeded_run
-    assert not bool((one.integer_gaussian(100, FINE) == other.integer_gaussian(100, FINE)).any())
+    assert not bool((one.integer_gaussian(100, 2.0**40) == other.integer_gaussian(100, 2.0**40)).any())  # 3e-11
 
 
 def test_a_seed_stays_visible_in_every_stream() -> None:

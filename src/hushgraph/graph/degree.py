@@ -9,21 +9,38 @@ left does not have this property.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from hushgraph.errors import InputError
-from hushgraph.graph.edges import InNeighbors, checked_edges, pack
+from hushgraph.graph.packed import checked_edges, distinct, pack, run_lengths, unpacked
 from hushgraph.noise.source import NoiseSource
+
+if TYPE_CHECKING:
+    from hushgraph.graph.edges import MemoryEdges
 
 _LABEL = "degree cap"
 _RUN = 1 << 19
 
 
 def cap_owned_lists(edge_index: Tensor, num_nodes: int, max_degree: int, noise: NoiseSource) -> Tensor:
-    """The edges kept when every sender keeps at most `max_degree` distinct targets, sorted by sender and target.
+    """`capped` on a `[2, E]` edge index: the edges kept, sorted by sender and target."""
+    source, target = checked_edges(edge_index, num_nodes)
+    return torch.from_numpy(unpacked(capped(np.sort(pack(source, target)), max_degree, noise)))
+
+
+def cap_senders(edges: MemoryEdges, max_degree: int, noise: NoiseSource) -> MemoryEdges:
+    """The same as `edges.cap`."""
+    return edges.cap(max_degree, noise)
+
+
+def capped(packed: np.ndarray, max_degree: int, noise: NoiseSource) -> np.ndarray:
+    """The pairs kept when every owner keeps at most `max_degree` distinct entries.
+
+    `packed` are sorted pairs `owner << 32 | entry` that hold whole lists; so is the result.
 
     Guarantee: the kept list of node `u` is a function of the noise key, `u` and `u`'s own list (as a set), and of
     nothing else. Repeated entries count once; lists of at most `max_degree` distinct entries stay whole; every subset
@@ -31,32 +48,12 @@ def cap_owned_lists(edge_index: Tensor, num_nodes: int, max_degree: int, noise: 
 
     Edge cases: a self-loop is an entry like any other; `max_degree` 0 keeps nothing.
     """
-    source, target = checked_edges(edge_index, num_nodes)
-    packed = np.sort(pack(source, target))
-    packed = capped(packed, max_degree, noise)
-    return torch.from_numpy(np.stack((packed >> 32, packed & 0xFFFFFFFF)))
-
-
-def cap_senders(edges: InNeighbors, max_degree: int, noise: NoiseSource) -> InNeighbors:
-    """`cap_owned_lists` on a graph that is already in order."""
-    packed = pack(edges.sources.numpy(), edges.targets().numpy())
-    packed.sort()
-    packed = capped(packed, max_degree, noise)
-    owners = packed >> 32
-    packed <<= 32  # in place: on a large graph each of these arrays counts
-    packed |= owners
-    del owners
-    return InNeighbors.from_packed(packed, edges.num_nodes)
-
-
-def capped(packed: np.ndarray, max_degree: int, noise: NoiseSource) -> np.ndarray:
-    """The same on sorted pairs `owner << 32 | target` that hold whole lists; sorted again."""
     if isinstance(max_degree, bool) or not isinstance(max_degree, int) or max_degree < 0:
         raise InputError(
             f"expected a degree cap of 0 or more; got {max_degree!r}; choose it without looking at the data"
         )
     packed = distinct(packed)
-    lengths = _list_lengths(packed)
+    lengths = run_lengths(packed)
     if len(lengths) == 0 or lengths.max() <= max_degree:
         return packed
     keep = np.empty(len(packed), dtype=bool)
@@ -101,22 +98,3 @@ def _smallest(keys: np.ndarray, lengths: np.ndarray, count: int) -> np.ndarray:
         keep[part] = False
         keep[part.start + np.argsort(keys[part], kind="stable")[:count]] = True
     return keep
-
-
-def distinct(packed: np.ndarray) -> np.ndarray:
-    """Sorted pairs with each repeated pair kept once."""
-    if len(packed) < 2:
-        return packed
-    new = np.empty(len(packed), dtype=bool)
-    new[0] = True
-    np.not_equal(packed[1:], packed[:-1], out=new[1:])
-    return packed if new.all() else packed[new]
-
-
-def _list_lengths(packed: np.ndarray) -> np.ndarray:
-    """Length of every owner's run in sorted pairs."""
-    if len(packed) == 0:
-        return np.empty(0, dtype=np.int64)
-    owners = packed >> 32
-    ends = np.flatnonzero(owners[1:] != owners[:-1]) + 1
-    return np.diff(ends, prepend=0, append=len(packed))

@@ -1,26 +1,82 @@
 """The graph in the order aggregation reads it: for every node, the nodes that send to it.
 
-An edge `source -> target` carries the row of `source` to `target`. `InNeighbors` lists, for target 0, 1, 2, ..., the
-sources that send to it, in one flat array (compressed sparse rows by destination). The number of nodes is fixed and
-public: isolated nodes keep their (empty) place.
+An edge `source -> target` carries the row of `source` to `target`. `MemoryEdges` lists, for target 0, 1, 2, ..., the
+sources that send to it, in one flat array (compressed sparse rows by destination); `hushgraph.graph.disk.DiskEdges`
+keeps the same arrays in files. The number of nodes is fixed and public: isolated nodes keep their (empty) place.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from hushgraph.errors import InputError
+from hushgraph.graph.degree import capped
+from hushgraph.graph.packed import checked_edges, offsets_of, pack, swapped, unpack_minor
+from hushgraph.graph.quantized import QuantizedRows
+from hushgraph.graph.sums import check_quantized, collected, exact_sums, target_runs
+from hushgraph.noise.source import NoiseSource
 
-INT32_LIMIT = 2**31
+_BLOCK_EDGES, _BLOCK_TARGETS = 1 << 26, 1 << 15  # summed at a time: the results stay in the cache
+
+
+class Edges(Protocol):
+    """The directed edges of a graph, in memory or on disk: same numbers, bit for bit, from either."""
+
+    @property
+    def num_nodes(self) -> int:
+        """How many nodes there are, isolated ones included."""
+        ...
+
+    @property
+    def num_edges(self) -> int:
+        """How many directed edges are stored."""
+        ...
+
+    def in_degree(self) -> Tensor:
+        """How many edges end at each node, int64."""
+        ...
+
+    def out_degree(self) -> Tensor:
+        """How many edges start at each node, int64."""
+        ...
+
+    def is_symmetric(self) -> bool:
+        """True when every edge has its reverse (as often as the edge itself)."""
+        ...
+
+    def sum(self, rows: QuantizedRows) -> Tensor:
+        """For every node, the exact sum of the rows of the nodes that send to it: int64 `[nodes, columns]`."""
+        ...
+
+    def sum_blocks(self, rows: QuantizedRows) -> Iterator[tuple[int, int, Tensor]]:
+        """The same in runs of nodes, in order: (first, last, sums of the nodes from `first` up to `last`)."""
+        ...
+
+    def cap(self, max_degree: int, noise: NoiseSource) -> Edges:
+        """The edges left when every sender keeps at most `max_degree` distinct targets: see `degree.capped`."""
+        ...
+
+    def edge_index(self) -> Tensor:
+        """All edges as a `[2, E]` int64 tensor, sorted by target and then by source."""
+        ...
+
+    def edge_blocks(self) -> Iterator[Tensor]:
+        """The same, a part at a time."""
+        ...
+
+    def load(self) -> MemoryEdges:
+        """The edges in memory."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
-class InNeighbors:
+class MemoryEdges:
     """Sources of every target: those of target `t` are `sources[offsets[t] : offsets[t + 1]]`, in increasing order.
 
     Attributes:
@@ -34,14 +90,14 @@ class InNeighbors:
     sources: Tensor
 
     @classmethod
-    def from_edge_index(cls, edge_index: Tensor, num_nodes: int) -> InNeighbors:
+    def from_edge_index(cls, edge_index: Tensor, num_nodes: int) -> MemoryEdges:
         """Sort the `[2, E]` edges (row 0 sources, row 1 targets) by target, then by source."""
         source, target = checked_edges(edge_index, num_nodes)
-        return InNeighbors.from_packed(pack(target, source), num_nodes)
+        return MemoryEdges.from_packed(pack(target, source), num_nodes)
 
     @classmethod
-    def from_packed(cls, packed: np.ndarray, num_nodes: int) -> InNeighbors:
-        """From pairs `target << 32 | source` (see `pack`), which are sorted in place."""
+    def from_packed(cls, packed: np.ndarray, num_nodes: int) -> MemoryEdges:
+        """From pairs `target << 32 | source` (see `packed.pack`), which are sorted in place."""
         # Sorting packed 64-bit numbers in place is faster than two counting sorts and needs no second copy.
         packed.sort()
         return cls(torch.from_numpy(offsets_of(packed, num_nodes)), torch.from_numpy(unpack_minor(packed)))
@@ -73,9 +129,38 @@ class InNeighbors:
         """The edges as a `[2, E]` int64 tensor, sorted by target and then by source."""
         return torch.stack((self.sources.to(torch.int64), self.targets().to(torch.int64)))
 
-    def transpose(self) -> InNeighbors:
+    def edge_blocks(self) -> Iterator[Tensor]:
+        """All edges at once: they are in memory anyway."""
+        yield self.edge_index()
+
+    def load(self) -> MemoryEdges:
+        """This object."""
+        return self
+
+    def sum(self, rows: QuantizedRows) -> Tensor:
+        """For every node, the exact sum of the rows of the nodes that send to it: int64 `[nodes, columns]`."""
+        return collected(self._exact_sums(rows), rows.shape)
+
+    def sum_blocks(self, rows: QuantizedRows) -> Iterator[tuple[int, int, Tensor]]:
+        """The same in runs of nodes, in order: (first, last, sums of the nodes from `first` up to `last`)."""
+        return ((first, last, sums.to(torch.int64)) for first, last, sums in self._exact_sums(rows))
+
+    def _exact_sums(self, rows: QuantizedRows) -> Iterator[tuple[int, int, Tensor]]:
+        check_quantized(rows, self.num_nodes)
+        for first, last in target_runs(self.offsets, _BLOCK_EDGES, _BLOCK_TARGETS):
+            offsets = self.offsets[first : last + 1]
+            begin, end = int(offsets[0]), int(offsets[-1])
+            yield first, last, exact_sums(self.sources[begin:end], (offsets - begin).to(torch.int32), rows)
+
+    def cap(self, max_degree: int, noise: NoiseSource) -> MemoryEdges:
+        """The edges left when every sender keeps at most `max_degree` distinct targets: see `degree.capped`."""
+        packed = pack(self.sources.numpy(), self.targets().numpy())
+        packed.sort()
+        return MemoryEdges.from_packed(swapped(capped(packed, max_degree, noise)), self.num_nodes)
+
+    def transpose(self) -> MemoryEdges:
         """The graph with every edge turned round."""
-        return InNeighbors.from_packed(pack(self.sources.numpy(), self.targets().numpy()), self.num_nodes)
+        return MemoryEdges.from_packed(pack(self.sources.numpy(), self.targets().numpy()), self.num_nodes)
 
     def is_symmetric(self) -> bool:
         """True when every edge has its reverse (as often as the edge itself)."""
@@ -86,15 +171,11 @@ class InNeighbors:
         other = self.transpose()
         return torch.equal(self.offsets, other.offsets) and torch.equal(self.sources, other.sources)
 
-    def has_self_loops(self) -> bool:
-        """True when some node sends to itself."""
-        return bool((self.sources == self.targets()).any())
-
     def count_duplicates(self) -> int:
         """How many stored edges repeat an earlier one."""
         return int(self._repeats().sum())
 
-    def coalesce(self) -> InNeighbors:
+    def coalesce(self) -> MemoryEdges:
         """The same graph with every repeated edge kept once."""
         repeats = self._repeats()
         if not bool(repeats.any()):
@@ -102,7 +183,7 @@ class InNeighbors:
         before = torch.zeros(self.num_edges + 1, dtype=self.offsets.dtype)
         torch.cumsum(repeats, 0, dtype=self.offsets.dtype, out=before[1:])
         offsets = self.offsets - before[self.offsets.to(torch.int64)]
-        return InNeighbors(offsets, self.sources[~repeats])
+        return MemoryEdges(offsets, self.sources[~repeats])
 
     def _repeats(self) -> Tensor:
         """True where an edge equals the one before it (sources are sorted within each target)."""
@@ -113,49 +194,4 @@ class InNeighbors:
         return repeats
 
 
-def checked_edges(edge_index: Tensor, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Sources and targets as arrays, after checking shape, type and range."""
-    problems = []
-    if edge_index.dim() != 2 or edge_index.shape[0] != 2:
-        problems.append(
-            f"expected an edge index of shape [2, E]; got {list(edge_index.shape)}; stack sources and targets"
-        )
-    if edge_index.dtype not in (torch.int64, torch.int32):
-        problems.append(f"expected integer node numbers; got {edge_index.dtype}; convert to torch.int64")
-    if not 0 <= num_nodes < INT32_LIMIT:
-        problems.append(f"expected between 0 and 2^31 - 1 nodes; got {num_nodes}; split the graph")
-    InputError.collect(problems)
-    if edge_index.numel():
-        low, high = (int(value) for value in torch.aminmax(edge_index))
-        if low < 0 or high >= num_nodes:
-            raise InputError(f"expected node numbers from 0 to {num_nodes - 1}; got {low} to {high}; check num_nodes")
-    return edge_index[0].numpy(), edge_index[1].numpy()
-
-
-def count_duplicates(edge_index: Tensor, num_nodes: int) -> int:
-    """How many edges repeat an earlier edge."""
-    return InNeighbors.from_edge_index(edge_index, num_nodes).count_duplicates()
-
-
-def coalesce(edge_index: Tensor, num_nodes: int) -> Tensor:
-    """The distinct edges, sorted by target and then by source."""
-    return InNeighbors.from_edge_index(edge_index, num_nodes).coalesce().edge_index()
-
-
-def pack(major: np.ndarray, minor: np.ndarray) -> np.ndarray:
-    """One int64 per pair of node numbers, ordered by `major` and then by `minor`."""
-    packed = major.astype(np.int64)
-    packed <<= 32
-    packed |= minor
-    return packed
-
-
-def unpack_minor(packed: np.ndarray) -> np.ndarray:
-    """The `minor` numbers of packed pairs, int32."""
-    return packed.astype(np.uint32).view(np.int32)  # the low half; node numbers are below 2^31
-
-
-def offsets_of(packed: np.ndarray, num_nodes: int) -> np.ndarray:
-    """Where each major number's run begins in sorted packed pairs (`num_nodes + 1` positions)."""
-    positions = np.searchsorted(packed, np.arange(num_nodes + 1, dtype=np.int64) << 32)
-    return positions.astype(np.int64 if len(packed) >= INT32_LIMIT else np.int32)
+InNeighbors = MemoryEdges

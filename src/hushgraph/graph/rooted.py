@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from hushgraph.errors import InputError
-from hushgraph.graph.edges import InNeighbors
+from hushgraph.graph.edges import MemoryEdges
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class RootedBatch:
 class RootedSubgraphs:
     """The subgraphs of `roots` in the capped graph `edges`, for networks of `num_layers` layers."""
 
-    def __init__(self, edges: InNeighbors, roots: Tensor, num_layers: int) -> None:
+    def __init__(self, edges: MemoryEdges, roots: Tensor, num_layers: int) -> None:
         if num_layers < 1:
             raise InputError(f"expected at least one layer; got {num_layers}; a network without layers needs no graph")
         self.num_layers, self.num_roots = num_layers, roots.numel()
@@ -84,7 +84,7 @@ class RootedSubgraphs:
         self.rows_within = _counts_up_to(root, distance, self.num_roots, num_layers)
         self._add_edges(edges, root, node, distance)
 
-    def _add_edges(self, edges: InNeighbors, root: np.ndarray, node: np.ndarray, distance: np.ndarray) -> None:
+    def _add_edges(self, edges: MemoryEdges, root: np.ndarray, node: np.ndarray, distance: np.ndarray) -> None:
         """For every row below the last distance: where its in-neighbors stand within the same root."""
         receives = np.flatnonzero(distance < self.num_layers)
         entry, sender = _in_neighbors(edges, node[receives])
@@ -126,7 +126,7 @@ class RootedSubgraphs:
         return Messages(int(offsets[level][-1]), own, _offsets(received), sources)
 
 
-def whole_graph(edges: InNeighbors, num_layers: int) -> RootedBatch:
+def whole_graph(edges: MemoryEdges, num_layers: int) -> RootedBatch:
     """The same computation with every node as a root at once and all rows shared: for inference and plain training."""
     nodes = torch.arange(edges.num_nodes)
     messages = Messages(edges.num_nodes, nodes, edges.offsets.to(torch.int64), edges.sources.to(torch.int64))
@@ -148,7 +148,7 @@ def _offsets(counts: Tensor) -> Tensor:
     return offsets
 
 
-def _reach_back(edges: InNeighbors, roots: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _reach_back(edges: MemoryEdges, roots: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(root, node, distance) of all nodes that reach a root in at most `steps` steps."""
     size = edges.num_nodes
     known = np.arange(len(roots)) * size + roots
@@ -164,7 +164,7 @@ def _reach_back(edges: InNeighbors, roots: np.ndarray, steps: int) -> tuple[np.n
     return keys // size, keys % size, np.concatenate(distances)
 
 
-def _in_neighbors(edges: InNeighbors, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _in_neighbors(edges: MemoryEdges, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """All messages to `nodes`: the position of the receiver in `nodes`, and the sender."""
     offsets = edges.offsets.numpy().astype(np.int64)
     counts = offsets[nodes + 1] - offsets[nodes]

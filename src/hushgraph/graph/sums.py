@@ -1,12 +1,18 @@
-"""Sums over in-neighbors: the one graph operation of aggregation-based methods.
+"""Sums over in-neighbors: exact sums of whole numbers for what is released, plain float sums where nothing is.
+
+A released sum must move by no more than its declared bound, for the numbers that the machine adds. So rows are brought
+to whole numbers first (`hushgraph.graph.quantized`) and added without any rounding: the result is that of integer
+arithmetic, in any order and with any number of threads. Proof: docs/proofs/aggregation.md.
 
 `torch.nn.functional.embedding_bag` with 32-bit indices reads each source row once and adds it in registers; of the
-libraries at hand it is the fastest by 2 to 4 times (`benchmarks/aggregation.py` measures it against the others). Each
-target's rows are added one after the other in stored order, so the result does not depend on threads or on how
-targets are grouped into blocks.
+libraries at hand it is the fastest by 2 to 4 times (`benchmarks/aggregation.py` measures it against the others). Whole
+numbers up to 2^24 are exact in float32, so bags are cut so short that no partial sum can get beyond that.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -15,17 +21,59 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from hushgraph.errors import InputError
-from hushgraph.graph.edges import INT32_LIMIT, InNeighbors
+from hushgraph.graph.packed import INT32_LIMIT
+from hushgraph.graph.quantized import QuantizedRows
+from hushgraph.graph.quantized import quantize as quantize
 
+if TYPE_CHECKING:
+    from hushgraph.graph.edges import Edges, MemoryEdges
+
+_EXACT_BITS = 24
 _ALIGNMENT = 64
 _FLOAT64_RUN = 1 << 22
 
 
-def sum_in_neighbors(graph: InNeighbors, rows: Tensor) -> Tensor:
-    """For every node, the sum of the `rows` of the nodes that send to it (zeros where there are none).
+def sum_rows(edges: Edges, rows: QuantizedRows) -> Tensor:
+    """For every node, the exact sum of the rows of the nodes that send to it: int64 `[nodes, columns]`."""
+    return edges.sum(rows)
 
-    `rows` is `[num_nodes, columns]`, float32 or float64; the sum has the same type and is accumulated in it. float32
-    is the fast path. No gradient flows through the sum: it is meant to be noised and released.
+
+def collected(blocks: Iterator[tuple[int, int, Tensor]], shape: tuple[int, int]) -> Tensor:
+    """The sums of all nodes from those of runs of nodes, (first, last, sums); int64."""
+    out = torch.empty(shape, dtype=torch.int64)
+    for first, last, sums in blocks:
+        out[first:last] = sums
+    return out
+
+
+def exact_sums(sources: Tensor, offsets: Tensor, rows: QuantizedRows) -> Tensor:
+    """The exact sum of the rows `sources[offsets[i] : offsets[i + 1]]` for every i; int32 indices and offsets.
+
+    Float32 where no sum can exceed 2^24 (every whole number up to that is exact), int64 otherwise.
+    """
+    longest = 1 << (_EXACT_BITS - rows.bits)
+    counts = offsets.diff()
+    if counts.numel() == 0 or int(counts.max()) <= longest:
+        return sum_bags(sources, offsets, rows.values)
+    # Bags that are too long are cut: the later pieces are bags of their own, added to the first one in int64.
+    cut = (counts > longest).nonzero().squeeze(1)
+    more = (counts[cut].to(torch.int64) - 1).div(longest, rounding_mode="floor")
+    owners = torch.repeat_interleave(cut, more)
+    piece = torch.arange(owners.numel()) - torch.repeat_interleave(more.cumsum(0) - more, more) + 1
+    starts = offsets[owners].to(torch.int64) + longest * piece
+    pieces = np.insert(offsets.numpy(), (owners + 1).numpy(), starts.numpy().astype(np.int32))
+    partial = sum_bags(sources, torch.from_numpy(pieces), rows.values)
+    first = torch.arange(counts.numel())
+    first[1:] += torch.bincount(owners, minlength=counts.numel())[:-1].cumsum(0)
+    later = first[owners] + piece
+    return partial.index_select(0, first).to(torch.int64).index_add_(0, owners, partial[later].to(torch.int64))
+
+
+def sum_in_neighbors(graph: MemoryEdges, rows: Tensor) -> Tensor:
+    """For every node, the float sum of the `rows` of the nodes that send to it (zeros where there are none).
+
+    `rows` is `[num_nodes, columns]`, float32 or float64; the sum has the same type and is accumulated in it, so
+    rounding may move it by far more than one row: for runs without protection only.
     """
     check_rows(rows, graph.num_nodes)
     table = aligned_rows(rows)
@@ -68,17 +116,21 @@ def _sum_bags_float64(sources: Tensor, offsets: Tensor, table: Tensor) -> Tensor
     return torch.from_numpy(matrix @ table.numpy())
 
 
-def target_runs(offsets: Tensor, max_edges: int) -> list[tuple[int, int]]:
+def target_runs(offsets: Tensor, max_edges: int, max_targets: int = INT32_LIMIT) -> Iterator[tuple[int, int]]:
     """Cut targets into runs `[first, last)` of at most `max_edges` edges (a longer single target is a run alone)."""
-    runs: list[tuple[int, int]] = []
     num_nodes, first = offsets.numel() - 1, 0
     while first < num_nodes:
         limit = int(offsets[first]) + max_edges
         last = int(torch.searchsorted(offsets, limit, right=True)) - 1
-        last = min(max(last, first + 1), num_nodes)
-        runs.append((first, last))
+        last = min(max(last, first + 1), num_nodes, first + max_targets)
+        yield first, last
         first = last
-    return runs
+
+
+def check_quantized(rows: QuantizedRows, num_nodes: int) -> None:
+    """Refuse rows of another number of nodes."""
+    if rows.shape[0] != num_nodes:
+        raise InputError(f"expected quantized rows of {num_nodes} nodes; got {rows.shape[0]}; give one row per node")
 
 
 def check_rows(rows: Tensor, num_nodes: int) -> None:

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from hushgraph.graph.edges import INT32_LIMIT, InNeighbors
+from hushgraph.graph.edges import InNeighbors
+from hushgraph.graph.packed import INT32_LIMIT
 from hushgraph.graph.sums import aligned_rows, check_rows, target_runs
 
 

@@ -23,7 +23,7 @@ _BITS = 53
 _LARGEST = 1 << 40  # keeps the share of draws that are thrown away below 2^-13, and every product below 2^53
 
 # How far a computed logarithm of a uniform number may be from the true one. The 63 bits account for 2^-45 (smaller
-# words are always settled), the evaluation for 2^-47 at most where it was measured; the rest is margin.
+# words are always settled), the evaluation for 2^-47: docs/proofs/noise.md. The rest is margin.
 _LOG_GUARD = 2.0**-42
 _SMALLEST_SURE_WORD = 1 << 44
 _SMALLEST_P_BITS = 100
@@ -96,10 +96,10 @@ def failures_before_success(words: np.ndarray, p: float, most: int, more_bits: C
     computed *= -1.0 / rate
     failures = np.minimum(computed, float(most)).astype(np.int64)
     computed -= failures
-    # The fraction above the whole number, negative nowhere; what reached `most` by more than the guard is sure.
+    # What is left is the fraction above the whole number, or how far `most` was exceeded.
     if computed.min() <= guard or computed.max() >= 1.0 - guard or words.min() < _SMALLEST_SURE_WORD:
-        unsure = (computed <= guard) | (computed >= 1.0 - guard) | (words < _SMALLEST_SURE_WORD)
-        unsure &= (failures < most) | (computed <= guard)
+        unsure = (computed <= guard) | (words < _SMALLEST_SURE_WORD)
+        unsure |= (computed >= 1.0 - guard) & (failures < most)
         for place in np.flatnonzero(unsure).tolist():
             failures[place] = min(_settled_failures(int(words[place]), partial(more_bits, place), p), most)
     return failures

@@ -55,8 +55,12 @@ class NormalStream:
         return out
 
     def whole(self, samples: Tensor, first: int, std: float) -> Tensor:
-        """round(std * sample), exactly, for the samples that `fill` computed from number `first` on; int64."""
-        out = torch.empty(samples.numel(), dtype=torch.int64)
+        """round(std * sample), exactly, for the samples that `fill` computed from number `first` on; int64.
+
+        Samples that have their memory for themselves are overwritten: fresh memory costs as much as the rounding.
+        """
+        alone = samples.untyped_storage().nbytes() == samples.nbytes
+        out = samples.view(torch.int64) if alone else torch.empty(samples.numel(), dtype=torch.int64)
         computed, result = samples.numpy(), out.numpy()
         for start in range(0, len(result), PIECE):
             scaled = computed[start : start + PIECE] * std

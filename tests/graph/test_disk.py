@@ -1,0 +1,225 @@
+"""Edges on disk: equal to those in memory for any memory limit, and whole or not there at all."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import json
+import os
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from hushgraph.errors import HushgraphError, InputError
+from hushgraph.graph import disk, external_sort
+from hushgraph.graph.disk import DiskEdges
+from hushgraph.graph.edges import Edges, MemoryEdges
+from hushgraph.graph.quantized import quantize
+from hushgraph.noise import NoiseSource
+
+
+@pytest.fixture(autouse=True)
+def _tiny_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(external_sort, "_SMALLEST_RUN", 1)
+
+
+def random_edges(seed: int, num_nodes: int, num_edges: int) -> Tensor:
+    return torch.randint(0, num_nodes, (2, num_edges), generator=torch.Generator().manual_seed(seed))
+
+
+def in_memory(edges: Tensor, num_nodes: int) -> MemoryEdges:
+    return MemoryEdges.from_edge_index(edges[:, edges[0] != edges[1]], num_nodes).coalesce()
+
+
+def assert_same(found: DiskEdges, expected: MemoryEdges) -> None:
+    loaded = found.load()
+    assert (found.num_nodes, found.num_edges) == (expected.num_nodes, expected.num_edges)
+    assert torch.equal(loaded.offsets, expected.offsets)
+    assert torch.equal(loaded.sources, expected.sources)
+    assert loaded.sources.dtype == torch.int32
+    assert torch.equal(found.in_degree(), expected.in_degree())
+    assert torch.equal(found.out_degree(), expected.out_degree())
+    assert torch.equal(found.edge_index(), expected.edge_index())
+    blocks = [torch.empty(2, 0, dtype=torch.int64), *found.edge_blocks()]
+    assert torch.equal(torch.cat(blocks, 1), expected.edge_index())
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    num_nodes=st.integers(1, 30),
+    num_edges=st.integers(0, 200),
+    memory_limit=st.integers(1, 10_000),
+    max_degree=st.integers(0, 6),
+    symmetric=st.booleans(),
+    columns=st.integers(1, 5),
+    bits=st.sampled_from([12, 20]),
+)
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_everything_equals_the_edges_in_memory(
+    tmp_path_factory: pytest.TempPathFactory,
+    seed: int,
+    num_nodes: int,
+    num_edges: int,
+    memory_limit: int,
+    max_degree: int,
+    symmetric: bool,
+    columns: int,
+    bits: int,
+) -> None:
+    edges = random_edges(seed, num_nodes, num_edges)
+    edges = torch.cat((edges, edges.flip(0)), 1) if symmetric else edges
+    folder = tmp_path_factory.mktemp("edges") / "graph"
+    stored = DiskEdges.write(folder, edges, num_nodes, memory_limit=memory_limit)
+    expected = in_memory(edges, num_nodes)
+    assert_same(stored, expected)
+    assert stored.is_symmetric() == expected.is_symmetric()
+    assert stored.self_loops == int((edges[0] == edges[1]).sum())
+    assert stored.repeated == edges.shape[1] - stored.self_loops - expected.num_edges
+    rows = quantize(torch.randn(num_nodes, columns, generator=torch.Generator().manual_seed(seed)), bits=bits)
+    assert torch.equal(stored.sum(rows), expected.sum(rows))
+    sums = torch.cat([part for _, _, part in stored.sum_blocks(rows)])
+    assert torch.equal(sums, expected.sum(rows))
+    assert_same(stored.cap(max_degree, NoiseSource.seeded(seed)), expected.cap(max_degree, NoiseSource.seeded(seed)))
+    stored.verify()
+    assert sorted(path.name for path in folder.iterdir()) == ["header.json", "offsets.bin", "sources.bin"]
+
+
+def noisy_sums(edges: Edges, noise: NoiseSource) -> Tensor:
+    """A release as a mechanism makes it: capped, quantized, summed run by run, noise addressed by row."""
+    capped = edges.cap(3, noise.stream("cap"))
+    rows = quantize(torch.randn(edges.num_nodes, 4, generator=torch.Generator().manual_seed(1)), normalize=True)
+    parts = [
+        sums + noise.integer_gaussian_rows("hop 1", first, last - first, 4, 2.0**14)
+        for first, last, sums in capped.sum_blocks(rows)
+    ]
+    return torch.cat(parts)
+
+
+@pytest.mark.parametrize("memory_limit", [1, 3000, 10**7])
+def test_a_release_has_the_same_bytes_from_disk_and_from_memory(tmp_path: Path, memory_limit: int) -> None:
+    edges = random_edges(5, 60, 700)
+    stored = DiskEdges.write(tmp_path / "graph", edges, 60, memory_limit=memory_limit)
+    released = noisy_sums(stored, NoiseSource.seeded(7))
+    assert released.numpy().tobytes() == noisy_sums(in_memory(edges, 60), NoiseSource.seeded(7)).numpy().tobytes()
+
+
+def test_from_blocks_and_opened_again(tmp_path: Path) -> None:
+    edges = random_edges(1, 40, 500)
+    stored = DiskEdges.write(tmp_path / "graph", iter(edges.to(torch.int32).split(70, dim=1)), 40, memory_limit=2000)
+    assert_same(stored, in_memory(edges, 40))
+    assert_same(DiskEdges.open(str(tmp_path / "graph"), memory_limit=100), in_memory(edges, 40))
+    assert stored.num_bytes == 8 * 41 + 4 * stored.num_edges
+
+
+def test_a_hub_longer_than_the_memory_limit(tmp_path: Path) -> None:
+    others = torch.arange(1, 400)
+    hub = torch.zeros_like(others)
+    edges = torch.cat((torch.stack((hub, others)), torch.stack((others, hub))), 1)
+    stored = DiskEdges.write(tmp_path / "graph", edges, 400, memory_limit=3000)
+    assert_same(stored, in_memory(edges, 400))
+    assert stored.is_symmetric()
+    assert_same(stored.cap(5, NoiseSource.seeded(2)), in_memory(edges, 400).cap(5, NoiseSource.seeded(2)))
+
+
+def test_almost_symmetric_edges_are_told_apart(tmp_path: Path) -> None:
+    # Equal degrees everywhere, and yet a cycle is not symmetric.
+    cycle = torch.stack((torch.arange(5), (torch.arange(5) + 1) % 5))
+    assert not DiskEdges.write(tmp_path / "cycle", cycle, 5).is_symmetric()
+    both = torch.cat((cycle, cycle.flip(0)), 1)
+    assert DiskEdges.write(tmp_path / "both", both, 5).is_symmetric()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["both", "cycle"]
+
+
+def test_capped_edges_vanish_with_their_object_but_not_in_a_child(tmp_path: Path) -> None:
+    stored = DiskEdges.write(tmp_path / "graph", random_edges(1, 20, 100), 20)
+    capped = stored.cap(2, NoiseSource.seeded(1))
+    folder = capped.folder
+    assert folder.parent.parent == tmp_path
+    disk._remove(folder.parent, os.getpid() + 1)
+    assert folder.exists()
+    del capped
+    gc.collect()
+    assert [path.name for path in tmp_path.iterdir()] == ["graph"]
+
+
+def test_a_cap_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+    stored = DiskEdges.write(tmp_path / "graph", random_edges(1, 20, 100), 20)
+    with pytest.raises(InputError, match="degree cap"):
+        stored.cap(-1, NoiseSource.seeded(1))
+    assert [path.name for path in tmp_path.iterdir()] == ["graph"]
+
+
+def test_an_existing_folder_is_refused(tmp_path: Path) -> None:
+    edges = random_edges(1, 5, 10)
+    DiskEdges.write(tmp_path / "graph", edges, 5)
+    with pytest.raises(InputError, match="which exists"):
+        DiskEdges.write(tmp_path / "graph", edges, 5)
+
+
+def test_wrong_edges_leave_nothing_behind(tmp_path: Path) -> None:
+    chunks = [random_edges(1, 5, 10), torch.tensor([[0], [99]])]
+    with pytest.raises(InputError, match="from 0 to 4"):
+        DiskEdges.write(tmp_path / "graph", iter(chunks), 5, memory_limit=1000)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_told_and_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_room(*_: object) -> NoReturn:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(disk._HashedFile, "write", no_room)
+    with pytest.raises(HushgraphError, match="full disk"):
+        DiskEdges.write(tmp_path / "graph", random_edges(1, 5, 10), 5)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_crash_before_the_last_step_leaves_no_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Killed(BaseException):
+        pass
+
+    def killed(*_: object) -> NoReturn:
+        raise Killed
+
+    monkeypatch.setattr(Path, "rename", killed)
+    monkeypatch.setattr(disk.shutil, "rmtree", lambda *_, **__: None)  # a dead process cleans nothing
+    with pytest.raises(Killed):
+        DiskEdges.write(tmp_path / "graph", random_edges(1, 5, 10), 5)
+    assert not (tmp_path / "graph").exists()
+    assert all("partial" in path.name for path in tmp_path.iterdir())
+
+
+def test_short_changed_and_foreign_folders_are_refused(tmp_path: Path) -> None:
+    stored = DiskEdges.write(tmp_path / "graph", random_edges(1, 50, 300), 50)
+    sources = tmp_path / "graph" / "sources.bin"
+    content = bytearray(sources.read_bytes())
+    content[8] ^= 1
+    sources.write_bytes(content)
+    with pytest.raises(InputError, match="checksum of 'sources"):
+        stored.verify()
+    sources.write_bytes(content[:-4])
+    with pytest.raises(InputError, match="bytes in 'sources"):
+        DiskEdges.open(tmp_path / "graph")
+    header = tmp_path / "graph" / "header.json"
+    header.write_text(json.dumps({"format": "another"}))
+    with pytest.raises(InputError, match="format"):
+        DiskEdges.open(tmp_path / "graph")
+    header.write_text("{")
+    with pytest.raises(InputError, match="folder of edges"):
+        DiskEdges.open(tmp_path / "graph")
+    with pytest.raises(InputError, match="folder of edges"):
+        DiskEdges.open(tmp_path / "nothing")
+
+
+def test_empty_graphs_and_rows_of_another_graph(tmp_path: Path) -> None:
+    empty = DiskEdges.write(tmp_path / "graph", torch.zeros((2, 0), dtype=torch.int64), 4)
+    assert empty.sum(quantize(torch.ones(4, 2))).tolist() == [[0, 0]] * 4
+    assert empty.sum(quantize(torch.ones(4, 0))).shape == (4, 0)
+    assert empty.is_symmetric()
+    assert_same(empty.cap(3, NoiseSource.seeded(0)), in_memory(torch.zeros((2, 0), dtype=torch.int64), 4))
+    with pytest.raises(InputError, match="quantized rows of 4 nodes"):
+        empty.sum(quantize(torch.ones(3, 2)))
