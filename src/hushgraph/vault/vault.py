@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import weakref
 from collections import Counter
@@ -112,6 +113,7 @@ class Vault:
             return mechanism.query(view, *inputs, **options)
         if self.protects:
             mechanism.check(*inputs)
+            _require_noise(stage)
         part = self._charge(stage, nodes)
         opened = tuple(self._open(one) if isinstance(one, PrivateRows) else one for one in inputs)
         if not self.protects:
@@ -251,6 +253,15 @@ class Vault:
         if rows not in self._rows:
             raise InputError("these private rows belong to another vault")
         return self._rows[rows]
+
+
+def _require_noise(stage: Stage) -> None:
+    """Refuse a stage that would be carried out without noise although something is protected."""
+    if stage.scale is None or not 0.0 < stage.scale < math.inf:
+        raise UnprovenError(
+            f"'{stage.name}': expected a positive, finite scale of noise, as a plan within a budget has it; got "
+            f"{stage.scale!r}. Make the plan with Plan.make"
+        )
 
 
 class _Clock:
