@@ -166,7 +166,8 @@ class Vault:
     def charge_what_was_open(self) -> None:
         """Charge what a run without protection planned and did not release: raw data was there to be read anyway."""
         for stage in self.plan.stages:
-            if not self.protects and not stage.is_free(self.unit) and not self._count[stage.name]:
+            raw = self.plan.runs_exactly(stage.name) and not stage.is_free(self.unit)
+            if raw and not self._count[stage.name]:
                 self._charge(stage, None)
 
     def choose(self, branch: Plan, reason: Note) -> None:
