@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test lint bench lock clean
+.PHONY: demo test lint bench docs shape lock clean
 
 $(READY): requirements.lock pyproject.toml
 	@echo "Setting up $(VENV) (a few minutes the first time) ..."
@@ -30,6 +30,12 @@ lint: $(READY)  ## style and types
 
 bench: $(READY)  ## ratios measured side by side on this machine
 	@$(BIN)/python benchmarks
+
+docs: $(READY)  ## write the tables of README.md and docs/mechanisms.md from the registry
+	@$(BIN)/python tools/docs.py
+
+shape: $(READY)  ## the architecture in numbers, before and now
+	@$(BIN)/python tools/shape.py
 
 lock: $(READY)  ## write the versions in .venv to requirements.lock
 	@$(BIN)/python -m pip freeze --exclude-editable --all | grep -v -i -E '^(pip|torch)==' > requirements.lock

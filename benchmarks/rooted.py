@@ -24,7 +24,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 import torch.nn.functional as F
 
-from hushgraph.graph.edges import InNeighbors
+from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.rooted import RootedSubgraphs
 from hushgraph.nn.rooted import RootedNetwork
 from hushgraph.noise.source import NoiseSource
@@ -45,7 +45,7 @@ class Case:
         targets = torch.randint(NODES - 1, (NODES, max_degree), generator=generator)
         sources = torch.arange(NODES).unsqueeze(1).expand_as(targets)
         targets = targets + (targets >= sources)
-        edges = InNeighbors.from_edge_index(torch.stack((sources.reshape(-1), targets.reshape(-1))), NODES).coalesce()
+        edges = MemoryEdges.from_edge_index(torch.stack((sources.reshape(-1), targets.reshape(-1))), NODES).coalesce()
         self.roots = torch.randperm(NODES, generator=generator)[:batch].sort().values
         self.subgraphs = RootedSubgraphs(edges, self.roots, layers)
         self.features = torch.randn(NODES, FEATURES, generator=generator)

@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 
 import hushgraph as hg
+from hushgraph.audit.run import require_consistent
 
 UNIT = hg.units.UndirectedEdge()
 DEFAULT = Path("demo-output")
@@ -56,6 +57,7 @@ def main(folder: Path) -> None:
     say("\nAn audit now tries to break that promise, on canary friendships planted in data made for it:")
     audit = chosen.audit()
     say(f"  {audit.sentence()}")
+    require_consistent(audit)
     others = [model for model in models.values() if model is not chosen]
     report = chosen.report(folder / "report.html", compare=others, audit=audit.as_dict())
     say("\nEach run above has a ledger of its own, because they are alternatives: publishing several of them about one")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import torch
 
-from hushgraph.tasks import balanced_accuracy, by_class
+from hushgraph.tasks import EVALUATION, balanced_accuracy, by_class, evaluate_classes
 
 
 def test_classes_come_by_frequency_in_training_with_their_accuracy() -> None:
@@ -14,3 +14,12 @@ def test_classes_come_by_frequency_in_training_with_their_accuracy() -> None:
     assert [row["accuracy"] for row in rows] == [0.0, 50.0, 0.0, None]
     assert balanced_accuracy(rows) == 50.0 / 3
     assert balanced_accuracy(rows[3:]) is None
+
+
+def test_an_evaluation_covers_all_splits_and_says_that_it_is_not_private() -> None:
+    scores = torch.eye(3)[torch.tensor([0, 1, 2, 0])]
+    splits = {"train": torch.tensor([0, 1]), "val": torch.tensor([], dtype=torch.int64), "test": torch.tensor([2, 3])}
+    found = evaluate_classes(scores, torch.tensor([0, 1, 2, 1]), splits, 3)
+    assert found["accuracy"] == {"train": 100.0, "val": None, "test": 50.0}
+    assert found["test_balanced_accuracy"] == 50.0
+    assert found["note"] == EVALUATION

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 from importlib.metadata import entry_points
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from hushgraph.errors import InputError, did_you_mean
 
@@ -100,7 +100,7 @@ def register(found: Any, kind: Kind | None = None, name: str | None = None) -> A
 
     Methods, mechanisms, units and attacks know their own kind.
     """
-    kind = kind or getattr(found, "kind", "methods")
+    kind = kind or cast(Kind, getattr(found, "kind", "methods"))
     own = name or getattr(found, "name", None)
     if not isinstance(own, str) or not own:
         raise InputError(f"register: expected a class with a `name`; got {found!r}")

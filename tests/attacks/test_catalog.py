@@ -80,9 +80,8 @@ def test_the_command_adds_to_one_file_and_replaces_the_same_attack(tmp_path: Pat
     assert "not private: evaluation" in in_words.output
     names = [one["name"] for one in json.loads((folder / "attacks.json").read_text())["attacks"]]
     assert names == ["posterior similarity", "degree inference"]
-    wrong = CliRunner().invoke(app, ["similarity", "--model", str(folder), "--data", "campus", "--set", "sources"])
-    assert isinstance(wrong.exception, InputError)
     for words, problem in (
+        (["similarity", "--model", str(folder), "--data", "campus", "--set", "sources"], "KEY=VALUE"),
         (["similarity", "--data", "campus"], "needs --model"),
         (["inversion", "--data", "x.npz", "--model", str(folder)], "leave --model out"),
         (
@@ -95,9 +94,9 @@ def test_the_command_adds_to_one_file_and_replaces_the_same_attack(tmp_path: Pat
         ),
         (["degree", "--model", str(folder), "--data", "campus", "--set", "known=2"], "known: expected below 1"),
     ):
-        refused = CliRunner().invoke(app, words).exception
-        assert isinstance(refused, InputError), words
-        assert problem in str(refused)
+        refused = CliRunner().invoke(app, words)
+        assert refused.exit_code != 0, words
+        assert problem in " ".join(f"{refused.output} {refused.exception}".split())
 
 
 def test_the_command_inverts_images_and_adds_the_grids(tmp_path: Path) -> None:

@@ -4,17 +4,18 @@ import pytest
 import torch
 from torch_geometric.data import Data, HeteroData
 
-from hushgraph.data.checks import check_graph, check_unit, default_unit
+from hushgraph.data.checks import check_graph
 from hushgraph.errors import InputError
+from hushgraph.methods.gap import GAP
 from hushgraph.privacy import units
-from small_graphs import hub_graph, random_graph
+from small_graphs import random_graph
 
 
 def test_public_sizes_are_read_and_isolated_last_nodes_stay(graph: Data) -> None:
     checked = check_graph(graph)
-    assert checked.facts.num_nodes == 40
+    assert checked.metadata.num_nodes == 40
     assert checked.edges.num_nodes == 40
-    assert checked.facts.num_classes == 3
+    assert checked.metadata.num_classes == 3
     assert int(checked.edges.in_degree()[-1]) == 0
 
 
@@ -72,25 +73,38 @@ def test_repeated_edges_and_self_loops_are_coalesced_and_written_down(graph: Dat
     graph.edge_index = extra
     checked = check_graph(graph)
     assert torch.equal(checked.edges.sources, clean.edges.sources)
-    assert any("4 repeated" in note for note in checked.notes)
-    assert any("1 self loops" in note for note in checked.notes)
+    assert any("4 repeated" in note for note in checked.changes)
+    assert any("1 self loops" in note for note in checked.changes)
 
 
-def test_units_must_fit_the_kind_of_graph() -> None:
+def test_an_inference_graph_needs_no_labels_and_no_split(graph: Data) -> None:
+    bare = Data(x=graph.x, edge_index=graph.edge_index)
+    checked = check_graph(bare, known_classes=("a", "b"))
+    assert checked.class_names == ("a", "b")
+    assert (checked.labels == -1).all()
+    assert checked.train.numel() == 0
+
+
+def test_a_table_of_records_needs_no_edges(graph: Data) -> None:
+    graph.edge_index = None
+    with pytest.raises(InputError, match="edge_index"):
+        check_graph(graph)
+    assert check_graph(graph, needs_edges=False).edges.num_edges == 0
+
+
+def test_classes_are_declared_or_marked_as_read_off_the_labels(graph: Data) -> None:
+    assert check_graph(graph).classes_declared
+    del graph.class_names
+    found = check_graph(graph)
+    assert not found.classes_declared
+    assert found.class_names == ("0", "1", "2")
+    graph.num_classes = 5
+    declared = check_graph(graph)
+    assert declared.classes_declared
+    assert len(declared.class_names) == 5
+
+
+def test_the_default_unit_fits_the_kind_of_graph() -> None:
     symmetric, directed = check_graph(random_graph(1)), check_graph(random_graph(1, symmetric=False))
-    assert isinstance(default_unit(symmetric), units.UndirectedEdge)
-    assert isinstance(default_unit(directed), units.DirectedEdge)
-    check_unit(symmetric, units.UndirectedEdge())
-    check_unit(directed, units.DirectedEdge())
-    check_unit(symmetric, units.DirectedEdge(), paper_mode=True)
-    with pytest.raises(InputError, match="symmetric"):
-        check_unit(directed, units.UndirectedEdge())
-    with pytest.raises(InputError, match="one friendship is two entries"):
-        check_unit(symmetric, units.DirectedEdge())
-
-
-def test_a_broken_degree_promise_is_refused() -> None:
-    hub = check_graph(hub_graph(60))
-    check_unit(hub, units.NodePromise(max_degree=60))
-    with pytest.raises(InputError, match="got one with 60"):
-        check_unit(hub, units.NodePromise(max_degree=59))
+    assert GAP().default_unit(symmetric) == units.UndirectedEdge()
+    assert GAP().default_unit(directed) == units.DirectedEdge()

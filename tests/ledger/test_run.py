@@ -3,13 +3,13 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from hushgraph.privacy.count import CountStage
 
 from hushgraph.errors import BudgetError, CalibrationError, InputError, LedgerError, UnprovenError
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.run import Run, check_history, open_run, spent, statement
 from hushgraph.privacy import events, units
 from hushgraph.privacy.budget import Budget
-from hushgraph.privacy.count import CountStage
 from hushgraph.privacy.loss import PrivacyLoss
 from hushgraph.privacy.plan import AggregationStage, GradientStage, Plan
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -8,24 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hushgraph.errors import InputError, UnprovenError
-from hushgraph.graph.edges import InNeighbors
+from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.sums import sum_in_neighbors
-from hushgraph.mechanisms.label_sum import (
-    center_messages,
-    known_labels,
-    label_messages,
-    noisy_label_sum,
-    relative_noise,
-)
+from hushgraph.mechanisms import LabelSum
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy import units
-from hushgraph.privacy.label_sum import LabelSumStage
+from hushgraph.privacy.metadata import Metadata
 
 CLASSES = 3
-FRIENDS = LabelSumStage("s", 1, 1.0, quiet=0.5, labeled_noise=math.sqrt(1.75))
-SHARED = LabelSumStage("s", 1, 1.0, shared=True)
-CENTERED = LabelSumStage("s", 1, 1.0, quiet=0.5, labeled_noise=math.sqrt(1.75), centered=True)
-SHARED_CENTERED = LabelSumStage("s", 1, 1.0, shared=True, centered=True)
+FRIENDS = LabelSum(0.5, math.sqrt(1.75))
+DIVIDED = LabelSum(divided=True)
+CENTERED = LabelSum(0.5, math.sqrt(1.75), centered=True)
+DIVIDED_CENTERED = LabelSum(divided=True, centered=True)
 
 
 def _world(seed: int, n: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -40,47 +35,58 @@ def _world(seed: int, n: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]
     return edges, torch.where(labeled.unsqueeze(1), labels, guesses), labeled
 
 
-def _scaled(edges: torch.Tensor, rows: torch.Tensor, labeled: torch.Tensor, stage: LabelSumStage) -> torch.Tensor:
+def _view(labels: torch.Tensor, train: torch.Tensor) -> SimpleNamespace:
+    """As much of a view as the mechanism reads, without any edge."""
+    nodes = len(labels)
+    lists = MemoryEdges.from_edge_index(torch.empty(2, 0, dtype=torch.int64), nodes)
+    mask = torch.zeros(nodes, dtype=torch.bool).index_fill_(0, train, True)
+    metadata = Metadata(nodes, len(train), num_classes=CLASSES)
+    return SimpleNamespace(
+        labels=labels, train=train, trains_on=mask, metadata=metadata, edges=lists, whole_lists=lists
+    )
+
+
+def _scaled(edges: torch.Tensor, rows: torch.Tensor, labeled: torch.Tensor, mechanism: LabelSum) -> torch.Tensor:
     """The exact sums, each row in multiples of its relative noise: what the Gaussian mechanism protects."""
-    lists = InNeighbors.from_edge_index(edges, len(rows))
-    sums = sum_in_neighbors(lists, label_messages(lists, rows, labeled, stage))
-    return sums.double() / relative_noise(labeled, stage)
+    lists = MemoryEdges.from_edge_index(edges, len(rows))
+    sums = sum_in_neighbors(lists, mechanism.messages(lists, rows, labeled))
+    return sums.double() / mechanism.noise_multiples(labeled)
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 10**6), st.integers(4, 25), st.sampled_from([FRIENDS, CENTERED, LabelSumStage("s", 1, 1.0)]))
-def test_one_edge_moves_the_release_by_at_most_the_declared_amount(seed: int, n: int, stage: LabelSumStage) -> None:
+@given(st.integers(0, 10**6), st.integers(4, 25), st.sampled_from([FRIENDS, CENTERED, LabelSum()]))
+def test_one_edge_moves_the_release_by_at_most_the_declared_amount(seed: int, n: int, mechanism: LabelSum) -> None:
     edges, rows, labeled = _world(seed, n)
     if edges.shape[1] == 0:
         return
     a, b = edges[:, seed % edges.shape[1]].tolist()
     one_way = (edges[0] == a) & (edges[1] == b)
     both = one_way | ((edges[0] == b) & (edges[1] == a))
-    before = _scaled(edges, rows, labeled, stage)
+    before = _scaled(edges, rows, labeled, mechanism)
     for removed, unit in ((one_way, units.DirectedEdge()), (both, units.UndirectedEdge())):
-        moved = float((before - _scaled(edges[:, ~removed], rows, labeled, stage)).norm())
-        assert moved <= stage.sensitivity(unit) + 1e-5
+        moved = float((before - _scaled(edges[:, ~removed], rows, labeled, mechanism)).norm())
+        assert moved <= mechanism.sensitivity(unit) + 1e-5
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 10**6), st.integers(4, 25), st.booleans(), st.sampled_from([SHARED, SHARED_CENTERED]))
-def test_one_record_moves_a_shared_release_by_at_most_the_declared_amount(
-    seed: int, n: int, hub: bool, stage: LabelSumStage
+@given(st.integers(0, 10**6), st.integers(4, 25), st.booleans(), st.sampled_from([DIVIDED, DIVIDED_CENTERED]))
+def test_one_record_moves_a_divided_release_by_at_most_the_declared_amount(
+    seed: int, n: int, hub: bool, mechanism: LabelSum
 ) -> None:
     edges, rows, labeled = _world(seed, n)
     victim, others = seed % n, torch.arange(n)[torch.arange(n) != seed % n]
     if hub:
         spokes = torch.stack([torch.full_like(others, victim), others])
         edges = torch.unique(torch.cat([edges, spokes], 1), dim=1)
-    before = _scaled(edges, rows, labeled, stage)
+    before = _scaled(edges, rows, labeled, mechanism)
     without = edges[:, edges[0] != victim]
-    gone = _scaled(without, rows, labeled, stage)
-    assert float((before - gone).norm()) <= stage.sensitivity(units.Node()) + 1e-5
+    gone = _scaled(without, rows, labeled, mechanism)
+    assert float((before - gone).norm()) <= mechanism.sensitivity(units.Node()) + 1e-5
     new_list = torch.stack([torch.full_like(others[:3], victim), others[:3]])
     new_rows = rows.clone()
     new_rows[victim] = rows[victim].roll(1)
-    replaced = _scaled(torch.cat([without, new_list], 1), new_rows, labeled, stage)
-    assert float((before - replaced).norm()) <= stage.sensitivity(units.NodeReplace()) + 1e-5
+    replaced = _scaled(torch.cat([without, new_list], 1), new_rows, labeled, mechanism)
+    assert float((before - replaced).norm()) <= mechanism.sensitivity(units.NodeReplace()) + 1e-5
 
 
 def test_the_bound_for_friendships_is_reached() -> None:
@@ -98,38 +104,40 @@ def test_the_bound_for_friendships_is_reached() -> None:
 def test_centered_rows_are_no_longer_and_centered_labels_as_long(seed: int, columns: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     rows = torch.rand(30, columns, generator=generator, dtype=torch.float64) ** 8
-    assert bool((center_messages(rows).norm(dim=1) <= rows.norm(dim=1) * (1 + 1e-12)).all())
-    corners = center_messages(torch.eye(columns, dtype=torch.float64))
+    assert bool((CENTERED.coded(rows).norm(dim=1) <= rows.norm(dim=1) * (1 + 1e-12)).all())
+    corners = CENTERED.coded(torch.eye(columns, dtype=torch.float64))
     apart = float((corners[0] - corners[1]).norm())
     assert torch.allclose(corners.norm(dim=1), torch.ones(columns, dtype=torch.float64))
     assert apart == pytest.approx(math.sqrt(2 * columns / (columns - 1)))
 
 
-def test_a_centered_record_that_is_replaced_costs_two_when_shared() -> None:
+def test_a_centered_record_that_is_replaced_costs_two_when_divided() -> None:
     """With two classes the centered labels are opposite: the bound is reached."""
     edges, labeled = torch.tensor([[0], [1]]), torch.ones(2, dtype=torch.bool)
     first, second = torch.tensor([[1.0, 0], [1.0, 0]]), torch.tensor([[0, 1.0], [1.0, 0]])
-    moved = _scaled(edges, first, labeled, SHARED_CENTERED) - _scaled(edges, second, labeled, SHARED_CENTERED)
-    assert float(moved.norm()) == pytest.approx(SHARED_CENTERED.sensitivity(units.NodeReplace()), rel=1e-4)
+    moved = _scaled(edges, first, labeled, DIVIDED_CENTERED) - _scaled(edges, second, labeled, DIVIDED_CENTERED)
+    assert float(moved.norm()) == pytest.approx(DIVIDED_CENTERED.sensitivity(units.NodeReplace()), rel=1e-4)
 
 
 def test_the_price_by_unit() -> None:
     assert FRIENDS.sensitivity(units.UndirectedEdge()) == pytest.approx(math.sqrt(8 / 7))
     assert FRIENDS.sensitivity(units.DirectedEdge()) == 1.0
-    assert LabelSumStage("s", 1, 1.0).sensitivity(units.UndirectedEdge()) == pytest.approx(math.sqrt(2))
-    assert LabelSumStage("s", 1, 1.0).sensitivity(units.NodePromise(max_degree=9)) == pytest.approx(3.0)
+    assert LabelSum().sensitivity(units.UndirectedEdge()) == pytest.approx(math.sqrt(2))
+    assert LabelSum().sensitivity(units.BoundedDegreeNode(max_degree=9)) == pytest.approx(3.0)
 
 
-@pytest.mark.parametrize("unit", [units.DirectedEdge(), units.UndirectedEdge(), units.NodePromise(), units.Record()])
-def test_shared_messages_are_refused_where_a_neighbor_s_list_may_change(unit: units.Unit) -> None:
+@pytest.mark.parametrize(
+    "unit", [units.DirectedEdge(), units.UndirectedEdge(), units.BoundedDegreeNode(), units.Record()]
+)
+def test_divided_messages_are_refused_where_a_neighbor_s_list_may_change(unit: units.Unit) -> None:
     with pytest.raises(UnprovenError, match=unit.name):
-        SHARED.sensitivity(unit)
+        DIVIDED.event(unit, 1.0)
 
 
 def test_known_labels_are_those_of_train_nodes_only() -> None:
     train = torch.tensor([0, 2])
-    first = known_labels(torch.tensor([1, 2, 0, 1]), train, CLASSES)
-    assert torch.equal(first, known_labels(torch.tensor([1, 0, 0, 2]), train, CLASSES))
+    first = LabelSum().rows(_view(torch.tensor([1, 2, 0, 1]), train), None)
+    assert torch.equal(first, LabelSum().rows(_view(torch.tensor([1, 0, 0, 2]), train), None))
     assert first.tolist() == [[0, 1, 0], [0, 0, 0], [1, 0, 0], [0, 0, 0]]
 
 
@@ -138,21 +146,21 @@ def test_a_node_s_own_label_does_not_move_its_own_sum() -> None:
     node = int(labeled.nonzero()[0])
     other = rows.clone()
     other[node] = rows[node].roll(1)
-    for stage in (FRIENDS, SHARED, CENTERED):
-        before, after = (_scaled(edges, r, labeled, stage) for r in (rows, other))
+    for mechanism in (FRIENDS, DIVIDED, CENTERED):
+        before, after = (_scaled(edges, r, labeled, mechanism) for r in (rows, other))
         assert torch.equal(before[node], after[node])
         assert not torch.equal(before, after)
 
 
 def test_bad_rows_and_zero_noise_are_refused() -> None:
     edges, rows, labeled = _world(1, 10)
-    lists = InNeighbors.from_edge_index(edges, 10)
+    lists = MemoryEdges.from_edge_index(edges, 10)
     for broken in (rows - 1.0, rows * math.nan):
         with pytest.raises(InputError, match="finite entries without a negative"):
-            label_messages(lists, broken, labeled, SHARED)
+            DIVIDED.messages(lists, broken, labeled)
     with pytest.raises(InputError):
-        noisy_label_sum(lists, rows, labeled, LabelSumStage("s", 1, 0.0), NoiseSource.seeded(0))
-    long = label_messages(lists, rows * 100, labeled, FRIENDS)
+        LabelSum().release(_view(torch.zeros(10, dtype=torch.int64), torch.arange(3)), 0.0, NoiseSource.seeded(0))
+    long = FRIENDS.messages(lists, rows * 100, labeled)
     assert float(long.norm(dim=1).max()) <= 1.0
 
 
@@ -161,8 +169,39 @@ def test_the_noise_has_the_planned_size_for_both_kinds(wrong: float) -> None:
     """3,000 values per kind: a standard deviation is off by 1.3%; by 7% 1 time in 10^7."""
     n = 2000
     labeled = torch.arange(n) % 2 == 0
-    lists = InNeighbors.from_edge_index(torch.empty(2, 0, dtype=torch.int64), n)
-    stage = LabelSumStage("s", 1, 5.0, quiet=0.5, labeled_noise=1.3)
-    out = noisy_label_sum(lists, torch.zeros(n, CLASSES), labeled, stage, NoiseSource.seeded(4))
+    view = _view(torch.zeros(n, dtype=torch.int64), labeled.nonzero().squeeze(1))
+    out = LabelSum(0.5, 1.3).release(view, 5.0, NoiseSource.seeded(4))
     right = [abs(float(out[mask].std()) / (std * wrong) - 1) < 0.07 for mask, std in ((labeled, 6.5), (~labeled, 5.0))]
     assert right == [wrong == 1.0] * 2
+
+
+def test_only_receivers_get_sums_and_noise_and_lists_are_counted_without_the_others() -> None:
+    """Divided messages are louder where fewer entries are used: a list of two, of which one receives, sends 1."""
+    edges = torch.tensor([[0, 0], [1, 2]])
+    view = _view(torch.zeros(3, dtype=torch.int64), torch.tensor([0]))
+    view.whole_lists = MemoryEdges.from_edge_index(edges, 3)
+    receivers = torch.tensor([False, True, False])
+    assert float(DIVIDED.query(view)[1, 0]) == pytest.approx(math.sqrt(0.5), rel=1e-5)
+    assert float(DIVIDED.query(view, None, receivers)[1, 0]) == pytest.approx(1.0, rel=1e-5)
+    released = DIVIDED.release(view, 3.0, NoiseSource.seeded(0), None, receivers)
+    assert not released[~receivers].any()
+    assert released[1].all()
+
+
+def test_the_bound_of_an_edge_grows_with_the_receivers_and_is_not_used_for_records() -> None:
+    """A unit of several undirected edges at once, and one that changes a record too, get no bound for one edge."""
+
+    class Two(units.UndirectedEdge):
+        footprint = units.Footprint(receivers=4, own_list=2, other_entries=2, records=0, mirrored=True)
+
+    class WithRecord(units.UndirectedEdge):
+        footprint = units.Footprint(receivers=2, own_list=1, other_entries=1, records=1, mirrored=True)
+
+    assert FRIENDS.sensitivity(Two()) == pytest.approx(math.sqrt(2.0) * FRIENDS.sensitivity(units.UndirectedEdge()))
+    assert FRIENDS.sensitivity(WithRecord()) == pytest.approx(math.sqrt(2.0))
+
+
+@pytest.mark.parametrize("bad", [{"unlabeled_norm": 1.5}, {"unlabeled_norm": -0.1}, {"labeled_noise": 0.5}])
+def test_norms_and_noise_outside_the_proof_are_refused(bad: dict[str, float]) -> None:
+    with pytest.raises(InputError, match=next(iter(bad))):
+        LabelSum(**bad)

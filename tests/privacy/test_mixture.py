@@ -25,8 +25,7 @@ from hushgraph.privacy.mixture import (
     one_sided_pld,
     theorem1_epsilon,
 )
-from hushgraph.privacy.plan import RootedGradientStage
-from hushgraph.privacy.units import Node, NodePromise, NodeReplace, Relation, UndirectedEdge
+from hushgraph.privacy.units import Relation
 
 GRID = 1e-3
 
@@ -186,18 +185,6 @@ def test_occurrence_bound() -> None:
     ]
     with pytest.raises(InputError):
         occurrence_bound(-1, 2)
-
-
-def test_the_stage_counts_what_the_unit_can_touch() -> None:
-    stage = RootedGradientStage("network", 10, 30.0, 2.0, 0.1, 3, 2)
-    assert stage.touched(Node(max_degree=100)) == (13, 12)
-    assert stage.touched(Node(max_degree=2)) == (7, 6)
-    assert stage.touched(NodeReplace(max_degree=100)) == (25, 25)
-    assert stage.sensitivity(Node(max_degree=100)) == 2.0 * 25
-    assert stage.sensitivity(NodeReplace(max_degree=100)) == 2.0 * 50
-    for unit in (NodePromise(max_degree=3), UndirectedEdge()):
-        with pytest.raises(UnprovenError):
-            stage.touched(unit)
 
 
 def test_the_event_survives_the_ledger_and_has_no_renyi_route() -> None:

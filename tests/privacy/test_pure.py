@@ -6,11 +6,10 @@ import math
 
 import pytest
 
-from hushgraph.errors import InputError, UnprovenError
+from hushgraph.errors import InputError
 from hushgraph.privacy import events
 from hushgraph.privacy.loss import PrivacyLoss
-from hushgraph.privacy.plan import LocalStage
-from hushgraph.privacy.units import Local, Node, Relation
+from hushgraph.privacy.units import Relation
 
 
 def loss(*parts: events.Event) -> PrivacyLoss:
@@ -75,18 +74,3 @@ def test_an_infinite_epsilon_is_not_private_and_nonsense_is_refused() -> None:
 def test_pure_events_survive_json() -> None:
     event = events.repeated(events.pure(0.25), 4)
     assert events.from_json(events.to_json(event)) == event
-
-
-def test_a_local_stage_is_priced_for_the_local_unit_only() -> None:
-    stage = LocalStage("features", 1, 0.0, 1.5, "randomizer")
-    assert PrivacyLoss(stage.event(Local()), Relation.REPLACE).epsilon(1e-5) == 1.5
-    assert PrivacyLoss(stage.event(Local(range_from_data=True)), Relation.REPLACE).epsilon(1e-5) == math.inf
-    with pytest.raises(UnprovenError, match="local"):
-        stage.event(Node())
-
-
-def test_the_local_unit_says_what_is_public() -> None:
-    assert Local().public == {"edges"}
-    assert Local(private_labels=False).public == {"edges", "labels"}
-    assert "label" not in Local(private_labels=False).change
-    assert Local(private_labels=False) != Local()

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from hushgraph.graph.edges import InNeighbors
+from hushgraph.graph.edges import MemoryEdges
 from hushgraph.local import RandomizedResponse
 from hushgraph.methods.lpgnn import transition_of
 from hushgraph.nn.backbones import backbone
@@ -13,7 +13,7 @@ from hushgraph.nn.propagation import Neighborhood
 from hushgraph.training.noisy_labels import Judged, NoisyLabels, Schedule, Trainer, least_smoothed, vote_posterior
 from small_graphs import random_graph
 
-HOOD = Neighborhood(InNeighbors.from_edge_index(random_graph(0).edge_index, 40))
+HOOD = Neighborhood(MemoryEdges.from_edge_index(random_graph(0).edge_index, 40))
 TRAIN, VAL = torch.arange(0, 20), torch.arange(20, 30)
 
 
@@ -112,7 +112,7 @@ def test_votes_follow_bayes_on_a_star() -> None:
     # A hub with 5 leaves: one propagation brings it 5 equal votes, so n = 5 and the odds are e^(eps (votes - votes)).
     leaves = torch.arange(1, 6)
     edges = torch.cat([torch.stack([leaves, leaves * 0]), torch.stack([leaves * 0, leaves])], dim=1)
-    star = Neighborhood(InNeighbors.from_edge_index(edges, 6))
+    star = Neighborhood(MemoryEdges.from_edge_index(edges, 6))
     one_hot = torch.zeros(6, 3)
     one_hot[leaves, torch.tensor([0, 0, 0, 1, 2])] = 1.0
     torch.manual_seed(0)
@@ -142,7 +142,7 @@ def test_rules_repeat_under_a_seed_and_leave_the_global_generator_alone(rule: st
 
 
 def test_the_drop_rule_keeps_an_epoch_that_does_not_fit_the_noise() -> None:
-    hood = Neighborhood(InNeighbors.from_edge_index(random_graph(1, 300, 600).edge_index, 300))
+    hood = Neighborhood(MemoryEdges.from_edge_index(random_graph(1, 300, 600).edge_index, 300))
     generator = torch.Generator().manual_seed(0)
     reports = torch.randint(3, (300,), generator=generator)
     matrix = transition_of(RandomizedResponse(0.5, 3))

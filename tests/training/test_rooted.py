@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from hushgraph.data.rows import Rows, SparseRows, dense_rows
 from hushgraph.errors import InputError, UnprovenError
 from hushgraph.graph.degree import cap_owned_lists
-from hushgraph.graph.edges import InNeighbors
+from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.rooted import RootedSubgraphs, whole_graph
 from hushgraph.nn.rooted import CONVOLUTIONS, RootedNetwork
 from hushgraph.noise.sampler import PoissonSampler
@@ -30,11 +30,11 @@ NODES, CLASSES = 30, 3
 
 def setup(
     convolution: str = "gcn", layers: int = 1, sparse: bool = False, seed: int = 0
-) -> tuple[RootedNetwork, InNeighbors, Rows, Tensor]:
+) -> tuple[RootedNetwork, MemoryEdges, Rows, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     edges = torch.randint(NODES, (2, 90), generator=generator)
     edges = torch.cat((edges, torch.stack((torch.arange(1, NODES), torch.zeros(NODES - 1, dtype=torch.int64)))), 1)
-    graph = InNeighbors.from_edge_index(edges[:, edges[0] != edges[1]], NODES).coalesce()
+    graph = MemoryEdges.from_edge_index(edges[:, edges[0] != edges[1]], NODES).coalesce()
     x = torch.randn(NODES, 7, generator=generator)
     rows: Rows = SparseRows.from_tensor(x * (x > 0.7)) if sparse else x
     network = RootedNetwork(
@@ -44,7 +44,7 @@ def setup(
     return network, graph, rows, torch.randint(CLASSES, (NODES,), generator=generator)
 
 
-def naive_gradients(network: RootedNetwork, graph: InNeighbors, x: Rows, y: Tensor, roots: list[int]) -> list[Tensor]:
+def naive_gradients(network: RootedNetwork, graph: MemoryEdges, x: Rows, y: Tensor, roots: list[int]) -> list[Tensor]:
     """One backward pass of the whole-graph network for every root."""
     found = []
     for root in roots:
@@ -144,7 +144,7 @@ def test_deleting_or_replacing_a_record_moves_the_sum_as_declared(
 
     def total(kept: Tensor, rows: Tensor, labels: Tensor, without: int | None = None) -> Tensor:
         lists = cap_owned_lists(kept, NODES, cap, NoiseSource.seeded(seed).stream("degree cap"))
-        subgraphs = RootedSubgraphs(InNeighbors.from_edge_index(lists, NODES), torch.arange(NODES), layers)
+        subgraphs = RootedSubgraphs(MemoryEdges.from_edge_index(lists, NODES), torch.arange(NODES), layers)
         engine = RootedClippedGradient(network, subgraphs, rows, labels, max_grad_norm=0.1)
         return engine.sum(torch.tensor([i for i in range(NODES) if i != without]))
 

@@ -10,7 +10,7 @@ from torch_geometric.nn import SAGEConv
 
 from hushgraph.data.rows import SparseRows
 from hushgraph.errors import InputError, UnprovenError
-from hushgraph.graph.edges import InNeighbors
+from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.rooted import RootedSubgraphs, whole_graph
 from hushgraph.nn.layers import Linear
 from hushgraph.nn.messages import AnyMessages, sum_messages
@@ -23,13 +23,13 @@ from hushgraph.training.rooted_functional import FormedRootedGradient
 NODES, CLASSES = 24, 3
 
 
-def random_edges() -> InNeighbors:
+def random_edges() -> MemoryEdges:
     """Everybody sends to node 0; node 23 is alone."""
     generator = torch.Generator().manual_seed(0)
     edges = torch.randint(NODES - 1, (2, 60), generator=generator)
     hub = torch.stack((torch.arange(1, NODES - 1), torch.zeros(NODES - 2, dtype=torch.int64)))
     edges = torch.cat((edges, hub), 1)
-    return InNeighbors.from_edge_index(edges[:, edges[0] != edges[1]], NODES).coalesce()
+    return MemoryEdges.from_edge_index(edges[:, edges[0] != edges[1]], NODES).coalesce()
 
 
 def inputs() -> tuple[Tensor, Tensor]:

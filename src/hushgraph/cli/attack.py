@@ -1,4 +1,4 @@
-"""The command `hushgraph attack NAME --data ... --model RUN_DIR`."""
+"""`hushgraph attack`: what a known attack learns from a trained model."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from hushgraph import registry
-from hushgraph.cli.console import progress_bar, show_json, words
+from hushgraph.cli.console import Json, Settings, command, progress_bar, show_json, show_words, words
 from hushgraph.errors import InputError
 
 
+@command
 def attack(
     name: Annotated[str, typer.Argument(metavar="NAME", help="One of: " + ", ".join(registry.names("attacks")) + ".")],
     data: Annotated[str, typer.Option(help="The graph it was trained on: a name or an npz file. Inversion: images.")],
@@ -21,76 +22,78 @@ def attack(
         str | None, typer.Option(help="Inversion: the model to train on the images: softmax, mlp or cnn (default).")
     ] = None,
     seed: Annotated[int, typer.Option(help="For what the attack draws.")] = 0,
-    parameter: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the attack; repeatable.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The JSON file to add the result to; default: MODEL/attacks.json.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    settings: Settings = None,
+    out: Annotated[Path | None, typer.Option(help="The JSON file to add to; default: MODEL/attacks.json.")] = None,
+    as_json: Json = False,
 ) -> None:
     """Attack a trained model with what an adversary may have. A failed attack proves nothing.
 
     The result is added to a file that `hushgraph report` shows. Inversion trains a classifier of images without
-    privacy and inverts that: give --data IMAGES.npz, --classifier, and --out RUN_DIR/attacks.json to see it in a
+    privacy and inverts that: give --data IMAGES.npz, --classifier, and --out MODEL/attacks.json to see it in a
     report. What each attack assumes is in docs/threats.md.
     """
+    _require_target(name, model, classifier)
     from hushgraph.attacks.catalog import attack_class
     from hushgraph.settings import from_words
 
-    chosen = {"seed": seed, **from_words(attack_class(name), words(parameter))}
+    chosen = {"seed": seed, **from_words(attack_class(name), words(settings))}
     with progress_bar(as_json) as progress:
         if name == "inversion":
-            result = _invert(data, model, classifier, {"progress": progress, **chosen})
+            result = _invert(data, classifier, {"progress": progress, **chosen})
         else:
-            result = _attack(name, data, model, split, classifier, {"progress": progress, **chosen})
+            result = _attack(name, data, model, split, {"progress": progress, **chosen})
     home = out or (model / "attacks.json" if model is not None else None)
     if home is not None:
         add_result(home, result)
     if as_json:
         show_json(result)
-    else:
-        typer.echo("\n".join([*lines(result), *([] if home is None else [f"added to {home}"])]))
+        return
+    for line in lines(result):
+        show_words(line, indent=4)
+    if home is not None:
+        typer.echo(f"added to {home}")
 
 
-def _attack(
-    name: str, data: str, model: Path | None, split: str | None, classifier: str | None, options: dict[str, Any]
-) -> dict[str, Any]:
-    from hushgraph import datasets
-    from hushgraph.attacks.catalog import attack_model
-    from hushgraph.methods.model import load
-
-    if model is None or classifier is not None:
-        raise InputError(f"the attack '{name}' needs --model RUN_DIR, a trained model, and takes no --classifier")
-    trained = load(model)
-    return attack_model(name, trained, datasets.load(data, split=split), **options).as_dict()
-
-
-def _invert(data: str, model: Path | None, classifier: str | None, options: dict[str, Any]) -> dict[str, Any]:
-    from hushgraph.attacks.catalog import attack_images
-
-    if model is not None:
+def _require_target(name: str, model: Path | None, classifier: str | None) -> None:
+    """Inversion trains its own target; every other attack needs a trained model."""
+    if name == "inversion" and model is not None:
         raise InputError(
             "inversion is for classifiers of images: leave --model out, give --classifier softmax, mlp or cnn, and "
-            "--out RUN_DIR/attacks.json to show the result in that run's report"
+            "--out MODEL/attacks.json to show the result in that run's report"
         )
+    if name in registry.names("attacks") and name != "inversion" and (model is None or classifier is not None):
+        raise InputError(f"the attack '{name}' needs --model MODEL, a trained model, and takes no --classifier")
+
+
+def _attack(name: str, data: str, model: Any, split: str | None, options: dict[str, Any]) -> dict[str, Any]:
+    from hushgraph import datasets
+    from hushgraph.attacks.catalog import attack_model
+    from hushgraph.methods.model import Model
+
+    return attack_model(name, Model.load(model), datasets.load(data, split=split), **options).as_dict()
+
+
+def _invert(data: str, classifier: str | None, options: dict[str, Any]) -> dict[str, Any]:
+    from hushgraph.attacks.catalog import attack_images
+
     return attack_images(data, classifier or "cnn", **options)
 
 
 def lines(result: dict[str, Any]) -> list[str]:
-    """The result for a terminal."""
-    shown = [f"{result['name']} on {result['target']}"]
+    """The result for a terminal; all its figures are marked as an evaluation."""
+    shown = [f"{result['name']} on {result['target']} ({result['note']})"]
     if "auc" in result:
         shown.append(f"  AUC {result['auc']:.3f} [{result['auc_low']:.3f}, {result['auc_high']:.3f}], 0.5 is guessing")
         shown.append(f"  balanced accuracy {result['balanced_accuracy']:.3f}")
-        for rate, found in result["tpr_at"].items():
-            share = f"{100 * float(rate):g}% false positives"
-            known = "too few guesses to say" if found is None else f"{100 * found['value']:.2f}% found"
-            shown.append(f"  at {share}: {known}")
+        shown += [f"  {_rate(float(rate), found)}" for rate, found in result["tpr_at"].items()]
     figures = {**result.get("details", {}), **result.get("figures", {})}
     shown += [f"  {key}: {_short(value)}" for key, value in figures.items() if isinstance(value, int | float | str)]
-    shown += [f"  assumes: {result['assumes']}", f"  These figures are {result['note']}."]
-    return [*shown, "  A failed attack proves nothing; see docs/threats.md."]
+    return [*shown, f"  assumes: {result['assumes']}", "  A failed attack proves nothing; see docs/threats.md."]
+
+
+def _rate(rate: float, found: dict[str, float] | None) -> str:
+    known = "too few guesses to say" if found is None else f"{100 * found['value']:.2f}% found"
+    return f"at {100 * rate:g}% false positives: {known}"
 
 
 def _short(value: float | str) -> str:

@@ -6,9 +6,11 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
+from hushgraph import registry
 from hushgraph.errors import InputError
 from hushgraph.privacy import units
 from hushgraph.privacy.budget import Budget
+from hushgraph.settings import from_words
 
 if TYPE_CHECKING:
     from hushgraph.methods.base import Method
@@ -30,34 +32,24 @@ def read_choices(
 ) -> Choices:
     """The method, unit and budget, or one error that lists everything wrong with them."""
     problems: list[str] = []
-    own, rest = _split_words(unit, settings)
-    found_unit = _collect(problems, lambda: None if unit is None else _unit(unit, own))
+    kind = _collect(problems, lambda: None if unit is None else registry.load("units", unit))
+    own = {key: word for key, word in settings.items() if kind is not None and key in _parameters(kind)}
+    rest = {key: word for key, word in settings.items() if key not in own}
+    found_unit = _collect(problems, lambda: None if kind is None else kind(**from_words(kind, own)))
     found_method = _collect(problems, lambda: _method(method, rest))
     budget = _collect(problems, lambda: Budget(epsilon, delta))
     InputError.collect(problems)
     return Choices(found_method, found_unit, budget)  # type: ignore[arg-type]
 
 
-def _split_words(unit: str | None, settings: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """The settings that are parameters of the unit, and the rest, which are the method's."""
-    kind = units.UNITS.get(unit or "")
-    names = {field.name for field in dataclasses.fields(kind)} if kind is not None else set()
-    own = {key: word for key, word in settings.items() if key in names}
-    return own, {key: word for key, word in settings.items() if key not in names}
-
-
-def _unit(name: str, own: dict[str, str]) -> units.Unit:
-    from hushgraph.settings import from_words
-
-    return units.by_name(name, **(from_words(units.UNITS[name], own) if own else {}))
+def _parameters(kind: type) -> set[str]:
+    return {field.name for field in dataclasses.fields(kind)}
 
 
 def _method(name: str, words: dict[str, str]) -> Method:
-    from hushgraph.registry import method_class
-    from hushgraph.settings import from_words
-
-    found = method_class(name)
-    return found(**from_words(found, words))
+    found = registry.load("methods", name)
+    method: Method = found(**found.from_words(words))
+    return method
 
 
 def _collect(problems: list[str], make: Callable[[], T]) -> T | None:

@@ -6,13 +6,18 @@ import contextlib
 import functools
 import json
 import sys
-from collections.abc import Callable, Iterator
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ParamSpec
 
 import typer
 
 from hushgraph.errors import HushgraphError, InputError
+from hushgraph.text import plain
+
+WIDTH = 80
+"""Columns of a terminal that everybody has."""
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of words.")]
 Settings = Annotated[
@@ -43,17 +48,29 @@ def command(function: Callable[P, None]) -> Callable[P, None]:
 
 def show_json(values: dict[str, Any]) -> None:
     """Print one JSON object; infinity is written as the string "inf"."""
-    typer.echo(json.dumps(_finite(values), indent=2, allow_nan=False))
+    typer.echo(json.dumps(plain(values), indent=2, allow_nan=False))
 
 
-def _finite(value: Any) -> Any:
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return str(value)
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return value
+def show_words(text: str, indent: int = 0) -> None:
+    """Print lines of at most 80 columns; what does not fit goes on below, indented."""
+    for line in text.split("\n"):
+        kept = line[: len(line) - len(line.lstrip())]
+        wrapped = textwrap.wrap(
+            line.lstrip(), WIDTH, initial_indent=kept, subsequent_indent=" " * indent, break_on_hyphens=False
+        )
+        typer.echo("\n".join(wrapped))
+
+
+def show_table(head: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[int] = ()) -> None:
+    """Print columns as wide as their widest cell, those with numbers aligned right; an empty line follows."""
+    widths = [max(len(row[place]) for row in (head, *rows)) for place in range(len(head))]
+    for row in (head, *rows):
+        cells = [
+            cell.rjust(width) if place in numeric else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row, widths))
+        ]
+        typer.echo("  " + "  ".join(cells).rstrip())
+    typer.echo("")
 
 
 def words(settings: list[str] | None) -> dict[str, str]:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
-from hushgraph.cli.console import Json, command, show_json
+import typer
+
+from hushgraph.cli.console import Json, command, show_json, show_table, show_words
+
+_KINDS = {"built-in": "built in", "file": "files of HUSHGRAPH_DATA", "download": "public, downloaded on first use"}
 
 
 @command
@@ -16,15 +21,21 @@ def datasets(as_json: Json = False) -> None:
     if as_json:
         show_json({"datasets": records})
         return
-    from rich.console import Console
-    from rich.table import Table
+    for kind in dict.fromkeys(record["kind"] for record in records):
+        _show(_KINDS.get(kind, kind), [record for record in records if record["kind"] == kind])
 
-    table = Table(title="datasets")
-    for column in ("name", "kind", "nodes", "edges", "classes", "here", "note"):
-        table.add_column(column)
-    for record in records:
-        sizes = ("" if record[key] is None else f"{record[key]:,}" for key in ("nodes", "edges", "classes"))
-        table.add_row(
-            record["name"], record["kind"], *sizes, "yes" if record["present"] else "no", record["note"] or ""
-        )
-    Console().print(table)
+
+def _show(title: str, records: list[dict[str, Any]]) -> None:
+    """One kind of dataset: a table, and below it what is worth knowing about single ones."""
+    typer.echo(title + "\n")
+    rows = [[record["name"], *_sizes(record), "yes" if record["present"] else "no"] for record in records]
+    show_table(["name", "nodes", "edges", "classes", "here"], rows, numeric=(1, 2, 3))
+    notes = [record for record in records if record["note"]]
+    for record in notes:
+        show_words(f"  {record['name']}: {record['note']}", indent=4)
+    if notes:
+        typer.echo("")
+
+
+def _sizes(record: dict[str, Any]) -> list[str]:
+    return ["" if record[key] is None else f"{record[key]:,}" for key in ("nodes", "edges", "classes")]

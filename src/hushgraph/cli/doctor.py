@@ -14,7 +14,17 @@ import typer
 
 from hushgraph.cli.console import Json, command, show_json
 
-CORE = ("torch", "torch-geometric", "dp-accounting", "numpy", "scipy", "scikit-learn", "safetensors", "cryptography")
+CORE = (
+    "torch",
+    "torch-geometric",
+    "dp-accounting",
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "safetensors",
+    "cryptography",
+    "jinja2",
+)
 OPTIONAL = {
     "fastapi": "hushgraph collect serve",
     "opacus": "benchmarks",

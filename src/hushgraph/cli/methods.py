@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from hushgraph.cli.console import Json, command, show_json
+from hushgraph import registry
+from hushgraph.cli.console import WIDTH, Json, command, show_json, show_words
 
 
 @command
@@ -16,30 +17,56 @@ def methods(
     name: Annotated[str | None, typer.Argument(help="A method; its settings (for --set) are shown.")] = None,
     as_json: Json = False,
 ) -> None:
-    """List the methods, or the settings of one with their defaults."""
-    from hushgraph.registry import METHODS, method_class
-
+    """List the methods, or the settings of one with their defaults and what they do."""
     if name is None:
-        records = [_record(method_class(known)) for known in METHODS]
+        records = [_record(registry.load("methods", known)) for known in registry.names("methods")]
         show_json({"methods": records}) if as_json else _show_all(records)
         return
-    kind = method_class(name)
-    settings = {field.name: field.default for field in dataclasses.fields(kind)}
-    shown = {**_record(kind), "settings": settings, "about": inspect.cleandoc(kind.__doc__ or "")}
+    kind = registry.load("methods", name)
+    shown = {**_record(kind), "about": inspect.cleandoc(kind.__doc__ or ""), **_settings(kind)}
     show_json(shown) if as_json else _show_one(shown)
 
 
 def _record(kind: Any) -> dict[str, Any]:
-    return {"name": kind.name, "summary": kind.summary, "units": sorted(kind.units)}
+    return {"name": kind.name, "summary": kind.summary, "paper": kind.paper, "units": kind.units()}
+
+
+def _settings(kind: Any) -> dict[str, Any]:
+    """Defaults, constraints, help and older names of all settings."""
+    fields = [field for field in dataclasses.fields(kind) if field.init]
+    return {
+        "settings": {field.name: field.default for field in fields},
+        "help": {field.name: _help(field) for field in fields},
+        "aliases": dict(kind.aliases),
+    }
+
+
+def _help(field: dataclasses.Field[Any]) -> str:
+    """What a setting does, and what it may be."""
+    rules = field.metadata.get("rules", {})
+    bounds = {"least": "at least", "above": "above", "below": "below"}
+    limits = [f"{word} {rules[key]:g}" for key, word in bounds.items() if rules.get(key) is not None]
+    among = f"one of {', '.join(rules['among'])}" if rules.get("among") else ""
+    return "; ".join(part for part in (field.metadata.get("help", ""), among, " and ".join(limits)) if part)
 
 
 def _show_all(records: list[dict[str, Any]]) -> None:
     for record in records:
-        typer.echo(f"{record['name']:<10} {record['summary']}")
-    typer.echo("\n`hushgraph methods NAME` shows the settings of one.")
+        show_words(f"{record['name']:<10} {record['summary']}", indent=11)
+    show_words("\n`hushgraph methods NAME` shows the settings of one.")
 
 
 def _show_one(shown: dict[str, Any]) -> None:
-    typer.echo(f"{shown['name']}: {shown['summary']}\nunits: {', '.join(shown['units'])}\n\n{shown['about']}\n")
-    for setting, default in shown["settings"].items():
-        typer.echo(f"  --set {setting}={'(by rule)' if default is None else default}")
+    units = ", ".join(shown["units"]) or "none: it has no privacy proof and needs --epsilon inf"
+    show_words(f"{shown['name']}: {shown['summary']}")
+    show_words(f"units: {units}", indent=7)
+    show_words(f"from: {shown['paper']}\n", indent=6)
+    for paragraph in shown["about"].split("\n\n"):
+        show_words(" ".join(paragraph.split()) + "\n")
+    for name, default in shown["settings"].items():
+        typer.echo(f"  --set {name}={'(unset)' if default is None else default}"[:WIDTH])
+        if shown["help"][name]:
+            show_words(f"        {shown['help'][name]}", indent=8)
+    if shown["aliases"]:
+        older = ", ".join(f"{old} = {new}" for old, new in shown["aliases"].items())
+        show_words(f"\nolder names: {older}", indent=13)

@@ -1,21 +1,28 @@
-"""`hushgraph plan`: the price of a run before any data is read."""
+"""`hushgraph plan`: what a run would cost, before any data is read."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import math
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushgraph.cli.console import Json, Settings, command, show_json, words
+from hushgraph import registry
+from hushgraph.cli.console import Json, Settings, command, show_json, show_table, show_words, words
 from hushgraph.text import rounded_up
 
-Method = Annotated[str, typer.Argument(help="auto, gap, progap, chorus, dp-gnn, mlp, dp-mlp, sage, gcn, ...")]
-UnitName = Annotated[
-    str, typer.Option(help="What is protected: undirected-edge, directed-edge, node, node-replace, ...")
-]
+if TYPE_CHECKING:
+    from hushgraph.privacy.plan import Plan, Stage
+    from hushgraph.privacy.units import Unit
+
+Method = Annotated[str, typer.Argument(help=f"One of: {', '.join(registry.names('methods'))}.")]
+UnitName = Annotated[str, typer.Option(help=f"What is protected: {', '.join(registry.names('units'))}.")]
 Epsilon = Annotated[float, typer.Option(help="The budget; inf asks for no protection.")]
 Delta = Annotated[float | None, typer.Option(help="Default: the largest power of ten below 1/(10 x units).")]
 PaperMode = Annotated[bool, typer.Option("--paper-mode", help="Calibrate as the paper does, and show both epsilons.")]
+Edges = Annotated[
+    int | None, typer.Option(min=0, help="Number of directed edges, declared to be public knowledge; it sets delta.")
+]
 
 
 @command
@@ -24,69 +31,123 @@ def plan(
     unit: UnitName,
     nodes: Annotated[int, typer.Option(help="Number of nodes (public).")],
     epsilon: Epsilon,
-    edges: Annotated[
-        int | None, typer.Option(help="Number of directed edges (public); asked for where the unit is an edge.")
-    ] = None,
+    edges: Edges = None,
     delta: Delta = None,
     train_nodes: Annotated[int | None, typer.Option(help="Number of train nodes; default 75% of the nodes.")] = None,
-    classes: Annotated[int | None, typer.Option(help="Number of classes; some choices of auto depend on it.")] = None,
+    features: Annotated[int | None, typer.Option(help="Number of features; local methods need it.")] = None,
+    classes: Annotated[int | None, typer.Option(help="Number of classes; some choices depend on it.")] = None,
     paper_mode: PaperMode = False,
     settings: Settings = None,
     as_json: Json = False,
 ) -> None:
     """Show which releases a method would make, with how much noise, without reading any data."""
     from hushgraph.cli.choices import read_choices
-    from hushgraph.data.metadata import PublicFacts
+    from hushgraph.privacy.metadata import Metadata
 
     choices = read_choices(method, unit, epsilon, delta, words(settings))
-    facts = PublicFacts.from_sizes(nodes, edges, train_nodes, classes)
+    metadata = Metadata.from_sizes(nodes, edges, train_nodes, features, classes)
     assert choices.unit is not None
-    made = choices.method.plan(facts, choices.unit, choices.budget, paper_mode=paper_mode).as_dict()
+    made = choices.method.plan(metadata, choices.unit, choices.budget, paper_mode=paper_mode)
     if as_json:
-        show_json(made)
+        show_json(summary(made))
     else:
         _show(made)
 
 
-def _show(plan: dict[str, Any]) -> None:
-    from rich.console import Console
+def summary(plan: Plan) -> dict[str, Any]:
+    """What `--json` prints: the figures of every stage, and the whole plan as it would be written down."""
+    paper = plan.paper
+    return {
+        "method": plan.method,
+        "unit": plan.unit.name,
+        "epsilon": plan.epsilon,
+        "delta": plan.budget.definite_delta,
+        "accountant": plan.loss.accountant,
+        "stages": [stage_figures(stage, plan) for stage in plan],
+        "branches": [
+            {"method": one.method, "budget": one.budget.epsilon, "stages": [stage_figures(s, one) for s in one]}
+            for one in plan.branches
+        ],
+        "paper": None if paper is None else paper.as_dict(),
+        "plan": plan.as_dict(),
+    }
 
-    title = f"{plan['method']}: what would be released"
-    options = plan.get("then_one_of", [])
-    console = Console()
-    console.print(_table(title + (" first" if options else ""), plan["stages"]))
-    for option in options:
-        console.print(_table(f"then {option['method']}, if the rule chooses it", option["stages"]))
-    if options:
-        cost = sum(float(stage["epsilon"]) for stage in plan["stages"])
-        names = " or ".join(option["method"] for option in options)
-        asked = " and ".join(stage["name"] for stage in plan["stages"])
-        console.print(
-            f"First this is asked with noise, for epsilon {rounded_up(cost)}: {asked}. A rule chooses {names} from the "
-            f"answer and the public sizes. The chosen one gets the rest, {options[0]['budget']:.4g}. Declare "
-            "average_degree (--set) if it is public: then edges are not counted.",
-            highlight=False,
-        )
-    console.print(
-        f"epsilon {rounded_up(plan['epsilon'])} at delta {plan['delta']:g} for the unit '{plan['unit']}'",
-        highlight=False,
+
+def stage_figures(stage: Stage, plan: Plan) -> dict[str, Any]:
+    """What a stage releases, with how much noise, and what it costs alone; a free stage has no noise and no cost."""
+    from hushgraph.privacy.loss import PrivacyLoss
+
+    unit, free = plan.unit, plan.runs_exactly(stage.name)
+    loss = PrivacyLoss(stage.event(unit), unit.relation)
+    return {
+        "name": stage.name,
+        "mechanism": stage.mechanism.name,
+        "count": stage.count,
+        "law": "none" if free else stage.mechanism.law,
+        "sampling": None if free else stage.mechanism.sampling,
+        "scale": None if free else stage.scale,
+        "sensitivity": None if free else stage.sensitivity(unit),
+        "noise_multiplier": None if free else _multiplier(stage, unit),
+        "epsilon_alone": loss.epsilon(plan.budget.definite_delta),
+    }
+
+
+def _multiplier(stage: Stage, unit: Unit) -> float | None:
+    """Noise over sensitivity, where the noise is Gaussian."""
+    bound = stage.sensitivity(unit)
+    gaussian = stage.mechanism.law == "gaussian" and math.isfinite(bound) and bound > 0.0
+    return stage.scale / bound if gaussian and stage.scale is not None else None
+
+
+# In words
+
+
+def _show(plan: Plan) -> None:
+    first = " first" if plan.branches else ""
+    _show_stages(f"{plan.method}: what would be released{first}", plan)
+    for branch in plan.branches:
+        _show_stages(f"then {branch.method}, if the rule chooses it", branch)
+    show_words("scale: of the noise; sens.: how far one unit moves a release; epsilon: of a stage alone\n")
+    for line in _lines(plan):
+        show_words(line)
+
+
+def _lines(plan: Plan) -> list[str]:
+    delta, unit = plan.budget.definite_delta, plan.unit.name
+    lines = [_choice(plan)] if plan.branches else []
+    lines.append(f"epsilon {_number(plan.epsilon)} at delta {delta:g} for the unit '{unit}'")
+    if plan.paper is not None:
+        claimed = f"claimed epsilon {rounded_up(plan.paper.epsilon)} for '{plan.paper.unit.name}'"
+        lines.append(f"paper mode: {claimed}; provable {_number(plan.epsilon)} for '{unit}'")
+    return [*lines, f"accountant: {plan.loss.accountant}. Nothing was read and nothing was charged."]
+
+
+def _choice(plan: Plan) -> str:
+    cost = math.fsum(stage_figures(stage, plan)["epsilon_alone"] for stage in plan)
+    names = " or ".join(branch.method for branch in plan.branches)
+    asked = " and ".join(stage.name for stage in plan)
+    return (
+        f"First this is asked with noise, for epsilon {rounded_up(cost)}: {asked}. A rule chooses {names} from the "
+        f"answers and the public sizes. The chosen one gets the rest, {plan.branches[0].budget.epsilon:.4g}. Declare "
+        "average_degree (--set) if it is public: then edges are not counted."
     )
-    if plan.get("paper_mode"):
-        console.print(
-            f"paper mode: claimed epsilon {rounded_up(plan['claimed_epsilon'])} for '{plan['unit']}'; "
-            f"provable {rounded_up(plan['provable_epsilon'])} for '{plan['provable_unit']}'",
-            highlight=False,
-        )
-    console.print(f"accountant: {plan['accountant']}. Nothing was read and nothing was charged.", highlight=False)
 
 
-def _table(title: str, stages: list[dict[str, Any]]) -> Any:
-    from rich.table import Table
+def _show_stages(title: str, plan: Plan) -> None:
+    rows = []
+    for stage in plan:
+        found = stage_figures(stage, plan)
+        times = found["mechanism"] if stage.count == 1 else f"{stage.count} x {found['mechanism']}"
+        numbers = (_cell(found[key]) for key in ("scale", "sensitivity", "noise_multiplier", "epsilon_alone"))
+        rows.append([stage.name, times, *numbers])
+    head = ["stage", "mechanism", "scale", "sens.", "multiplier", "epsilon"]
+    typer.echo(title + "\n")
+    show_table(head, rows, numeric=(2, 3, 4, 5))
 
-    table = Table(title=title)
-    for column in ("stage", "mechanism", "count", "noise multiplier", "sensitivity", "noise std"):
-        table.add_column(column, justify="left" if column in ("stage", "mechanism") else "right")
-    for stage in stages:
-        numbers = (f"{float(stage[key]):.5g}" for key in ("noise_multiplier", "sensitivity", "std"))
-        table.add_row(stage["name"], stage["mechanism"], str(stage["count"]), *numbers)
-    return table
+
+def _cell(value: float | None) -> str:
+    return "-" if value is None else f"{value:.5g}"
+
+
+def _number(value: float) -> str:
+    return "infinite" if math.isinf(value) else rounded_up(value)

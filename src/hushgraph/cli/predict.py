@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushgraph.cli.console import Json, command, show_json
+from hushgraph.cli.console import Json, command, show_json, show_words
+from hushgraph.cli.plan import Edges
 from hushgraph.cli.train import Directed, Split
 from hushgraph.errors import InputError
+
+if TYPE_CHECKING:
+    from hushgraph.methods.model import Model
 
 
 @command
@@ -23,6 +27,7 @@ def predict(
     ] = None,
     epsilon: Annotated[float | None, typer.Option(help="With --on: the budget of that release.")] = None,
     delta: Annotated[float | None, typer.Option(help="With --on: its delta.")] = None,
+    edges: Edges = None,
     ledger: Annotated[Path | None, typer.Option(help="With --on: the ledger of that graph.")] = None,
     split: Split = None,
     directed: Directed = False,
@@ -32,23 +37,27 @@ def predict(
     """Predict every node's class. Without --on nothing is charged: what was released before is used again."""
     import torch
 
-    from hushgraph.methods.saving import load_model
+    from hushgraph.methods.model import Model
+    from hushgraph.tasks import EVALUATION
 
     torch.set_num_threads(1)
     if out is not None and out.exists():
         raise InputError(f"--out: expected a new file; {out} exists already")
-    trained = load_model(model)
-    shown: dict[str, Any] = {"model": str(model), "unit": trained.unit.name}
+    trained = Model.load(model)
+    shown: dict[str, Any] = {"model": str(model), "unit": trained.unit.name, "charged": on is not None}
     if on is not None:
-        probabilities, certificate = _predict_on(trained, _load(on, split, directed), epsilon, delta, ledger)
-        shown |= {"certificate": certificate, "charged": True}
+        answering = _predict_on(trained, _load(on, split, directed), epsilon, delta, ledger, edges)
+        probabilities = answering.predict_proba()
+        shown["certificate"] = answering.certificate.as_dict()
     else:
+        answering = trained
         probabilities = trained.predict_proba(_load(data, split, directed))
-        shown |= {"charged": False, "own_features": _own_features(trained, data)}
-    shown["not_protected"] = _unprotected_predictions(trained)
+        shown["own_features"] = _own_features(trained, data)
+    shown["not_protected"] = _unprotected_predictions(answering)
     classes = probabilities.argmax(dim=1)
     counts = torch.bincount(classes, minlength=probabilities.shape[1]).tolist()
     shown |= {"nodes": int(classes.numel()), "classes": dict(zip(trained.class_names, counts))}
+    shown["classes_note"] = EVALUATION if _reads_records(answering, data) else ""
     if out is not None:
         _write(out, probabilities, classes)
         shown["out"] = str(out)
@@ -56,22 +65,21 @@ def predict(
         shown["predictions"] = classes.tolist()
         show_json(shown)
     else:
-        _show(shown)
+        _show(shown, answering)
 
 
 def _predict_on(
-    trained: Any, graph: Any, epsilon: float | None, delta: float | None, ledger: Path | None
-) -> tuple[Any, dict[str, Any]]:
+    trained: Model, graph: Any, epsilon: float | None, delta: float | None, ledger: Path | None, edges: int | None
+) -> Model:
+    from hushgraph.data.checks import check_graph
     from hushgraph.ledger.ledger import Ledger
     from hushgraph.privacy.budget import Budget
 
     if epsilon is None:
         raise InputError("--on: expected --epsilon too, because another graph is a new release; got none")
-    if not hasattr(trained, "predict_on"):
-        raise InputError(f"--on: {trained.method.name} has no inductive inference")
     book = Ledger(ledger) if ledger is not None else Ledger()
-    fresh = trained.predict_on(graph, Budget(epsilon, delta), ledger=book)
-    return fresh.predict_proba(), fresh.certificate.as_dict()
+    checked = check_graph(graph, known_classes=trained.class_names, num_edges=edges)
+    return trained.predict_on(checked, Budget(epsilon, delta), ledger=book)
 
 
 def _load(name: str | None, split: str | None, directed: bool) -> Any:
@@ -81,16 +89,24 @@ def _load(name: str | None, split: str | None, directed: bool) -> Any:
     return None if name is None else load(name, split=split, **options)
 
 
-def _own_features(trained: Any, data: str | None) -> str:
+def _own_features(trained: Model, data: str | None) -> str:
     if "features" in trained.unit.public:
         return "public, stored with the model"
-    return "read from --data" if data else "absent: predicted from the released neighborhood sums alone"
+    return "read from --data" if data else "absent: predicted from what was released alone"
 
 
-def _unprotected_predictions(trained: Any) -> list[str]:
-    """What the certificate says of predictions that are not protected (raw neighborhoods)."""
-    lines = trained.certificate.as_dict().get("not_protected", [])
-    return [line for line in lines if line.startswith("predictions:")]
+def _reads_records(model: Model, data: str | None) -> bool:
+    """Whether predictions were computed from private records, so that a count of them is no release."""
+    if not model.certificate.is_private or model.scores_are_private:
+        return True
+    return data is not None and not {"features", "labels"} <= model.unit.public
+
+
+def _unprotected_predictions(model: Model) -> list[str]:
+    """What the certificate says of predictions that are not protected."""
+    from hushgraph.privacy.notes import Code
+
+    return [str(note) for note in model.certificate.unprotected if note.code is Code.RAW_PREDICTIONS]
 
 
 def _write(out: Path, probabilities: Any, classes: Any) -> None:
@@ -100,15 +116,19 @@ def _write(out: Path, probabilities: Any, classes: Any) -> None:
         np.savez_compressed(file, probabilities=probabilities.numpy(), classes=classes.numpy())
 
 
-def _show(shown: dict[str, Any]) -> None:
+def _show(shown: dict[str, Any], model: Model) -> None:
     typer.echo(f"{shown['nodes']} nodes predicted with the model in {shown['model']}")
+    if shown["classes_note"]:
+        typer.echo(f"nodes in each class ({shown['classes_note']}):")
     for name, count in shown["classes"].items():
         typer.echo(f"  {name:<20} {count}")
     if shown["charged"]:
-        typer.echo(shown["certificate"]["sentence"])
+        from hushgraph.report.words import claim
+
+        show_words(claim(model.certificate))
     else:
-        typer.echo(f"nothing was charged; the nodes' own features: {shown['own_features']}")
+        show_words(f"nothing was charged; the nodes' own features: {shown['own_features']}")
     for line in shown["not_protected"]:
-        typer.echo(f"NOT PROTECTED: {line}")
+        show_words(f"NOT PROTECTED: {line}", indent=2)
     if "out" in shown:
         typer.echo(f"written to {shown['out']}")

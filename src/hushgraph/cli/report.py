@@ -1,27 +1,39 @@
-"""The command `hushgraph report RUN_DIR`."""
+"""`hushgraph report`: one HTML file about a model."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from hushgraph.cli.console import Json, command, show_json
+from hushgraph.errors import AuditContradiction
 
+
+@command
 def report(
-    run_dir: Annotated[Path, typer.Argument(help="The folder of a trained model.")],
-    out: Annotated[
-        Path | None, typer.Option(help="The HTML file to write; default: report.html in the folder.")
-    ] = None,
+    model: Annotated[Path, typer.Argument(help="The folder of a trained model.")],
+    out: Annotated[Path | None, typer.Option(help="The HTML file; default: report.html in the folder.")] = None,
     audit: Annotated[Path | None, typer.Option(help="What `hushgraph audit` wrote; default: audit.json there.")] = None,
     attacks: Annotated[Path | None, typer.Option(help="What `hushgraph attack` wrote; default: attacks.json.")] = None,
-    compare: Annotated[list[Path] | None, typer.Option(help="Another model to compare with; may be repeated.")] = None,
+    compare: Annotated[list[Path] | None, typer.Option(help="Another model to compare with; repeatable.")] = None,
     ledger: Annotated[Path | None, typer.Option(help="The ledger's folder, to check the certificate.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Write one HTML file about a model that opens offline."""
-    from hushgraph.report.page import write_report
+    """Write one HTML file about a model that opens offline. Exit code 4 if the ledger contradicts the model."""
+    from hushgraph.report.context import read_context
+    from hushgraph.report.page import write_page
+    from hushgraph.report.standing import with_ledger
 
-    path = write_report(run_dir, out, compare=compare or [], audit=audit, attacks=attacks, ledger=ledger)
-    typer.echo(json.dumps({"report": str(path)}) if as_json else f"wrote {path}")
+    context = with_ledger(read_context(model, audit=audit, attacks=attacks, compare=compare or ()), ledger)
+    path = write_page(context, out)
+    state = context.verification or "not verified"
+    if as_json:
+        show_json({"report": str(path), "verification": state, "findings": list(context.findings)})
+    else:
+        typer.echo(f"{state}; wrote {path}")
+        for finding in context.findings:
+            typer.echo(f"  {finding}")
+    if state == "contradicted":
+        raise typer.Exit(AuditContradiction.exit_code)

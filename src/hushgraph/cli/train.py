@@ -7,12 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushgraph.cli.console import Json, Settings, command, progress_bar, require_new_folder, show_json, words
-from hushgraph.cli.plan import Delta, Epsilon, Method, PaperMode
+from hushgraph.cli.console import (
+    Json,
+    Settings,
+    command,
+    progress_bar,
+    require_new_folder,
+    show_json,
+    show_words,
+    words,
+)
+from hushgraph.cli.plan import Delta, Edges, Epsilon, Method, PaperMode
 
 if TYPE_CHECKING:
-    from hushgraph.methods.base import TrainedModel
-
+    from hushgraph.methods.model import Model
 Data = Annotated[str, typer.Option(help="A dataset's name (see `hushgraph datasets`) or a file FILE.npz.")]
 Split = Annotated[str | None, typer.Option(help="A file with train/val/test masks.")]
 Directed = Annotated[bool, typer.Option("--directed", help="The file may hold edges in one direction only.")]
@@ -26,6 +34,7 @@ def train(
     out: Annotated[Path, typer.Option(help="Folder for the model; must be new or empty.")],
     unit: Annotated[str | None, typer.Option(help="What is protected; default: one edge of the graph.")] = None,
     delta: Delta = None,
+    edges: Edges = None,
     split: Split = None,
     directed: Directed = False,
     paper_mode: PaperMode = False,
@@ -47,7 +56,6 @@ def train(
 
     from hushgraph.datasets import load
     from hushgraph.ledger.ledger import Ledger
-    from hushgraph.methods.saving import save_model
 
     torch.set_num_threads(threads)
     options: dict[str, Any] = {"directed": True} if directed else {}
@@ -55,9 +63,16 @@ def train(
     book = Ledger(ledger if ledger is not None else out / "ledger")
     with progress_bar(as_json) as progress:
         model = choices.method.fit(
-            graph, choices.unit, choices.budget, ledger=book, paper_mode=paper_mode, seed=seed, progress=progress
+            graph,
+            choices.unit,
+            choices.budget,
+            ledger=book,
+            num_edges=edges,
+            paper_mode=paper_mode,
+            seed=seed,
+            progress=progress,
         )
-    save_model(model, out)
+    model.save(out)
     shown = summary(model, out, book.folder)
     if as_json:
         show_json(shown)
@@ -65,19 +80,21 @@ def train(
         _show(model, out)
 
 
-def summary(model: TrainedModel, out: Path, ledger: Path | None) -> dict[str, Any]:
+def summary(model: Model, out: Path, ledger: Path | None) -> dict[str, Any]:
     """What `--json` prints."""
+    from hushgraph.tasks import EVALUATION
+
     certificate = model.certificate
     return {
         "method": model.method.name,
         "epsilon": certificate.epsilon,
         "delta": certificate.delta,
-        "unit": certificate.unit["name"],
-        "claimed": certificate.claimed,
-        "reason": model.reason,
+        "unit": certificate.unit.name,
+        "paper": None if certificate.paper is None else certificate.paper.as_dict(),
+        "reason": None if model.reason is None else {**model.reason.as_dict(), "words": str(model.reason)},
         "accuracy": model.metrics.get("accuracy", {}),
         "accuracy_by_class": model.metrics.get("test_by_class", []),
-        "accuracy_note": model.metrics.get("note", ""),
+        "accuracy_note": EVALUATION,
         "certificate": certificate.as_dict(),
         "seconds": model.seconds,
         "out": str(out),
@@ -85,20 +102,26 @@ def summary(model: TrainedModel, out: Path, ledger: Path | None) -> dict[str, An
     }
 
 
-def _show(model: TrainedModel, out: Path) -> None:
-    accuracy = model.metrics.get("accuracy", {})
-    shown = ", ".join(f"{name} {value:.1f}%" for name, value in accuracy.items() if value is not None)
-    typer.echo(str(model.certificate))
-    typer.echo(f"\naccuracy        {shown} ({model.metrics.get('note')})")
-    if lowest := _lowest_classes(model):
-        typer.echo(f"lowest classes  {lowest} (test)")
-    if model.reason:
-        typer.echo(f"choice          {model.reason}")
+def _show(model: Model, out: Path) -> None:
+    from hushgraph.tasks import EVALUATION
+
+    typer.echo(str(model) + "\n")
+    for title, text in (("accuracy", _accuracy(model)), ("lowest classes", _lowest_classes(model))):
+        if text:
+            show_words(f"{title:<15} {text} ({EVALUATION})", indent=18)
     typer.echo(f"time            {model.seconds['total']:.1f} s")
     typer.echo(f"model           {out}")
 
 
-def _lowest_classes(model: TrainedModel, count: int = 3) -> str:
+def _accuracy(model: Model) -> str:
+    accuracy = model.metrics.get("accuracy", {})
+    shown = [f"{name} {value:.1f}%" for name, value in accuracy.items() if value is not None]
+    if "test_auc" in model.metrics:
+        shown.append(f"area under the ROC curve of test links {model.metrics['test_auc']:.1f}%")
+    return ", ".join(shown)
+
+
+def _lowest_classes(model: Model, count: int = 3) -> str:
     """The classes a private model is worst at: mostly the rare ones, whose examples noise drowns first."""
     rows = [row for row in model.metrics.get("test_by_class", []) if row.get("accuracy") is not None]
     lowest = sorted(rows, key=lambda row: row["accuracy"])[:count]

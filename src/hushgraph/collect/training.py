@@ -57,7 +57,8 @@ def train_from_export(
     """
     started = time.perf_counter()
     found = export if isinstance(export, Export) else read_export(Path(export))
-    task, reports = found.task, {"features": feature_reports(found)}
+    task = found.task
+    reports: dict[str, Any] = {"features": feature_reports(found)}
     noise = NoiseSource.from_os() if seed is None else NoiseSource.seeded(seed)
     if task.labels is not None:
         reports["labels"], class_names = torch.from_numpy(estimate(found).y), task.labels.classes

@@ -101,6 +101,11 @@ class Variations:
             receivers=None if keep_list else tuple(int(v) for v in rng.choice(others, size=length, replace=False)),
         )
 
+    def opposite_record(self, node: int) -> NodeRecord:
+        """The record with its features turned round and another label; the list stays."""
+        label = (int(self.graph.labels[node]) + 1) % self.metadata.classes
+        return NodeRecord(-dense_rows(self.graph.features)[node], label, None)
+
     def _with_edges(self, pairs: list[Pair]) -> CheckedGraph:
         return replace(self.graph, edges=_edges(pairs, self.metadata.num_nodes))
 

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 
 from hushgraph.data.checks import CheckedGraph, check_graph
 from hushgraph.data.rows import Rows
@@ -180,6 +179,8 @@ def audit_graph(
     x: Rows, edge_index: Tensor, y: Tensor | None = None, train: Tensor | None = None, classes: int = 2
 ) -> CheckedGraph:
     """A checked graph for an audit: by default one class, and only node 0 for training."""
+    from torch_geometric.data import Data  # takes a second, and plans need no graph
+
     nodes = len(x)
     if train is None:
         train = torch.arange(nodes) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +47,11 @@ class EdgeCount(PureMechanism):
     def release(self, data: Any, scale: float, noise: NoiseSource) -> int:
         """The count with noise."""
         return self.query(data) + discrete_laplace(self.whole_scale(scale), noise)
+
+    @classmethod
+    def variants(cls) -> Sequence[EdgeCount]:
+        """Lists that are cut, and lists that hardly ever are."""
+        return [cls(3), cls(100)]
 
     def to_tensors(self, value: int) -> dict[str, Any]:
         """One whole number."""

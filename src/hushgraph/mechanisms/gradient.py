@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Self, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from hushgraph.data.checks import CheckedGraph
 from hushgraph.data.joined import JoinedRows
 from hushgraph.data.rows import Rows, SparseRows, take_rows
 from hushgraph.mechanisms.canaries import SCALES, Evidence, OpenVault, audit_graph
@@ -39,7 +42,8 @@ _TABLE = 20_001
 class Gradient(Mechanism):
     """`steps` noisy sums of clipped per-example gradients over Poisson batches; the trained weights are the release.
 
-    Bound: one example of norm `max_grad_norm` per changed record; what its replacement costs is in the event.
+    Bound: the one example of a changed record, of norm at most `max_grad_norm`, comes or goes, or turns into its
+    opposite under replacement.
     """
 
     max_grad_norm: float = 1.0
@@ -60,8 +64,13 @@ class Gradient(Mechanism):
         return cls(max_grad_norm, rate, epochs * math.ceil(1.0 / rate))
 
     def sensitivity(self, unit: Unit) -> float:
-        """The bound of one example, if a unit is one example."""
-        return self.max_grad_norm * unit.footprint.records if unit.footprint.records <= 1 else math.inf
+        """The clip norm, twice that under replacement, if a unit is one example."""
+        f = unit.footprint
+        return self.max_grad_norm * f.records * (2.0 if f.replaced else 1.0) if f.records <= 1 else math.inf
+
+    def reference(self, unit: Unit) -> float:
+        """The clip norm; what replacement costs is in the event."""
+        return self.max_grad_norm
 
     def event(self, unit: Unit, scale: float) -> Event:
         """Poisson-sampled Gaussians; under replacement an example may turn into its opposite."""
@@ -69,6 +78,10 @@ class Gradient(Mechanism):
             return events.non_private()
         self.require(unit)
         return events.sampled_gaussian(self.sample_rate, scale / self.max_grad_norm, self.steps)
+
+    def check(self, *inputs: Any) -> None:
+        """Each row must be one example: modules that mix rows are refused."""
+        require_rowwise(inputs[0])
 
     def query(
         self, data: Any, module: nn.Module, rows: Rows, training: Training, *, nodes: Tensor | None = None
@@ -118,7 +131,7 @@ class Gradient(Mechanism):
         nodes: Tensor | None = None,
     ) -> None:
         """Train by clipped, noised steps on the training nodes, or on those named by `nodes`."""
-        require_rowwise(module)
+        self.check(module)
         train = data.train if nodes is None else nodes
         train_privately(
             module,
@@ -136,6 +149,30 @@ class Gradient(Mechanism):
             average_last=training.average_last,
             on_step=data.report,
         )
+
+    @classmethod
+    def variants(cls) -> Sequence[Self]:
+        """A few steps on Poisson batches."""
+        return [cls(0.5, 0.25, 4)]
+
+    def example_inputs(self, graph: CheckedGraph) -> tuple[Any, ...]:
+        """A linear model of the features."""
+        metadata = graph.metadata
+        module = Linear(metadata.features, metadata.classes, generator=torch.Generator().manual_seed(0))
+        return module, graph.features, Training(epochs=1)
+
+    def before_noise(self, data: Any, noise: NoiseSource, *inputs: Any) -> np.ndarray:
+        """The sum of all clipped gradients, up to noise a million times smaller than the clip norm."""
+        return self.after_noise(data, 1e-6 * self.max_grad_norm, noise, *inputs)
+
+    def after_noise(self, data: Any, scale: float, noise: NoiseSource, *inputs: Any) -> np.ndarray:
+        """One noisy sum over all examples, read off one plain step of the weights."""
+        module, training = copy.deepcopy(inputs[0]), Training(epochs=1, lr=float(data.train.numel()), optimizer="sgd")
+        before = nn.utils.parameters_to_vector(module.parameters()).detach().double()
+        once: Any = replace(self, sample_rate=1.0, steps=1)
+        once.release(data, scale, noise, module, *inputs[1:-1], training)
+        after = nn.utils.parameters_to_vector(module.parameters()).detach().double()
+        return (before - after).numpy()
 
     # Canaries
 

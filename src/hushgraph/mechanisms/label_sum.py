@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from hushgraph.data.checks import CheckedGraph
 from hushgraph.data.rows import Rows, dense_rows
 from hushgraph.errors import InputError
 from hushgraph.graph.edges import Edges
@@ -77,9 +79,9 @@ class LabelSum(GaussianMechanism):
         if self.divided:  # two records without negative entries differ by sqrt(2), centered ones by 2
             replaced = 2.0 if self.centered else math.sqrt(2.0)
             return (replaced if f.replaced else 1.0) if f.owned else math.inf
-        if f.mirrored:  # the costliest of three kinds of edge: both ends labeled, one of them, none
+        if f.mirrored and f.records == 0:  # the costliest of three kinds of edge: both ends labeled, one of them, none
             low, quiet = self.labeled_noise**-2, self.unlabeled_norm**2
-            return math.sqrt(max(2.0 * low, 1.0 + quiet * low, 2.0 * quiet))
+            return math.sqrt(max(2.0 * low, 1.0 + quiet * low, 2.0 * quiet) * f.receivers / 2.0)
         return math.sqrt(f.receivers) * (2.0 if f.replaced else 1.0)  # noise is never below `scale`
 
     def query(self, data: Any, pseudo_labels: Rows | None = None, receivers: Tensor | None = None) -> Tensor:
@@ -158,6 +160,26 @@ class LabelSum(GaussianMechanism):
     def stays_private(self, unit: Unit) -> bool:
         """Where other nodes' lists change with a record, a node's own sum is part of its own record."""
         return unit.footprint.records > 0 and unit.footprint.other_entries > 0
+
+    @classmethod
+    def variants(cls) -> Sequence[LabelSum]:
+        """As used for directed edges, undirected edges and records."""
+        quieter = [cls(0.5, math.sqrt(1.75), centered=centered) for centered in (False, True)]
+        return [cls(), *quieter, cls(divided=True), cls(divided=True, centered=True)]
+
+    def example_inputs(self, graph: CheckedGraph) -> tuple[Tensor]:
+        """Pseudo-labels: roots of class probabilities, from the features."""
+        features = dense_rows(graph.features)
+        weights = torch.linspace(-2.0, 2.0, features.shape[1] * graph.metadata.classes).reshape(features.shape[1], -1)
+        return ((features @ weights).softmax(dim=1).sqrt(),)
+
+    def before_noise(self, data: Any, noise: Any, *inputs: Any) -> np.ndarray:
+        """The sums, every row divided by its multiple of the noise."""
+        return (self.query(data, *inputs) / self.noise_multiples(data.trains_on)).double().numpy()
+
+    def after_noise(self, data: Any, scale: float, noise: Any, *inputs: Any) -> np.ndarray:
+        """The released sums, every row divided by its multiple of the noise."""
+        return (self.release(data, scale, noise, *inputs) / self.noise_multiples(data.trains_on)).double().numpy()
 
     # Canaries
 

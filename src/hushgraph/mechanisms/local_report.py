@@ -7,6 +7,7 @@ all devices at once; the reports have the same law.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -16,7 +17,7 @@ import torch
 from hushgraph import local
 from hushgraph.data.checks import CheckedGraph
 from hushgraph.data.rows import dense_rows
-from hushgraph.errors import InputError, UnprovenError
+from hushgraph.errors import InputError
 from hushgraph.local.randomness import Randomness, os_generator
 from hushgraph.mechanisms.canaries import Evidence, OpenVault, audit_graph
 from hushgraph.noise.source import NoiseSource
@@ -139,6 +140,11 @@ class LocalReport(Mechanism):
         return audit_graph(torch.from_numpy(rows.astype(np.float32)), nobody, train=everyone)
 
     @classmethod
+    def variants(cls) -> Sequence[Self]:
+        """Reports about three features and about one of two labels."""
+        return [cls(local.MultiBit(1.0, 3)), cls(local.RandomizedResponse(1.0, 2), "labels")]
+
+    @classmethod
     def read(cls, values: dict[str, Any]) -> Self:
         """With the randomizer and the range read back."""
         ranges = {key: tuple(values[key]) if isinstance(values[key], list) else values[key] for key in ("low", "high")}
@@ -164,9 +170,3 @@ def _device_randomness(noise: NoiseSource) -> Randomness:
     if not noise.seeded_run:
         return os_generator()
     return np.random.default_rng(int(noise.integers(1, 2**53)[0]))
-
-
-def require_local(unit: Unit) -> None:
-    """Refuse a unit under which a server sees raw values."""
-    if unit.trust != "local":
-        raise UnprovenError(f"a local report has no bound under the unit '{unit}'; use the unit local")

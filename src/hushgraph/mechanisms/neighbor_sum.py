@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from hushgraph.data.checks import CheckedGraph
 from hushgraph.data.rows import Rows, dense_rows
 from hushgraph.graph.quantized import QuantizedRows, quantize
 from hushgraph.mechanisms.canaries import Evidence, Layout, OpenVault, Tally, audit_graph, lay_out, room_for
@@ -64,6 +66,15 @@ class NeighborSum(GaussianMechanism):
 
     def _whole(self, rows: Rows) -> QuantizedRows:
         return quantize(dense_rows(rows), self.row_norm, normalize=True)
+
+    @classmethod
+    def variants(cls) -> Sequence[NeighborSum]:
+        """Rows of length one, and of another length."""
+        return [cls(), cls(row_norm=2.5)]
+
+    def example_inputs(self, graph: CheckedGraph) -> tuple[Rows]:
+        """The features."""
+        return (graph.features,)
 
     def stays_private(self, unit: Unit) -> bool:
         """Where other nodes' lists change with a record, a node's own sum is part of its own record."""

@@ -82,6 +82,14 @@ class PairCount(PureMechanism):
         )
         return PairCounts(equal, unequal, blind_equal, exact.blind)
 
+    def before_noise(self, data: Any, noise: NoiseSource, *inputs: Any) -> np.ndarray:
+        """The three counts; roles and choices are those of the release that draws from the same `noise`."""
+        return _three(self.query(data, noise))
+
+    def after_noise(self, data: Any, scale: float, noise: NoiseSource, *inputs: Any) -> np.ndarray:
+        """The three noisy counts."""
+        return _three(self.release(data, scale, noise))
+
     def to_tensors(self, value: PairCounts) -> dict[str, Any]:
         """Four whole numbers."""
         return {"value": torch.tensor(astuple(value))}
@@ -89,6 +97,10 @@ class PairCount(PureMechanism):
     def from_tensors(self, tensors: dict[str, Any]) -> PairCounts:
         """The inverse of `to_tensors`."""
         return PairCounts(*tensors["value"].tolist())
+
+
+def _three(counts: PairCounts) -> np.ndarray:
+    return np.array([counts.equal, counts.unequal, counts.blind_equal], dtype=np.float64)
 
 
 def _pairs(edges: MemoryEdges, train: np.ndarray, noise: NoiseSource) -> tuple[np.ndarray, np.ndarray]:

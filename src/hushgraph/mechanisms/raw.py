@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,11 @@ class Raw(Mechanism):
     law = "none"
     released = "raw data"
 
+    @classmethod
+    def variants(cls) -> Sequence[Raw]:
+        """One for each part."""
+        return [cls(part) for part in ("edges", "features", "labels")]
+
     @property
     def reads(self) -> frozenset[str]:
         """The part."""
@@ -36,8 +42,8 @@ class Raw(Mechanism):
     def require(self, unit: Unit) -> None:
         """Refused wherever something is promised."""
         raise UnprovenError(
-            f"this method reads raw {self.part} and has no privacy proof; it runs with epsilon=inf only. Private "
-            "methods: auto, chorus, gap, progap, and dp-mlp for features alone"
+            f"this method reads raw {self.part} and has no privacy proof under the unit '{unit.name}'; it runs with "
+            "epsilon=inf only. Private methods: auto, chorus, gap, progap, and dp-mlp for features alone"
         )
 
     def event(self, unit: Unit, scale: float) -> Event:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -58,12 +59,22 @@ class RootedGradient(Gradient):
         """All touched examples in one batch: each side moves by at most the clip norm."""
         return self.max_grad_norm * sum(self.touched(unit)) if unit.footprint.owned else math.inf
 
+    def reference(self, unit: Unit) -> float:
+        """The largest change of one sum."""
+        return self.sensitivity(unit)
+
     def event(self, unit: Unit, scale: float) -> Event:
         """Poisson batches in which one unit touches several examples."""
         if scale == 0.0:
             return events.non_private()
         self.require(unit)
         return events.sampled_group(self.sample_rate, scale / self.max_grad_norm, *self.touched(unit), steps=self.steps)
+
+    def check(self, *inputs: Any) -> None:
+        """The network must reach as far as planned."""
+        layers = inputs[0].num_layers
+        if layers != self.num_layers:
+            raise InputError(f"expected a network of {self.num_layers} layers, as planned; got {layers}")
 
     def query(self, data: Any, network: RootedNetwork, training: Training) -> None:  # type: ignore[override]
         """Train on the whole graph, without privacy."""
@@ -84,8 +95,7 @@ class RootedGradient(Gradient):
         self, data: Any, scale: float, noise: NoiseSource, network: RootedNetwork, training: Training
     ) -> None:
         """Train by clipped, noised steps on Poisson batches of roots."""
-        if network.num_layers != self.num_layers:
-            raise InputError(f"expected a network of {self.num_layers} layers, as planned; got {network.num_layers}")
+        self.check(network)
         train = data.train
         train_rooted_privately(
             network,
@@ -102,6 +112,17 @@ class RootedGradient(Gradient):
             weight_decay=training.weight_decay,
             on_step=data.report,
         )
+
+    @classmethod
+    def variants(cls) -> Sequence[Self]:
+        """One layer and two."""
+        return [cls(0.5, 0.25, 4, max_degree=3, num_layers=1), cls(0.5, 0.25, 4, max_degree=2, num_layers=2)]
+
+    def example_inputs(self, graph: CheckedGraph) -> tuple[Any, ...]:
+        """A small network that reaches as far as planned."""
+        made, metadata = torch.Generator().manual_seed(0), graph.metadata
+        network = RootedNetwork(metadata.features, 3, metadata.classes, num_layers=self.num_layers, generator=made)
+        return network, Training(epochs=1)
 
     # Canaries
 

@@ -78,6 +78,15 @@ class Model:
     def __repr__(self) -> str:
         return f"Model({self.method.name}, unit={self.unit.name}, epsilon={self.certificate.epsilon:.4g})"
 
+    def __str__(self) -> str:
+        return self.explain()
+
+    def explain(self) -> str:
+        """The certificate in words."""
+        from hushgraph.report.words import explain
+
+        return explain(self.certificate, self.reason)
+
     # Predictions
 
     def predict_proba(self, graph: Any | None = None) -> Tensor:
@@ -165,6 +174,20 @@ class Model:
     def get_epsilon(self, delta: float) -> float:
         """Epsilon of this run at any delta, from its plan; what was planned and not used counts as spent."""
         return (self.run_plan or self.plan).loss.epsilon(delta)
+
+    # Looking into it
+
+    def audit(self, **options: Any) -> Any:
+        """Try to contradict this run's epsilon on data made for the audit; options are those of `audit_run`."""
+        from hushgraph.audit.run import audit_run
+
+        return audit_run(self, **options)
+
+    def report(self, path: str | os.PathLike[str], **options: Any) -> Path:
+        """Write one HTML file about this model that opens offline; options are those of `write_report`."""
+        from hushgraph.report.page import write_report
+
+        return write_report(self, path, **options)
 
     # The folder
 

@@ -13,7 +13,6 @@ from typing import ClassVar, Protocol
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch_geometric.utils import softmax
 
 from hushgraph.errors import InputError, did_you_mean
 from hushgraph.nn.propagation import Neighborhood
@@ -124,6 +123,8 @@ class GatLayer(Layer):
         target = torch.cat([graph.edge_index[1], loops])
         sent, received = (values * self.source).sum(-1), (values * self.target).sum(-1)
         logits = F.leaky_relu(sent[source] + received[target], 0.2)
+        from torch_geometric.utils import softmax  # takes a second, and plans need no graph
+
         weights = softmax(logits, target, num_nodes=graph.num_nodes)
         summed = torch.zeros_like(values).index_add(0, target, weights.unsqueeze(-1) * values[source])
         return summed.flatten(1) + self.bias

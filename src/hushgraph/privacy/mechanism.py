@@ -11,9 +11,11 @@ from __future__ import annotations
 import dataclasses
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
 
 from hushgraph import registry
 from hushgraph.errors import InputError, UnprovenError
@@ -68,6 +70,13 @@ class Mechanism(ABC):
         """The scale of noise that a relative noise of 1 stands for."""
         return self.sensitivity(unit)
 
+    def usable_scale(self, scale: float) -> float:
+        """The least scale from `scale` on with which the noise can be drawn."""
+        return scale
+
+    def check(self, *inputs: Any) -> None:  # noqa: B027
+        """Refuse inputs that the proof does not cover; called before anything is charged or read."""
+
     def claimed_event(self, unit: Unit, scale: float) -> Event:
         """What a publication would claim for a release, where that is more than can be proved."""
         return self.event(unit, scale)
@@ -87,6 +96,27 @@ class Mechanism(ABC):
     def most_canaries(self, stage: Stage, unit: Unit) -> int:
         """How many canaries one run has room for."""
         return 1_000_000
+
+    # What tests go through: every registered mechanism is checked against every unit (tests/test_matrix.py)
+
+    @classmethod
+    def variants(cls) -> Sequence[Mechanism]:
+        """Typical mechanisms of this kind, for tables and tests."""
+        return [cls()]
+
+    def example_inputs(self, graph: Any) -> tuple[Any, ...]:
+        """Inputs of `query` and `release` in which a node's part follows from its own record in `graph` alone."""
+        return ()
+
+    def before_noise(self, data: Any, noise: Any, *inputs: Any) -> np.ndarray:
+        """The numbers that `sensitivity` bounds (L1 for a pure mechanism, else L2), each in multiples of its noise."""
+        return np.asarray(self.query(data, *inputs), dtype=np.float64)
+
+    def after_noise(self, data: Any, scale: float, noise: Any, *inputs: Any) -> np.ndarray:
+        """The same numbers as released: each with noise of the given scale."""
+        return np.asarray(self.release(data, scale, noise, *inputs), dtype=np.float64)
+
+    # As data
 
     def to_tensors(self, value: Any) -> dict[str, Any]:
         """A released value as named tensors, for a model's folder."""
@@ -130,7 +160,10 @@ class GaussianMechanism(Mechanism):
 
 @dataclass(frozen=True)
 class PureMechanism(Mechanism):
-    """A release that is purely epsilon-DP, with epsilon = sensitivity (L1) / scale."""
+    """A release that is purely epsilon-DP, with epsilon = sensitivity (L1) / scale.
+
+    The discrete Laplace law is drawn for whole scales only: another scale is rounded up in a plan and refused here.
+    """
 
     law = "discrete-laplace"
 
@@ -139,6 +172,8 @@ class PureMechanism(Mechanism):
         if scale == 0.0:
             return events.non_private()
         self.require(unit)
+        if scale != self.usable_scale(scale):
+            raise InputError(f"{self.name}: expected a whole scale of noise of at least 1; got {scale!r}")
         return events.pure(self.sensitivity(unit) / scale)
 
     def realized(self, unit: Unit, scale: float) -> float | None:
@@ -155,7 +190,11 @@ class PureMechanism(Mechanism):
     @staticmethod
     def whole_scale(scale: float) -> int:
         """The scale that whole-number noise is sampled with: never below the one that is charged."""
-        return math.ceil(scale)
+        return max(1, math.ceil(scale))
+
+    def usable_scale(self, scale: float) -> float:
+        """The next whole number where the noise is discrete."""
+        return float(self.whole_scale(scale)) if self.law == "discrete-laplace" and math.isfinite(scale) else scale
 
     def whole_scale_within(self, epsilon: float, unit: Unit) -> int:
         """The least whole scale of noise with which one release costs at most `epsilon`."""

@@ -78,7 +78,8 @@ class Stage:
         """The stage with its noise set to `factor` times its relative noise; fixed and free stages stay as they are."""
         if self.is_free(unit) or self.noise is None:
             return self
-        return replace(self, scale=factor * self.noise * self.mechanism.reference(unit))
+        scale = factor * self.noise * self.mechanism.reference(unit)
+        return replace(self, scale=self.mechanism.usable_scale(scale))
 
     def as_dict(self) -> dict[str, Any]:
         """The stage as plain JSON values."""
@@ -276,6 +277,11 @@ def _scaled(stages: Sequence[Stage], unit: Unit, budget: Budget, paper: Accounta
     def event_at(factor: float) -> Event:
         return events.composed([stage.claimed_event(unit) for stage in at(factor)])
 
+    least = at(0.0)  # discrete noise cannot be made smaller than this; continuous noise can, to nothing
+    if all(stage.scale != 0.0 for stage in least):
+        delta = budget.definite_delta
+        if PrivacyLoss(event_at(0.0), unit.relation).epsilon(delta) <= budget.epsilon:
+            return least
     return at(noise_scale(event_at, unit.relation, budget, paper or "tightest"))
 
 

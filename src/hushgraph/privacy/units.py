@@ -34,7 +34,8 @@ class Relation(Enum):
 class Footprint:
     """What one unit can change. Proofs in docs/proofs/ name the fields they use.
 
-    receivers: other nodes whose sum over in-neighbors changes, each by one row, after the unit's own cap.
+    receivers: other nodes whose sum over in-neighbors changes, each by one row, after the unit's own cap: an entry that
+        leads to them comes or goes, or the row behind it changes with its node's record.
     own_list: entries of the unit's own list that change, before any cap.
     other_entries: entries of other nodes' lists that change.
     records: records (features, label) that change.
@@ -240,6 +241,11 @@ class Node(Unit):
         """The cap."""
         return (*super().notes(metadata), note(Code.DEGREE_CAP, max_degree=self.max_degree))
 
+    @classmethod
+    def variants(cls) -> list[Unit]:
+        """With the usual cap, and with one that small graphs reach."""
+        return [cls(), cls(max_degree=4)]
+
     def neighbors(self, data: Any, rng: Any) -> Iterator[Any]:
         """Every record made empty."""
         for node in range(data.metadata.num_nodes):
@@ -259,9 +265,10 @@ class NodeReplace(Node):
         return Footprint(receivers=self.max_degree, other_entries=0, records=1, replaced=True)
 
     def neighbors(self, data: Any, rng: Any) -> Iterator[Any]:
-        """Every record replaced by a random one."""
+        """Every record replaced by a random one, and by its opposite."""
         for node in range(data.metadata.num_nodes):
             yield data.with_record(node, data.random_record(node, rng))
+            yield data.with_record(node, data.opposite_record(node))
 
 
 @dataclass(frozen=True)

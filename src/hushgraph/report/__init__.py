@@ -1,7 +1,7 @@
 """Reports: one HTML file that a privacy officer can read, offline, without this package.
 
-`write_report` puts a trained model's certificate, budget, accuracy, attacks and audits on one page. Names are imported
-on first use, so that importing this package does not import torch.
+`write_report` puts a trained model's certificate, budget, accuracy, attacks and audits on one page; `words` makes the
+sentences. Names are imported on first use.
 """
 
 from __future__ import annotations

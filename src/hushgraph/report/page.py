@@ -5,37 +5,24 @@ The file carries its own style and script and asks the browser not to fetch anyt
 
 from __future__ import annotations
 
-import json
-import math
 import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from hushgraph.errors import InputError
-from hushgraph.ledger.certificate import certify
-from hushgraph.ledger.ledger import History
-from hushgraph.privacy.adaptive import WorstOf
-from hushgraph.privacy.loss import PrivacyLoss
-from hushgraph.report import html, sections, verdicts
-from hushgraph.report.accuracy import accuracy
-from hushgraph.report.checklists import nist_rows, reporting_list
-from hushgraph.report.record import RunRecord, find_ledger, priced_stages, read_run
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
-_SECTIONS = {
-    "claim": "Claim",
-    "accuracy": "Accuracy",
-    "budget": "Budget",
-    "attacks": "Attacks",
-    "audit": "Audit",
-    "scope": "Scope",
-    "reporting": "Reporting list",
-    "nist": "NIST SP 800-226",
-    "provenance": "Provenance",
-}
+from hushgraph.errors import InputError
+from hushgraph.report.context import RunContext, read_context
+from hushgraph.report.sections import Section, all_sections
+from hushgraph.report.standing import with_ledger
+from hushgraph.text import write_whole
+
+FILE = "report.html"
 
 
 def write_report(
@@ -55,133 +42,62 @@ def write_report(
     the model's folder are found without being named. `ledger` is the folder of the ledger, to check the certificate
     against. The file is `out`, or report.html in the model's folder.
     """
-    record = read_run(source)
-    target = _target(out, record)
-    page = render(
-        record,
-        compare=[read_run(one) for one in compare],
-        audit=_given_or_found(audit, record, "audit.json"),
-        attacks=_attack_list(_given_or_found(attacks, record, "attacks.json")),
-        history=find_ledger(record, ledger),
-        title=title,
-    )
+    context = with_ledger(read_context(source, audit=audit, attacks=attacks, compare=compare), ledger)
+    return write_page(context, out, title=title)
+
+
+def write_page(context: RunContext, out: str | os.PathLike[str] | None = None, *, title: str | None = None) -> Path:
+    """Write the page about a context."""
+    target = _target(out, context)
+    page = render(context, title=title)
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(target.name + ".new")
-    temporary.write_text(page, encoding="utf-8")
-    os.replace(temporary, target)
-    return target
+    return write_whole(target, page)
 
 
-def render(
-    record: RunRecord,
-    *,
-    compare: Sequence[RunRecord] = (),
-    audit: dict[str, Any] | None = None,
-    attacks: Sequence[dict[str, Any]] = (),
-    history: History | None = None,
-    title: str | None = None,
-) -> str:
+def render(context: RunContext, *, title: str | None = None) -> str:
     """The page as text."""
-    prices, loss = priced_stages(record, history)
-    ledger_words = _check_ledger(record, history)
-    heading = title or f"{record.method} on {record.certificate['dataset']}"
-    written = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    body = [
-        sections.claim(record, loss),
-        accuracy(record, compare),
-        sections.budget(record, prices),
-        sections.attacks(record, attacks, _limits(loss)),
-        verdicts.audit(audit),
-        sections.promises(record),
-        sections.checklist(
-            "reporting",
-            "Reporting list",
-            reporting_list(record, ledger_checked=history is not None),
-            "The points that “How to DP-fy ML” asks every private model to report.",
-        ),
-        sections.checklist(
-            "nist",
-            "NIST SP 800-226",
-            nist_rows(record, audited=audit is not None),
-            "The blocks of the evaluation pyramid, from the top: what this run handles, and what it leaves to others.",
-        ),
-        sections.provenance(record, ledger_words, written),
-    ]
-    return _document(heading, record, "".join(body))
-
-
-def _document(heading: str, record: RunRecord, body: str) -> str:
-    links = "".join(f'<a href="#{name}">{html.text(word)}</a>' for name, word in _SECTIONS.items())
-    style, script = _asset("style.css"), _asset("page.js")
-    top = (
-        f'<header class="top"><div><p class="brand">hushgraph privacy report</p><h1>{html.text(heading)}</h1>'
-        f'<div class="lead">Run {html.text(record.certificate["run"])}, unit {html.text(record.unit.name)}</div>'
-        f"<nav>{links}</nav></div></header>"
-    )
-    foot = (
-        "<footer>This file is complete in itself and fetches nothing. Epsilon is an upper bound on privacy loss; "
-        "audits give lower bounds; neither attacks nor audits can prove privacy.</footer>"
-    )
+    made = [{"name": one.name, "title": one.title, "body": render_section(one, context)} for one in all_sections()]
     return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{html.text(_POLICY)}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{html.text(heading)}: privacy report</title><style>{style}</style></head>"
-        f'<body>{top}<main>{body}</main>{foot}<div id="tip" role="status" hidden></div>'
-        f"<script>{script}</script></body></html>\n"
+        _environment()
+        .get_template("page.html")
+        .render(
+            heading=title or f"{context.label} on {context.certificate.dataset}",
+            run=context.certificate.run,
+            unit=context.unit.name,
+            sections=made,
+            written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+            style=_asset("style.css"),
+            script=_asset("page.js"),
+        )
     )
 
 
-def _asset(name: str) -> str:
-    return files("hushgraph.report").joinpath(name).read_text(encoding="utf-8")
+def render_section(one: Section, context: RunContext) -> Markup:
+    """The inside of one section."""
+    return Markup(_environment().from_string(one.template).render(**one.values(context)))
 
 
-def _check_ledger(record: RunRecord, history: History | None) -> str:
-    if history is None:
-        return "not at hand when this page was written; check with: hushgraph ledger verify"
-    again = certify(history, record.certificate["run"])
-    same = math.isclose(again.epsilon, record.epsilon, rel_tol=1e-9) or again.epsilon == record.epsilon
-    if not same:
-        raise InputError(
-            f"report: expected the certificate's epsilon {record.epsilon:g} from the ledger; the ledger gives "
-            f"{again.epsilon:g}. One of the two was changed: train again, or find the right ledger"
-        )
-    return "read again when this page was written: it is unbroken and gives the same epsilon"
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("hushgraph.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals["ui"] = environment.get_template("macros.html").module
+    return environment
 
 
-def _limits(loss: PrivacyLoss | WorstOf | None) -> list[tuple[float, float]]:
-    """The highest true-positive rate that the loss allows at each false-positive rate, for any test of one unit."""
-    if loss is None:
-        return []
-    slopes = [0.0, *[10 ** (-2 + k / 10) for k in range(36)]]
-    profile = [(slope, loss.delta(slope)) for slope in slopes]
-    rates = [10 ** (-4 + k / 10) for k in range(41)]
-    return [(x, min(1.0, min(math.exp(slope) * x + delta for slope, delta in profile))) for x in rates]
+def _asset(name: str) -> Markup:
+    return Markup(files("hushgraph.report").joinpath(name).read_text(encoding="utf-8"))
 
 
-def _target(out: str | os.PathLike[str] | None, record: RunRecord) -> Path:
+def _target(out: str | os.PathLike[str] | None, context: RunContext) -> Path:
     if out is not None:
         path = Path(out)
-        return path / "report.html" if path.is_dir() else path
-    if record.folder is None:
+        return path / FILE if path.is_dir() else path
+    if context.folder is None:
         raise InputError("report: a model that was not saved has no folder; say where to write (out=...)")
-    return record.folder / "report.html"
-
-
-def _given_or_found(given: Any, record: RunRecord, name: str) -> Any:
-    if given is None and record.folder is not None and (record.folder / name).exists():
-        given = record.folder / name
-    if isinstance(given, str | os.PathLike):
-        try:
-            return json.loads(Path(given).read_text())
-        except (OSError, ValueError) as error:
-            raise InputError(f"{given}: expected a JSON file; {error}") from error
-    return given.as_dict() if hasattr(given, "as_dict") else given
-
-
-def _attack_list(found: Any) -> list[dict[str, Any]]:
-    if found is None:
-        return []
-    if isinstance(found, dict):
-        return list(found["attacks"]) if "attacks" in found else [found]
-    return [one.as_dict() if hasattr(one, "as_dict") else one for one in found]
+    return context.folder / FILE

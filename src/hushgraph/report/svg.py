@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 20, 16, 52
+from markupsafe import Markup
+
+_LEFT, _RIGHT, _TOP, _BOTTOM = 80, 20, 16, 52
 _BAR_TICKS = 6
 
 
@@ -77,7 +79,9 @@ class Bar:
     mark_name: str = ""
 
 
-def line_chart(x: Axis, y: Axis, series: Sequence[Series], *, title: str, width: int = 760, height: int = 400) -> str:
+def line_chart(
+    x: Axis, y: Axis, series: Sequence[Series], *, title: str, width: int = 760, height: int = 400
+) -> Markup:
     """A figure with curves and points, and a legend whose entries switch a series on and off."""
     frame = _Frame(x, y, width, height)
     drawn = "".join(
@@ -85,10 +89,10 @@ def line_chart(x: Axis, y: Axis, series: Sequence[Series], *, title: str, width:
         for number, one in enumerate(series)
     )
     svg = f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(title)}">{frame.grid()}{drawn}</svg>'
-    return f'<figure class="plot"><figcaption>{escape(title)}</figcaption>{svg}{_legend(series)}</figure>'
+    return Markup(f'<figure class="plot"><figcaption>{escape(title)}</figcaption>{svg}{_legend(series)}</figure>')
 
 
-def bar_chart(bars: Sequence[Bar], *, title: str, label: str, width: int = 580) -> str:
+def bar_chart(bars: Sequence[Bar], *, title: str, label: str, width: int = 580) -> Markup:
     """A figure with horizontal bars from zero."""
     row, left, right = 58, 12, 130
     height = row * len(bars) + 48
@@ -107,7 +111,7 @@ def bar_chart(bars: Sequence[Bar], *, title: str, label: str, width: int = 580) 
     parts += [_bar(bar, axis, 8 + row * number, left, width - right) for number, bar in enumerate(bars)]
     opening = f'<svg class="bars" viewBox="0 0 {width} {height}" role="img" aria-label="{escape(title)}">'
     svg = f"{opening}{''.join(parts)}</svg>"
-    return f'<figure class="plot"><figcaption>{escape(title)}</figcaption>{svg}</figure>'
+    return Markup(f'<figure class="plot"><figcaption>{escape(title)}</figcaption>{svg}</figure>')
 
 
 def _bar(bar: Bar, axis: Axis, top: float, left: float, right: float) -> str:

@@ -113,6 +113,7 @@ class Vault:
             return mechanism.query(view, *inputs, **options)
         if self.protects:
             _require_noise(stage)
+            mechanism.check(*inputs)
         part = self._charge(stage, nodes)
         opened = tuple(self._open(one) if isinstance(one, PrivateRows) else one for one in inputs)
         if not self.protects:

@@ -1,0 +1,227 @@
+"""What a report is made from: one run, read from a model or its folder, with what else is known about it.
+
+Everything is read, nothing is planned or calibrated again: the plan and the certificate are those of the run.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from hushgraph.errors import InputError
+from hushgraph.ledger.certificate import Certificate, Charge, DatasetTotal
+from hushgraph.privacy import events
+from hushgraph.privacy.adaptive import WorstOf
+from hushgraph.privacy.events import Event
+from hushgraph.privacy.loss import PrivacyLoss
+from hushgraph.privacy.notes import Note
+from hushgraph.privacy.plan import Plan, Stage
+from hushgraph.privacy.units import Unit
+from hushgraph.text import read_json
+
+
+@dataclass(frozen=True)
+class StageCost:
+    """What was charged under one stage, and what it would cost alone."""
+
+    charge: Charge
+    stage: Stage
+    epsilon: float
+
+
+@dataclass(frozen=True)
+class DatasetRun:
+    """One run on the dataset: what it cost, who ran it, when and why."""
+
+    run: str
+    method: str
+    unit: str
+    epsilon: float
+    delta: float
+    state: str
+    private: bool
+    time: str = ""
+    operator: str = ""
+    purpose: str = ""
+
+
+@dataclass(frozen=True)
+class DatasetState:
+    """What the ledger says of a dataset at the time of writing.
+
+    `used` is how much of the limit the runs have used so far, where more than that had to be proved (a filter);
+    `left_out` counts runs that were declared unpublished.
+    """
+
+    name: str
+    unit: str
+    total: DatasetTotal
+    runs: tuple[DatasetRun, ...]
+    used: float | None = None
+    left_out: int = 0
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """A run. `verification` is `verified`, `not verified` or `contradicted`; None: no ledger was at hand.
+
+    `run_plan` is the plan of the whole run, where `plan` is the branch that it chose.
+    """
+
+    method: str
+    parameters: dict[str, Any]
+    plan: Plan
+    certificate: Certificate
+    run_plan: Plan | None = None
+    metrics: dict[str, Any] = field(default_factory=dict)
+    reason: Note | None = None
+    class_names: tuple[str, ...] = ()
+    folder: Path | None = None
+    verification: str | None = None
+    findings: tuple[str, ...] = ()
+    dataset: DatasetState | None = None
+    audit: dict[str, Any] | None = None
+    attacks: tuple[dict[str, Any], ...] = ()
+    others: tuple[RunContext, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """The method that ran, and the one it chose."""
+        return self.certificate.method if self.reason is None else f"{self.certificate.method}: {self.method}"
+
+    @property
+    def unit(self) -> Unit:
+        """What is protected."""
+        return self.certificate.unit
+
+    @property
+    def epsilon(self) -> float:
+        """Epsilon as the certificate states it (infinite for a run without protection)."""
+        return self.certificate.epsilon
+
+    @property
+    def delta(self) -> float:
+        """The delta of that epsilon."""
+        return self.certificate.delta
+
+    @property
+    def total(self) -> DatasetTotal:
+        """What all runs on the dataset cost: now, where the ledger is at hand, else when this run ended."""
+        return self.certificate.total if self.dataset is None else self.dataset.total
+
+    def accuracy(self, split: str = "test") -> float | None:
+        """Accuracy in percent on a split, if it was measured."""
+        value = (self.metrics.get("accuracy") or {}).get(split)
+        return None if value is None else float(value)
+
+    @property
+    def by_class(self) -> Sequence[dict[str, Any]]:
+        """Test accuracy by class, most frequent class first; empty where it was not measured."""
+        return self.metrics.get("test_by_class") or ()
+
+    @property
+    def has_noise(self) -> bool:
+        """Whether anything was released with a finite cost above zero."""
+        return 0.0 < self.epsilon < float("inf")
+
+    @cached_property
+    def stages(self) -> tuple[StageCost, ...]:
+        """What every charged stage costs alone; none where there is no finite cost."""
+        if not self.has_noise:
+            return ()
+        return tuple(self._cost(charge) for charge in self.certificate.charges)
+
+    @cached_property
+    def loss(self) -> PrivacyLoss | WorstOf | None:
+        """The loss of what was charged; of all that could have been, where the run had a choice."""
+        if not self.has_noise:
+            return None
+        if self.run_plan is not None:
+            return self.run_plan.loss
+        charged = [self._event(cost.stage, cost.charge) for cost in self.stages]
+        return PrivacyLoss(events.composed(charged), self.unit.relation)
+
+    def stage(self, name: str) -> Stage:
+        """The stage called `name`: of the branch that was chosen, or of what came before the choice."""
+        return self.plan[name] if name in self.plan or self.run_plan is None else self.run_plan[name]
+
+    def _cost(self, charge: Charge) -> StageCost:
+        stage = self.stage(charge.stage)
+        loss = PrivacyLoss(self._event(stage, charge), self.unit.relation)
+        return StageCost(charge, stage, loss.epsilon(self.delta))
+
+    def _event(self, stage: Stage, charge: Charge) -> Event:
+        return stage.part(charge.count).event(self.unit)
+
+
+def read_context(
+    source: Any, *, audit: Any | None = None, attacks: Any | None = None, compare: Sequence[Any] = ()
+) -> RunContext:
+    """The context of a model or of its folder.
+
+    `audit` and `attacks` are values or paths of JSON files; audit.json and attacks.json in the folder are found.
+    """
+    found = _from_folder(Path(source)) if isinstance(source, str | os.PathLike) else _from_model(source)
+    return replace(
+        found,
+        audit=_given_or_found(audit, found.folder, "audit.json"),
+        attacks=tuple(_attack_list(_given_or_found(attacks, found.folder, "attacks.json"))),
+        others=tuple(read_context(one) for one in compare),
+    )
+
+
+def _from_folder(folder: Path) -> RunContext:
+    config, certificate, metrics = (read_json(folder / f"{name}.json") for name in ("config", "certificate", "metrics"))
+    try:
+        return RunContext(
+            method=config["method"],
+            parameters=config["parameters"],
+            plan=Plan.from_dict(config["plan"]),
+            certificate=Certificate.from_dict(certificate),
+            run_plan=None if config["run_plan"] is None else Plan.from_dict(config["run_plan"]),
+            metrics=metrics,
+            reason=None if config["reason"] is None else Note.from_dict(config["reason"]),
+            class_names=tuple(config["class_names"]),
+            folder=folder,
+        )
+    except (KeyError, TypeError) as error:
+        raise InputError(
+            f"{folder}: expected a model's folder of this version; got another ({error!r}). Train the model again"
+        ) from error
+
+
+def _from_model(model: Any) -> RunContext:
+    if not hasattr(model, "certificate"):
+        raise InputError(f"report: expected a model or its folder; got {type(model).__name__}")
+    return RunContext(
+        method=model.method.name,
+        parameters=model.method.as_dict(),
+        plan=model.plan,
+        certificate=model.certificate,
+        run_plan=model.run_plan,
+        metrics={**model.metrics, "seconds": model.seconds},
+        reason=model.reason,
+        class_names=tuple(model.class_names),
+    )
+
+
+def _given_or_found(given: Any, folder: Path | None, name: str) -> Any:
+    if given is None and folder is not None and (folder / name).exists():
+        given = folder / name
+    if isinstance(given, str | os.PathLike):
+        if not Path(given).exists():
+            raise InputError(f"{given}: expected a JSON file; there is none")
+        return read_json(given)
+    return given.as_dict() if hasattr(given, "as_dict") else given
+
+
+def _attack_list(found: Any) -> list[dict[str, Any]]:
+    if found is None:
+        return []
+    if isinstance(found, dict):
+        return list(found["attacks"]) if "attacks" in found else [found]
+    return [one.as_dict() if hasattr(one, "as_dict") else one for one in found]

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from commands import run
+from hushgraph.cli.console import show_table, show_words, words
+from hushgraph.errors import InputError
+
+
+def test_lines_fit_80_columns_and_go_on_indented(capsys: pytest.CaptureFixture[str]) -> None:
+    show_words("name  " + "word " * 40, indent=6)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3
+    assert all(len(line) <= 80 for line in lines)
+    assert all(line.startswith("      word") for line in lines[1:])
+
+
+def test_tables_align_numbers_right(capsys: pytest.CaptureFixture[str]) -> None:
+    show_table(["name", "n"], [["a", "1"], ["longer", "100"]], numeric=(1,))
+    assert capsys.readouterr().out == "  name      n\n  a         1\n  longer  100\n\n"
+
+
+def test_settings_are_read_and_all_problems_told() -> None:
+    assert words(["a=1", " b = x=y "]) == {"a": "1", "b": "x=y"}
+    with pytest.raises(InputError) as error:
+        words(["a", "b=1", "b=2"])
+    assert len(error.value.problems) == 2
+
+
+def test_help_is_fast_because_it_imports_no_torch() -> None:
+    code = "import sys; import hushgraph.cli; assert not {'torch', 'dp_accounting', 'jinja2'} & set(sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    for asked in (["--help"], ["plan", "--help"], ["train", "--help"], ["report", "--help"]):
+        assert run(*asked).exit_code == 0
+    assert run("--version").stdout.startswith("hushgraph ")
+
+
+def test_plans_and_methods_need_no_graph_library() -> None:
+    plan = ["plan", "gap", "--unit", "node", "--nodes", "500", "--epsilon", "4"]
+    for asked in (["methods"], plan):
+        code = (
+            "import sys; from hushgraph.cli import app\n"
+            f"app({asked!r}, standalone_mode=False)\n"
+            "assert 'torch_geometric' not in sys.modules"
+        )
+        assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).returncode == 0

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from reports import context, shown
+
+
+def finding(name: str = "canaries", bound: float = 3.5, contradicts: bool = False, **changes: Any) -> dict[str, Any]:
+    values = {"name": name, "method": "Gaussian trade-off", "canaries": 1000, "claimed": 4.0, "lower_bound": bound}
+    return {**values, "contradicts": contradicts, **changes}
+
+
+def page_of(*findings: dict[str, Any], skipped: tuple[Any, ...] = (), verdict: str = "consistent") -> str:
+    found = {"verdict": verdict, "confidence": 0.95, "ran_on": "On data made for it.", "skipped": list(skipped)}
+    return shown("audit", context(audit={**found, "findings": list(findings)}))
+
+
+@pytest.mark.parametrize(
+    ("verdict", "words"),
+    [("consistent", "No contradiction found"), ("contradicted", "CONTRADICTED"), ("nothing to audit", "Nothing was")],
+)
+def test_the_verdict_is_said_in_words(verdict: str, words: str) -> None:
+    page = page_of(verdict=verdict)
+    assert words in page
+    assert ("No contradiction" in page) == (verdict == "consistent")
+
+
+def test_an_infinite_bound_is_in_the_table() -> None:
+    page = page_of(finding(bound=math.inf, contradicts=True), verdict="contradicted")
+    assert '<td class="n">inf</td>' in page
+    assert "<svg" not in page
+
+
+def test_stages_that_were_left_out_are_listed_and_escaped() -> None:
+    words = "no canaries are known for the stage 'new'"
+    for skipped in (words, {"reason": "no-canary", "stage": "new", "sentence": words}):
+        page = page_of(finding(), skipped=(skipped,))
+        assert "Not audited" in page
+        assert "<li>no canaries are known for the stage &#39;new&#39;</li>" in page
+
+
+def test_one_bar_for_each_kind_of_canary_the_contradicted_first() -> None:
+    edges = [finding("edges", bound, bound > 4.0) for bound in (3.0, 2.0, 6.0)]
+    page = page_of(*edges, finding("nodes", 1.0), verdict="contradicted")
+    assert page.count('class="bar"') == 2
+    assert "6 of 4" in page
+    assert "confidence 95%" in page
+
+
+def test_a_run_that_was_not_audited_says_so() -> None:
+    page = shown("audit", context())
+    assert "was not audited" in page
+    assert "was not audited" in shown("nist", context())
+
+
+def test_the_checklist_follows_the_verdict() -> None:
+    for verdict, words in (("consistent", "mechanisms were audited"), ("contradicted", "An audit contradicted")):
+        assert words in shown("nist", context(audit={"verdict": verdict}))

@@ -1,0 +1,127 @@
+"""Write the tables that follow from the registry between their markers: `make docs`.
+
+A table stands between `<!-- table: NAME -->` and `<!-- end of table -->`; what is there is replaced.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from hushgraph import registry
+from hushgraph.mechanisms.matrix import Cell, matrix
+from hushgraph.privacy.mechanism import Mechanism
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = (ROOT / "README.md", ROOT / "docs" / "mechanisms.md")
+_TABLE = re.compile(r"<!-- table: (\w+) -->\n.*?<!-- end of table -->", flags=re.DOTALL)
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    """A Markdown table."""
+    shown = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(row)} |\n" for row in shown)
+
+
+def methods() -> str:
+    """Every method, the units it is proved for, and where it comes from."""
+    rows = []
+    for name in registry.names("methods"):
+        found = registry.load("methods", name)
+        proved = ", ".join(f"`{unit}`" for unit in found.units()) or "none: needs `--epsilon inf`"
+        rows.append([f"`{name}`", found.summary, proved, found.paper])
+    return table(["name", "what it does", "units", "from"], rows)
+
+
+def units() -> str:
+    """Every unit: what changes, and what is left unprotected."""
+    rows = []
+    for name in registry.names("units"):
+        found = registry.load("units", name)()
+        rows.append([f"`{name}`", found.change, "; ".join(map(str, found.unprotected))])
+    return table(["unit", "what one neighbor changes", "what stays public or is not protected"], rows)
+
+
+def mechanisms() -> str:
+    """Every mechanism: what it reads, its noise, its proof."""
+    rows = []
+    for name in registry.names("mechanisms"):
+        one = registry.load("mechanisms", name).variants()[0]
+        proof = "none" if one.proof == "none" else f"[{one.proof}](proofs/{one.proof}.md)"
+        rows.append([f"`{name}`", one.released, _reads(name), one.law, one.sampling or "-", proof])
+    return table(["mechanism", "releases", "reads", "noise", "sampling", "proof"], rows)
+
+
+def _reads(name: str) -> str:
+    variants = registry.load("mechanisms", name).variants()
+    parts = {", ".join(sorted(one.reads)) for one in variants}
+    return " or ".join(sorted(parts))
+
+
+def bounds() -> str:
+    """The matrix: each typical mechanism under each unit, with the bound where there is one."""
+    cells = list(matrix())
+    shown = list(dict.fromkeys(cell.unit for cell in cells if cell.unit == _first(cell.unit.name)))
+    rows = []
+    for mechanism in dict.fromkeys(cell.mechanism for cell in cells):
+        own = {cell.unit: cell for cell in cells if cell.mechanism == mechanism}
+        rows.append([_called(mechanism), *[_cell(own[unit]) for unit in shown]])
+    return table(["mechanism", *[f"`{unit.name}`" for unit in shown]], rows)
+
+
+def _first(name: str) -> object:
+    return registry.load("units", name).variants()[0]
+
+
+def _called(mechanism: Mechanism) -> str:
+    """The mechanism with the parameters in which it differs from its default."""
+    shown = {field.name: (getattr(mechanism, field.name), field.default) for field in dataclasses.fields(mechanism)}
+    changed = [f"{name}={_value(value)}" for name, (value, default) in shown.items() if value != default]
+    return f"`{mechanism.name}`" + (f" {', '.join(changed)}" if changed else "")
+
+
+def _value(value: object) -> str:
+    if hasattr(value, "name"):
+        return str(value.name)
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _cell(cell: Cell) -> str:
+    if cell.status != "bounded":
+        return cell.status
+    if cell.mechanism.law == "randomizer":
+        return "per person"
+    return f"{math.ceil(cell.bound * 1000) / 1000:g}"
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "methods": methods,
+    "units": units,
+    "mechanisms": mechanisms,
+    "bounds": bounds,
+}
+
+
+def written(page: Path) -> str:
+    """The page with its tables as they should be."""
+
+    def replaced(found: re.Match[str]) -> str:
+        return f"<!-- table: {found[1]} -->\n{TABLES[found[1]]()}<!-- end of table -->"
+
+    return _TABLE.sub(replaced, page.read_text(encoding="utf-8"))
+
+
+def main() -> None:
+    """Write all pages."""
+    for page in PAGES:
+        text = written(page)
+        if text != page.read_text(encoding="utf-8"):
+            page.write_text(text, encoding="utf-8")
+            print(f"wrote {page.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()
