@@ -112,8 +112,8 @@ class Vault:
             self._refuse_private(stage, inputs)
             return mechanism.query(view, *inputs, **options)
         if self.protects:
-            mechanism.check(*inputs)
             _require_noise(stage)
+            mechanism.check(*inputs)
         part = self._charge(stage, nodes)
         opened = tuple(self._open(one) if isinstance(one, PrivateRows) else one for one in inputs)
         if not self.protects:
