@@ -53,17 +53,24 @@ from small_graphs import hub_graph, random_graph
 class BoundedCopy(NeighborSum):
     """Normalizes rows into a dictionary that is thrown away."""
 
-    def bounded(self, rows: Tensor) -> Tensor:
-        state = {"rows": rows}
-        state["rows"] = F.normalize(rows, dim=1)
-        return rows
+    def release(self, data: Any, scale: float, noise: Any, rows: Any) -> Tensor:
+        state = {"rows": dense_rows(rows)}
+        dict(state)["rows"] = F.normalize(state["rows"], dim=1)
+        return plain_sum(data.edges, state["rows"]) + noise.gaussian(tuple(rows.shape), scale)
 
 
 class LoudMessages(LabelSum):
     """Sends rows as they come."""
 
-    def messages(self, edges: MemoryEdges, rows: Tensor, labeled: Tensor) -> Tensor:
-        return rows
+    def release(self, data: Any, scale: float, noise: Any, *inputs: Any, **_: Any) -> Tensor:
+        rows = self.rows(data, *inputs)
+        return plain_sum(data.edges, rows) + noise.gaussian(tuple(rows.shape), scale)
+
+
+def plain_sum(edges: Any, rows: Tensor) -> Tensor:
+    """The sum over in-neighbors, as it is defined."""
+    source, target = edges.edge_index()
+    return torch.zeros(len(rows), rows.shape[1], dtype=torch.float64).index_add_(0, target, rows[source].double())
 
 
 def loud(mechanism: Mechanism) -> bool:
@@ -97,23 +104,24 @@ class WholeNode(Node):
 class SharedDraws(NeighborSum):
     """Cuts lists one after the other with one generator, so each list's choice depends on the lists before it."""
 
-    def query(self, data: Any, rows: Any) -> Tensor:
+    def release(self, data: Any, scale: float, noise: Any, rows: Any) -> Tensor:
         generator, kept = torch.Generator().manual_seed(0), []
         edges = data.whole_lists.edge_index()
         for sender in edges[0].unique():
             own = edges[:, edges[0] == sender]
             kept.append(own[:, torch.randperm(own.shape[1], generator=generator)[:3]])
         view = MemoryEdges.from_edge_index(torch.cat(kept, dim=1), data.metadata.num_nodes)
-        return super().query(_With(view), rows)
+        return super().release(_With(view), scale, noise, rows)
 
 
 class DroppedReceivers(NeighborSum):
     """Cuts lists as it should, and then drops whoever receives from more than six: one node can make them seven."""
 
-    def query(self, data: Any, rows: Any) -> Tensor:
+    def release(self, data: Any, scale: float, noise: Any, rows: Any) -> Tensor:
         edges = data.edges
-        few = (edges.in_degree() <= 6)[edges.targets().long()]
-        return super().query(_With(MemoryEdges.from_edge_index(edges.edge_index()[:, few], edges.num_nodes)), rows)
+        few = (edges.in_degree() <= 6)[edges.edge_index()[1]]
+        view = MemoryEdges.from_edge_index(edges.edge_index()[:, few], edges.num_nodes)
+        return super().release(_With(view), scale, noise, rows)
 
 
 class _With:
@@ -360,27 +368,29 @@ def test_p11_message_passing_inside_a_clipped_network_is_refused() -> None:
 class LastNodeForgotten(NeighborSum):
     """Goes through all nodes but the last."""
 
-    def query(self, data: Any, rows: Any) -> Tensor:
+    def release(self, data: Any, scale: float, noise: Any, rows: Any) -> Tensor:
         edges, last = data.edges.edge_index(), data.metadata.num_nodes - 1
-        return super().query(_With(MemoryEdges.from_edge_index(edges[:, edges[0] != last], last + 1)), rows)
+        view = MemoryEdges.from_edge_index(edges[:, edges[0] != last], last + 1)
+        return super().release(_With(view), scale, noise, rows)
 
 
 class CappedReceivers(NeighborSum):
     """Cuts what a node receives, not what it sends: the same on symmetric graphs only."""
 
-    def query(self, data: Any, rows: Any) -> Tensor:
+    def release(self, data: Any, scale: float, noise: Any, rows: Any) -> Tensor:
         edges, kept = data.whole_lists.edge_index(), []
         for receiver in edges[1].unique():
             kept.append(edges[:, edges[1] == receiver][:, :2])
-        return super().query(_With(MemoryEdges.from_edge_index(torch.cat(kept, dim=1), len(rows))), rows)
+        view = MemoryEdges.from_edge_index(torch.cat(kept, dim=1), len(rows))
+        return super().release(_With(view), scale, noise, rows)
 
 
 class IsolatedDropped(NeighborSum):
     """Leaves nodes without an edge out of the answer."""
 
-    def query(self, data: Any, rows: Any) -> Tensor:
+    def release(self, data: Any, scale: float, noise: Any, rows: Any) -> Tensor:
         connected = data.edges.in_degree() + data.edges.out_degree() > 0
-        return super().query(data, rows)[connected]
+        return super().release(data, scale, noise, rows)[connected]
 
 
 def lists_are_cut_right(mechanism: NeighborSum, edges: list[tuple[int, int]], nodes: int, cap: int) -> bool:

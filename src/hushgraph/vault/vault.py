@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import weakref
 from collections import Counter
@@ -17,11 +18,11 @@ from hushgraph.data.rows import Rows, dense_rows
 from hushgraph.errors import InputError, PrivateAccessError, UnprovenError
 from hushgraph.graph.edges import Edges
 from hushgraph.ledger.run import Run
+from hushgraph.nn.rowwise import require_rowwise
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.notes import Code, Note
 from hushgraph.privacy.plan import Plan, Stage
-from hushgraph.training.rowwise import require_rowwise
 from hushgraph.vault.handles import PrivateRows
 from hushgraph.vault.view import View
 
@@ -112,6 +113,7 @@ class Vault:
             return mechanism.query(view, *inputs, **options)
         if self.protects:
             mechanism.check(*inputs)
+            _require_noise(stage)
         part = self._charge(stage, nodes)
         opened = tuple(self._open(one) if isinstance(one, PrivateRows) else one for one in inputs)
         if not self.protects:
@@ -231,6 +233,10 @@ class Vault:
         if self._progress is not None:
             self._progress(stage, done, total)
 
+    def progress_of(self, stage: str) -> Callable[[int, int], None]:
+        """`report` for one stage."""
+        return lambda done, total: self.report(stage, done, total)
+
     # Inside
 
     def _require_public(self, part: str) -> None:
@@ -250,6 +256,15 @@ class Vault:
         if rows not in self._rows:
             raise InputError("these private rows belong to another vault")
         return self._rows[rows]
+
+
+def _require_noise(stage: Stage) -> None:
+    """Refuse a stage that would be carried out without noise although something is protected."""
+    if stage.scale is None or not 0.0 < stage.scale < math.inf:
+        raise UnprovenError(
+            f"'{stage.name}': expected a positive, finite scale of noise, as a plan within a budget has it; got "
+            f"{stage.scale!r}. Make the plan with Plan.make"
+        )
 
 
 class _Clock:
