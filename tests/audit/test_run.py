@@ -34,11 +34,11 @@ def trained(folder: Path, unit: object, paper_mode: bool = False) -> Path:
 
 def test_a_run_is_audited_without_touching_its_ledger(tmp_path: Path) -> None:
     folder = trained(tmp_path, UndirectedEdge())
-    before = (tmp_path / "ledger" / "ledger.jsonl").read_bytes()
+    before = (tmp_path / "ledger" / "ledger.db").read_bytes()
     found = audit_run(folder, canaries=4000, seed=1)
     assert found.verdict == "consistent"
     assert 0.5 < found.lower_bound < found.claimed
-    assert (tmp_path / "ledger" / "ledger.jsonl").read_bytes() == before
+    assert (tmp_path / "ledger" / "ledger.db").read_bytes() == before
     assert "not charged" in found.as_dict()["ran_on"]
     json.dumps(found.as_dict(), allow_nan=False)
     require_consistent(found)

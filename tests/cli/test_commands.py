@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -130,7 +131,8 @@ def test_train_predict_and_verify(data: Path, tmp_path: Path) -> None:
     assert set(trained["accuracy"]) == {"train", "val", "test"}
     assert trained["certificate"]["unit"]["name"] == "undirected-edge"
     assert {"encoder", "aggregation", "classifier", "total"} <= set(trained["seconds"])
-    assert {p.name for p in out.iterdir()} == {"model.safetensors", "config.json", "certificate.json", "metrics.json"}
+    saved = {"model.safetensors", "config.json", "certificate.json", "metrics.json"}
+    assert {p.name for p in out.iterdir()} == saved | {"manifest.json", "ledger_head.json"}
 
     predicted = run_json("predict", out, "--out", tmp_path / "p.npz")
     assert predicted["charged"] is False
@@ -140,7 +142,7 @@ def test_train_predict_and_verify(data: Path, tmp_path: Path) -> None:
 
     verified = run_json("ledger", "verify", ledger)
     assert verified["verified"] is True
-    assert verified["total"]["epsilon"] == pytest.approx(trained["epsilon"])
+    assert verified["datasets"][0]["totals"][0]["epsilon"] == pytest.approx(trained["epsilon"])
     again = run_json("train", "gap", "--data", data, "--out", tmp_path / "second", "--ledger", ledger, *TRAIN)
     assert again["certificate"]["dataset_epsilon"] > 1.3 * again["epsilon"]
     assert "2" in run("ledger", "show", ledger).stdout
@@ -151,7 +153,7 @@ def test_train_in_words_ends_with_the_place_of_the_model(data: Path, tmp_path: P
     assert result.exit_code == 0
     assert "differentially private for the unit 'undirected-edge'" in result.stdout
     assert result.stdout.rstrip().endswith(str(tmp_path / "model"))
-    assert (tmp_path / "model" / "ledger" / "ledger.jsonl").exists()
+    assert (Path(os.environ["HUSHGRAPH_LEDGER"]) / "ledger.db").exists()
 
 
 def test_inductive_prediction_needs_and_charges_a_budget(data: Path, tmp_path: Path) -> None:
@@ -181,11 +183,11 @@ def test_a_limit_is_declared_and_enforced_with_its_own_exit_code(data: Path, tmp
         "ledger", "limit", ledger, "--epsilon", 5, "--delta", 1e-3, "--dataset", "toy", "--unit", "undirected-edge"
     )
     run_json("train", "gap", "--data", data, "--out", tmp_path / "one", "--ledger", ledger, *TRAIN)
-    before = (ledger / "ledger.jsonl").read_bytes()
     refused = run("train", "gap", "--data", data, "--out", tmp_path / "two", "--ledger", ledger, *TRAIN)
     assert refused.exit_code == 3
     assert "the dataset's limit is epsilon 5" in refused.output
-    assert (ledger / "ledger.jsonl").read_bytes() == before
+    shown = run_json("ledger", "show", ledger)
+    assert (shown["runs_in_all"], shown["refused_in_all"]) == (1, 1)
     assert not (tmp_path / "two").exists()
 
 
@@ -261,8 +263,8 @@ def test_a_broken_promise_and_an_unknown_method_are_refused(tmp_path: Path) -> N
 def test_a_broken_ledger_stops_everything(data: Path, tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
     run_json("train", "gap", "--data", data, "--out", tmp_path / "one", "--ledger", ledger, *TRAIN)
-    file = ledger / "ledger.jsonl"
-    file.write_bytes(file.read_bytes().replace(b'"std":', b'"sdt":', 1))
+    file = ledger / "ledger.db"
+    file.write_bytes(file.read_bytes().replace(b'"charges":', b'"chagres":', 1))  # in the last entry but one
     for words in (
         ("ledger", "verify", ledger),
         ("ledger", "show", ledger),

@@ -48,7 +48,15 @@ def test_from_devices_to_a_model_with_a_certificate(task_maker, tmp_path, featur
     model = train_from_export(export, edges, LPGNN(epochs=40), ledger=ledger, seed=0)
     assert model.certificate.epsilon == 2.5 == task.epsilon
     assert "seeded" not in model.certificate.sentence.lower()
-    assert [entry.kind for entry in ledger.history().entries] == ["ledger", "open", "charge", "charge", "close"]
+    assert [entry.kind for entry in ledger.history().entries] == [
+        "ledger",
+        "dataset",
+        "unit",
+        "open",
+        "charge",
+        "charge",
+        "close",
+    ]
     # Also for the 40 people who sent nothing. One report names the true class with probability 0.82 at best.
     assert float((model.predict() == torch.from_numpy(truth)).float().mean()) > 0.9
     loaded = load_model(save_model(model, tmp_path / "model"))

@@ -95,7 +95,7 @@ def _matrix(data: Data) -> Tensor:
 
 def _releasing_query(model: Any, data: Data, notes: dict[str, Any]) -> Any:
     """Every query is one more private inference; a ledger in memory adds up what they would cost together."""
-    ledger = Ledger()
+    ledger = Ledger.in_memory(warn=False)
     certificate = model.certificate
     budget = Budget(certificate.epsilon, certificate.delta)
 

@@ -70,7 +70,7 @@ def observe(plan: Plan, planted: CanaryGraph, noise: NoiseSource) -> np.ndarray:
 
 def observe_sums(plan: Plan, planted: CanaryGraph, noise: NoiseSource) -> Evidence:
     """What all aggregations of `plan` say about every canary."""
-    run = open_run(Ledger(), plan, "audit canaries", seeded=noise.seeded_run)
+    run = open_run(Ledger.in_memory(warn=False), plan, "audit canaries", seeded=noise.seeded_run)
     vault = Vault(planted.graph, run, noise)
     layout, rows, flips = planted.layout, planted.rows, planted.flips
     evidence = Evidence(layout)

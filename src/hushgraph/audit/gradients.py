@@ -59,7 +59,7 @@ def observe_training(
     """Run the stage's private training on canaries alone (so many, or with these coins), in a vault of its own."""
     planted = flip_coins(canaries, rng) if isinstance(canaries, int) else canaries
     replaces = plan.charged_unit.relation is Relation.REPLACE
-    run = open_run(Ledger(), plan, "audit canaries", seeded=noise.seeded_run)
+    run = open_run(Ledger.in_memory(warn=False), plan, "audit canaries", seeded=noise.seeded_run)
     module = Linear(len(planted), 2, bias=False)
     torch.nn.init.zeros_(module.weight)
     watch = SumsWatcher(module.weight, stage, (1, 1) if replaces else (1, 0))

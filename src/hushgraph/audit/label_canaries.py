@@ -96,7 +96,7 @@ def observe_label_sums(plan: Plan, planted: LabelCanaries, noise: NoiseSource) -
     Unlabeled nodes send guesses of full length from the first sum on; later guesses are made of the sums released
     before.
     """
-    run = open_run(Ledger(), plan, "audit canaries", seeded=noise.seeded_run)
+    run = open_run(Ledger.in_memory(warn=False), plan, "audit canaries", seeded=noise.seeded_run)
     vault = Vault(planted.graph, run, noise)
     layout, evidence = planted.layout, Evidence(planted.layout)
     guesses = _guesses(noise.stream("first guesses").gaussian((layout.num_nodes, CLASSES)))

@@ -118,7 +118,7 @@ def collect(
     method: LocalMethod, facts: PublicFacts, plan: Plan, coins: np.ndarray, noise: NoiseSource
 ) -> dict[str, Collected]:
     """Let the method collect the reports of people with these coins, by its own code, on a ledger in memory."""
-    run = open_run(Ledger(), plan, "audit canaries", seeded=noise.seeded_run)
+    run = open_run(Ledger.in_memory(warn=False), plan, "audit canaries", seeded=noise.seeded_run)
     vault = WatchedVault(_people(method, facts, coins), run, noise)
     vault.kept, vault.stages = _Kept(), frozenset(stage.name for stage in local_stages(plan))
     try:

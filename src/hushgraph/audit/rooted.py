@@ -41,7 +41,7 @@ def observe_rooted_training(
 ) -> GradientScores:
     """Run the stage's private training on canaries alone (so many, or with these coins), in a vault of its own."""
     planted = flip_coins(canaries, rng) if isinstance(canaries, int) else canaries
-    run = open_run(Ledger(), plan, "audit canaries", seeded=noise.seeded_run)
+    run = open_run(Ledger.in_memory(warn=False), plan, "audit canaries", seeded=noise.seeded_run)
     graph = canary_trees(plan, stage, planted)
     network = _small_network(len(planted), stage.layers)
     column = network.encoder[0].weight

@@ -13,6 +13,7 @@ from typing import Annotated, Any, ParamSpec
 import typer
 
 from hushgraph.errors import HushgraphError, InputError
+from hushgraph.text import plain_json
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of words.")]
 Settings = Annotated[
@@ -43,17 +44,7 @@ def command(function: Callable[P, None]) -> Callable[P, None]:
 
 def show_json(values: dict[str, Any]) -> None:
     """Print one JSON object; infinity is written as the string "inf"."""
-    typer.echo(json.dumps(_finite(values), indent=2, allow_nan=False))
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return str(value)
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return value
+    typer.echo(json.dumps(plain_json(values), indent=2, allow_nan=False))
 
 
 def words(settings: list[str] | None) -> dict[str, str]:

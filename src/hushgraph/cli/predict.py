@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hushgraph.cli.console import Json, command, show_json
-from hushgraph.cli.train import Directed, Split
+from hushgraph.cli.ledger import LedgerOption, Operator, Purpose, occasion_of
+from hushgraph.cli.train import Continues, Directed, Separate, Split
 from hushgraph.errors import InputError
+
+if TYPE_CHECKING:
+    from hushgraph.ledger.ledger import Ledger
 
 
 @command
@@ -23,7 +27,11 @@ def predict(
     ] = None,
     epsilon: Annotated[float | None, typer.Option(help="With --on: the budget of that release.")] = None,
     delta: Annotated[float | None, typer.Option(help="With --on: its delta.")] = None,
-    ledger: Annotated[Path | None, typer.Option(help="With --on: the ledger of that graph.")] = None,
+    ledger: LedgerOption = None,
+    continues: Continues = None,
+    separate: Separate = None,
+    operator: Operator = None,
+    purpose: Purpose = "",
     split: Split = None,
     directed: Directed = False,
     out: Annotated[Path | None, typer.Option(help="Write probabilities and classes to this .npz file.")] = None,
@@ -32,15 +40,22 @@ def predict(
     """Predict every node's class. Without --on nothing is charged: what was released before is used again."""
     import torch
 
+    from hushgraph.ledger.identity import arrays_of
+    from hushgraph.ledger.manifest import require_uncontradicted
+    from hushgraph.ledger.project import default_ledger
     from hushgraph.methods.saving import load_model
 
     torch.set_num_threads(1)
     if out is not None and out.exists():
         raise InputError(f"--out: expected a new file; {out} exists already")
+    book = default_ledger(ledger)
+    require_uncontradicted(model, book)
     trained = load_model(model)
     shown: dict[str, Any] = {"model": str(model), "unit": trained.unit.name}
     if on is not None:
-        probabilities, certificate = _predict_on(trained, _load(on, split, directed), epsilon, delta, ledger)
+        graph = _load(on, split, directed)
+        book = book.on(occasion_of(operator, purpose, arrays=arrays_of(graph), continues=continues, separate=separate))
+        probabilities, certificate = _predict_on(trained, graph, epsilon, delta, book)
         shown |= {"certificate": certificate, "charged": True}
     else:
         probabilities = trained.predict_proba(_load(data, split, directed))
@@ -60,17 +75,15 @@ def predict(
 
 
 def _predict_on(
-    trained: Any, graph: Any, epsilon: float | None, delta: float | None, ledger: Path | None
+    trained: Any, graph: Any, epsilon: float | None, delta: float | None, ledger: Ledger
 ) -> tuple[Any, dict[str, Any]]:
-    from hushgraph.ledger.ledger import Ledger
     from hushgraph.privacy.budget import Budget
 
     if epsilon is None:
         raise InputError("--on: expected --epsilon too, because another graph is a new release; got none")
     if not hasattr(trained, "predict_on"):
         raise InputError(f"--on: {trained.method.name} has no inductive inference")
-    book = Ledger(ledger) if ledger is not None else Ledger()
-    fresh = trained.predict_on(graph, Budget(epsilon, delta), ledger=book)
+    fresh = trained.predict_on(graph, Budget(epsilon, delta), ledger=ledger)
     return fresh.predict_proba(), fresh.certificate.as_dict()
 
 

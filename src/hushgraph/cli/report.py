@@ -21,7 +21,13 @@ def report(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Write one HTML file about a model that opens offline."""
+    from hushgraph.ledger.manifest import is_charged, require_uncontradicted
+    from hushgraph.ledger.project import default_ledger
     from hushgraph.report.page import write_report
 
+    book = default_ledger(ledger)
+    require_uncontradicted(run_dir, book)
+    if ledger is None and is_charged(run_dir, book):
+        ledger = book.folder
     path = write_report(run_dir, out, compare=compare or [], audit=audit, attacks=attacks, ledger=ledger)
     typer.echo(json.dumps({"report": str(path)}) if as_json else f"wrote {path}")

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
-from hushgraph.errors import LedgerError
-from hushgraph.ledger.ledger import History
-from hushgraph.ledger.run import chosen, spent
+from hushgraph.ledger.accounts import fold
+from hushgraph.ledger.entries import History
+from hushgraph.ledger.prices import chosen, spent, unit_key
+from hushgraph.ledger.totals import Kind, Total, curves_of, total_of
 from hushgraph.privacy.units import Unit, from_dict
-from hushgraph.text import rounded_up
+from hushgraph.text import plain_json, rounded_up
 
 _COUNT = "noisy count"
 OTHER_DELTAS = (1e-5, 1e-6, 1e-7, 1e-8)
@@ -19,7 +20,10 @@ OTHER_DELTAS = (1e-5, 1e-6, 1e-7, 1e-8)
 
 @dataclass(frozen=True)
 class Certificate:
-    """The promise of one run. `epsilon` is proved for `unit`; `claimed` is set in paper mode only."""
+    """The promise of one run. `epsilon` is proved for `unit`; `claimed` is set in paper mode only.
+
+    What begins with `dataset_` is about all runs on the dataset for that unit, as the ledger stood then.
+    """
 
     sentence: str
     method: str
@@ -43,17 +47,26 @@ class Certificate:
     ledger_hash: str
     run: str
     versions: dict[str, str]
+    dataset_delta: float = 0.0
+    dataset_kind: str = ""
+    dataset_private: bool = True
+    dataset_used: float = 0.0
+    operator: str = ""
+    purpose: str = ""
+    unpublished: bool = False
+    ledger_in_memory: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """The certificate as plain JSON values (infinity as the string "inf")."""
-        return {key: _plain(value) for key, value in vars(self).items()}
+        values: dict[str, Any] = plain_json(vars(self))
+        return values
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Certificate:
         """The inverse of `as_dict`."""
         read = dict(values)
-        for key in ("epsilon", "dataset_epsilon"):
-            read[key] = float(read[key])
+        for key in ("epsilon", "dataset_epsilon", "dataset_used"):
+            read[key] = float(read.get(key, 0.0))
         read["epsilon_at"] = {key: float(value) for key, value in read["epsilon_at"].items()}
         for key in ("released", "public", "not_protected"):
             read[key] = tuple(read[key])
@@ -79,31 +92,41 @@ class Certificate:
             )
         lines += [f"accountant      {self.accountant}", *_block("released", self.released)]
         lines += [*_block("taken as public", self.public), *_block("not protected", self.not_protected)]
-        limit = "no limit declared" if self.dataset_limit is None else f"limit {self.dataset_limit['epsilon']:g}"
         lines += [
             f"noise           {self.noise_source}",
-            f"dataset total   epsilon {rounded_up(self.dataset_epsilon)} over {self.dataset_runs} run(s); {limit}",
-            f"ledger          {self.ledger_hash}",
+            f"dataset total   {self._total()}",
+            f"operator        {self.operator or 'unknown'}{f': {self.purpose}' if self.purpose else ''}",
+            f"ledger          {self.ledger_hash}{_IN_MEMORY if self.ledger_in_memory else ''}",
             f"versions        {', '.join(f'{name} {number}' for name, number in self.versions.items())}",
         ]
         return lines
 
+    def _total(self) -> str:
+        limit = "no limit declared" if self.dataset_limit is None else f"limit {self.dataset_limit['epsilon']:g}"
+        if not self.dataset_private:
+            return f"NOT PRIVATE over {self.dataset_runs} run(s); {limit}"
+        used = f"{rounded_up(self.dataset_used)} used, at most " if self.dataset_kind == Kind.FILTER else ""
+        return (
+            f"epsilon {used}{rounded_up(self.dataset_epsilon)} at delta {self.dataset_delta:.3g} over "
+            f"{self.dataset_runs} run(s) ({self.dataset_kind}); {limit}"
+        )
+
+
+_IN_MEMORY = " (IN MEMORY: it ended with its process, and adds up no other run)"
+
 
 def certify(history: History, run: str) -> Certificate:
     """The certificate of `run`, from the entries of the ledger alone."""
-    opened = history.of_run(run, "open")
-    if len(opened) != 1:
-        raise LedgerError(f"the ledger has no run '{run}'")
-    entry = opened[0].values
-    unit = from_dict(history.header["unit"])
+    entry = history.opened(run)
+    unit = from_dict(entry["unit"])
     claim, loss, delta = entry["claim"], spent(history, run), entry["claim"]["delta"]
     option = chosen(history, run)
     epsilon = loss.epsilon(delta)
     deltas = sorted({d for d in OTHER_DELTAS if d < delta}, reverse=True)
     return Certificate(
-        sentence=_sentence(entry, history.header["dataset"], unit, epsilon, delta),
+        sentence=_sentence(entry, unit, epsilon, delta),
         method=entry["method"],
-        dataset=history.header["dataset"],
+        dataset=entry["dataset"],
         unit=unit.as_dict(),
         change=unit.change,
         relation=unit.relation.value,
@@ -117,17 +140,38 @@ def certify(history: History, run: str) -> Certificate:
         not_protected=(*unit.not_protected, *_lines_of(entry, option, "not_protected")),
         noise_source=_noise_words(entry, epsilon),
         claimed=claim if entry["paper_mode"] else None,
-        dataset_epsilon=spent(history).epsilon(delta),
-        dataset_runs=len(history.runs()),
-        dataset_limit=history.limit(),
         ledger_hash=history.last_hash,
         run=run,
         versions={"hushgraph": version("hushgraph"), "torch": version("torch"), "numpy": version("numpy")},
+        operator=entry["operator"],
+        purpose=entry["purpose"],
+        unpublished=entry["unpublished"],
+        ledger_in_memory=history.in_memory,
+        **_about_dataset(dataset_total(history, entry["dataset"], entry["unit"])),
     )
 
 
-def _sentence(entry: dict[str, Any], dataset: str, unit: Unit, epsilon: float, delta: float) -> str:
-    subject = f"The output of {entry['method']} on '{dataset}'"
+def dataset_total(history: History, dataset: str, unit: dict[str, Any]) -> Total:
+    """What all runs on a dataset add up to for a unit that was charged, as this history has it."""
+    account = fold(history).accounts[dataset, unit_key(unit)]
+    return total_of(account, None, lambda: curves_of(history, account))
+
+
+def _about_dataset(total: Total) -> dict[str, Any]:
+    limit = None if total.limit is None else {name: total.limit[name] for name in ("epsilon", "delta")}
+    return {
+        "dataset_epsilon": total.epsilon,
+        "dataset_runs": total.runs,
+        "dataset_limit": limit,
+        "dataset_delta": total.delta,
+        "dataset_kind": total.kind.value,
+        "dataset_private": total.private,
+        "dataset_used": total.used,
+    }
+
+
+def _sentence(entry: dict[str, Any], unit: Unit, epsilon: float, delta: float) -> str:
+    subject = f"The output of {entry['method']} on '{entry['dataset']}'"
     if not math.isfinite(epsilon):
         return f"{subject} carries NO differential privacy guarantee (epsilon is infinite)."
     if entry["seeded"]:
@@ -191,13 +235,3 @@ def _is_local(mechanism: str) -> bool:
 def _block(title: str, items: tuple[str, ...]) -> list[str]:
     padded = [title, *[""] * len(items)]
     return [f"{head:<15} {item}" for head, item in zip(padded, items or ("nothing",))]
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return value
