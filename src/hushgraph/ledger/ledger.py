@@ -182,7 +182,7 @@ class Ledger:
             entry = seal(kind, values, core.last.number + 1, core.last.hash)
             accounts = [self._account(rows, entry.dataset or "", unit) for unit in units_named(entry)]
             if kind == "lost":
-                accounts = [self._read_account(*row) for row in rows.accounts()]
+                accounts = self._all_accounts(rows)
             rows.add(entry)
             for account in accounts:
                 account.apply(entry)
@@ -263,7 +263,7 @@ class Ledger:
             except LedgerError:  # a copy of the file without its keys: running totals cannot be checked, entries can
                 found = fold(self.history()).accounts.values()
                 return [account for account in found if dataset in (None, account.dataset)]
-            return [self._read_account(*row) for row in rows.accounts(dataset)]
+            return self._all_accounts(rows, dataset)
 
     def total(self, dataset: str, unit: Unit, delta: float | None = None) -> Total:
         """What all runs on a dataset add up to for `unit`, whether or not they were charged for it."""
@@ -317,11 +317,20 @@ class Ledger:
         chosen = next(iter(known)) if dataset is None else self.dataset_named(dataset)
         if unit is not None:
             return self.begin_unit(rows, chosen, unit.as_dict())
-        found = [self._read_account(*row) for row in rows.accounts(chosen)]
+        found = self._all_accounts(rows, chosen)
         if len(found) != 1:
             names = ", ".join(account.unit["name"] for account in found) or "none"
             raise InputError(f"unit: expected one, because '{chosen}' was charged for {len(found)} ({names})")
         return found[0]
+
+    def _all_accounts(self, rows: Rows, dataset: str | None = None) -> list[Account]:
+        """The accounts that have a row, and those that the entries name: neither can hide one from the other."""
+        found = {row[:2]: self._read_account(*row) for row in rows.accounts(dataset)}
+        for entry in rows.of_kind("unit", dataset=dataset):
+            key = (entry.values["dataset"], unit_key(entry.values["unit"]))
+            if key not in found and (account := self._find_account(rows, key[0], entry.values["unit"])):
+                found[key] = account
+        return list(found.values())
 
     def _account(self, rows: Rows, dataset: str, unit: dict[str, Any]) -> Account:
         return self._find_account(rows, dataset, unit) or new_account(dataset, unit, rows.of_kind("lost"))

@@ -267,8 +267,8 @@ def _certificate_findings(folder: Path, manifest: Manifest | None, history: Hist
     try:
         then = history.until(str(saved.get("ledger_hash")))
     except LedgerError as error:
-        own = {name: saved.get(name) for name in _OF_THE_RUN}
-        found = _compared(own, {name: certify(history, run).as_dict()[name] for name in _OF_THE_RUN}, saved)
+        named = {name: saved.get(name) for name in _OF_THE_RUN}
+        found = _compared(named, {name: certify(history, run).as_dict()[name] for name in _OF_THE_RUN}, saved)
         what = "certificate, ledger_hash"
         return [
             bad(what, str(error)) if manifest is not None else missing(what, f"{error}; totals not compared"),
