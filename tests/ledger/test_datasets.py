@@ -80,7 +80,7 @@ def test_a_separate_dataset_keeps_the_reason(ledger: Ledger) -> None:
     assert list(values["alike"]) == ["campus"]
     assert ledger.dataset_for(newer, "campus") == "campus-2"
     third = ledger.identify(changed(graph(), 0.15))
-    with pytest.raises(InputError, match="'campus'.*'campus-2'"):
+    with pytest.raises(InputError, match=r"'campus'.*'campus-2'"):
         ledger.dataset_for(third, "campus")
 
 

@@ -172,9 +172,13 @@ def test_keys_that_were_replaced_or_lost_are_noticed(ledger: Ledger, tmp_path: P
     key = ledger.folder / "keys" / "ledger.pem"
     own = key.read_bytes()
     key.write_bytes((tmp_path / "other" / "keys" / "ledger.pem").read_bytes())
-    with pytest.raises(LedgerError, match="not the one it began with"):
+    with pytest.raises(LedgerError, match="not those it began with"):
         ledger.append("note", {})
     key.write_bytes(own)
+    secret = (ledger.folder / "keys" / "secret").read_text()
+    (ledger.folder / "keys" / "secret").write_text(secret[::-1].strip())
+    with pytest.raises(LedgerError, match="not those it began with"):
+        ledger.append("note", {})
     (ledger.folder / "keys" / "secret").unlink()
     with pytest.raises(LedgerError, match="secret"):
         ledger.append("note", {})
@@ -253,13 +257,15 @@ def test_killing_at_random_moments_never_leaves_a_release_uncharged_or_a_ledger_
     rng = random.Random(7)
     context = multiprocessing.get_context("fork")
     folder, marker = tmp_path / "book", tmp_path / "released"
-    killed_with_releases = 0
     for moment in range(30):
         if moment % 10 == 0:  # a new one now and then, so that some are killed while they begin
             folder, marker = tmp_path / f"book-{moment}", tmp_path / f"released-{moment}"
+        before = marker.stat().st_size if marker.exists() else 0
         process = context.Process(target=_release_forever, args=(folder, marker))
         process.start()
-        time.sleep(rng.uniform(0.0, 0.06))
+        while moment % 2 and not (marker.exists() and marker.stat().st_size > before):
+            time.sleep(0.001)  # every second one has released something before it is killed
+        time.sleep(rng.uniform(0.0, 0.04))
         assert process.pid is not None
         os.kill(process.pid, signal.SIGKILL)
         process.join()
@@ -268,8 +274,7 @@ def test_killing_at_random_moments_never_leaves_a_release_uncharged_or_a_ledger_
         charged = {e.values["release"] for e in book.history().entries if e.kind == "charge"}
         released = set(marker.read_text().split()) if marker.exists() else set()
         assert released <= charged
-        killed_with_releases += bool(released)
-    assert killed_with_releases > 10
+        assert released or moment % 2 == 0
 
 
 def test_an_export_form_of_an_entry_is_one_json_object(ledger: Ledger) -> None:

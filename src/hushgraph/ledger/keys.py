@@ -82,6 +82,11 @@ class Keys:
         return hmac.new(self.derived("checksum"), text.encode(), hashlib.sha256).hexdigest()
 
     @property
+    def secret_check(self) -> str:
+        """What tells whether the secret is still the same, and nothing about it."""
+        return self.derived("check").hex()
+
+    @property
     def public(self) -> str:
         """The public key, in hexadecimal."""
         return public_of(self.signing)

@@ -54,6 +54,7 @@ class _Core:
     store: Store
     mutex: Any = field(default_factory=threading.RLock)
     rows: Rows | None = None
+    view: Rows | None = None
     keys: Keys | None = None
     last: Entry | None = None
 
@@ -138,6 +139,7 @@ class Ledger:
                 return
             if self.is_old:
                 raise old.read_only(self.folder or Path())
+            assert core.view is None, "a ledger is not written while it is being read"
             locked = contextlib.nullcontext() if self.folder is None else held(self.folder, core.lock_timeout)
             with locked:
                 self._find_keys()
@@ -154,14 +156,19 @@ class Ledger:
         """One consistent view of the entries."""
         core = self._core
         with core.mutex:
-            if core.rows is not None:
-                yield core.rows
+            found = core.rows or core.view
+            if found is not None:
+                yield found
                 return
             if not core.store.is_there:
                 raise self._missing()
             with core.store.reading() as rows:
                 _check_head(rows)
-                yield rows
+                core.view = rows
+                try:
+                    yield rows
+                finally:
+                    core.view = None
 
     def history(self) -> History:
         """All entries, each checked to follow from the one before; an error where the file was changed or damaged."""
@@ -385,12 +392,13 @@ class Ledger:
         if first is None:
             if self._was_in_use:
                 raise self._missing()
-            values = {"format": FORMAT, "public_key": keys.public, "hushgraph": version("hushgraph")}
+            values = {"format": FORMAT, "public_key": keys.public, "secret_check": keys.secret_check}
+            values["hushgraph"] = version("hushgraph")
             first = seal("ledger", values, 0, FIRST_LINK)
             rows.add(first)
             self._sign(rows, first)
-        if first.values.get("public_key") != keys.public:
-            raise LedgerError(f"{rows.store.where}: the key beside the ledger is not the one it began with. Restore it")
+        if (first.values.get("public_key"), first.values.get("secret_check")) != (keys.public, keys.secret_check):
+            raise LedgerError(f"{rows.store.where}: the keys beside it are not those it began with. Restore them")
         return _check_head(rows)
 
     def _sign(self, rows: Rows, entry: Entry) -> None:

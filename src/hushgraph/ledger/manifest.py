@@ -264,20 +264,19 @@ def _certificate_findings(folder: Path, manifest: Manifest | None, history: Hist
     problems = run_problems(history, run)
     if problems:
         return [bad("run", problem) for problem in problems]
+    seeded = bool(history.opened(run)["seeded"])
     try:
         then = history.until(str(saved.get("ledger_hash")))
     except LedgerError as error:
         named = {name: saved.get(name) for name in _OF_THE_RUN}
-        found = _compared(named, {name: certify(history, run).as_dict()[name] for name in _OF_THE_RUN}, saved)
-        what = "certificate, ledger_hash"
-        return [
-            bad(what, str(error)) if manifest is not None else missing(what, f"{error}; totals not compared"),
-            *found,
-        ]
-    return _compared(plain_json(saved), certify(then, run).as_dict(), saved)
+        again = certify(history, run).as_dict()
+        found = _compared(named, {name: again[name] for name in _OF_THE_RUN}, saved, seeded)
+        make = bad if manifest is not None else missing
+        return [make("certificate, ledger_hash", f"{error}; totals were not compared"), *found]
+    return _compared(plain_json(saved), certify(then, run).as_dict(), saved, seeded)
 
 
-def _compared(saved: dict[str, Any], again: dict[str, Any], whole: dict[str, Any]) -> list[Finding]:
+def _compared(saved: dict[str, Any], again: dict[str, Any], whole: dict[str, Any], seeded: bool) -> list[Finding]:
     """The certificate field by field against the one that the ledger's events give now."""
     same_version = whole.get("versions", {}).get("hushgraph") == version("hushgraph")
     findings = []
@@ -291,8 +290,9 @@ def _compared(saved: dict[str, Any], again: dict[str, Any], whole: dict[str, Any
             findings.append(missing(f"certificate, {name}", note) if only_words else bad(f"certificate, {name}", words))
     if findings:
         return findings
-    epsilon = f"epsilon {again['epsilon']} at delta {again['delta']:g} for '{again['unit']['name']}'"
-    return [good("certificate", f"{epsilon}, recomputed from the ledger's events; all {len(again)} fields agree")]
+    words = f"epsilon {again['epsilon']} at delta {again['delta']:g} for '{again['unit']['name']}'"
+    words += f", recomputed from the ledger's events; all {len(again)} fields agree"
+    return [good("certificate", words + (". The noise was seeded: NOT PRIVATE" if seeded else ""))]
 
 
 def _equal(saved: Any, again: Any) -> bool:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sqlite3
-from collections.abc import Iterable, Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,7 @@ from hushgraph.ledger.store import COLUMNS, FILE, Store, entry_of
 from hushgraph.ledger.transfer import read_export
 
 _SMALLEST_ROW = 200  # bytes, at least, of an entry in the file
+_LARGEST = 1 << 36
 
 
 def recover(folder: Path, copies: Sequence[Path] = (), heads: Iterable[Head] = ()) -> dict[str, Any]:
@@ -60,8 +63,8 @@ def _salvage(path: Path) -> tuple[dict[int, Entry], dict[str, str], int]:
     known = -1
     if not path.exists():
         return found, sketches, known
-    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        for number in range(path.stat().st_size // _SMALLEST_ROW + 1):
+    with _whole_copy(path) as copy, contextlib.closing(sqlite3.connect(copy, isolation_level=None)) as connection:
+        for number in range(copy.stat().st_size // _SMALLEST_ROW + 1):
             with contextlib.suppress(sqlite3.Error, HushgraphError):
                 for row in connection.execute(f"SELECT {COLUMNS} FROM entries WHERE number = ?", (number,)):
                     found[number] = entry_of(row, str(path))
@@ -70,6 +73,22 @@ def _salvage(path: Path) -> tuple[dict[int, Entry], dict[str, str], int]:
         with contextlib.suppress(sqlite3.Error, TypeError):
             known = int(connection.execute("SELECT number FROM head").fetchone()[0])
     return found, sketches, known
+
+
+@contextlib.contextmanager
+def _whole_copy(path: Path) -> Iterator[Path]:
+    """A copy of the file as long as its header says: SQLite reads nothing of one that was cut off."""
+    with tempfile.TemporaryDirectory(dir=path.parent) as place:
+        copy = Path(place) / path.name
+        for ending in ("", "-journal"):  # what a crash left to be undone belongs to it
+            with contextlib.suppress(FileNotFoundError):
+                shutil.copyfile(f"{path}{ending}", f"{copy}{ending}")
+        with open(path, "rb") as file:
+            header = file.read(32)
+        size = int.from_bytes(header[16:18], "big") * int.from_bytes(header[28:32], "big")
+        if copy.stat().st_size < size < _LARGEST:
+            os.truncate(copy, size)
+        yield copy
 
 
 def _fill(found: dict[int, Entry], sketches: dict[str, str], copy: Path) -> None:

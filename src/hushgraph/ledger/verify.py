@@ -26,16 +26,15 @@ def verify_ledger(ledger: Ledger, heads: Sequence[str | os.PathLike[str]] = ()) 
     Each of `heads` is a file that `hushgraph ledger head` wrote, or a folder with models in it.
     """
     try:
-        pages = [] if ledger.is_old else ledger.store.integrity_problems()
         history = ledger.history()
+        pages = [] if ledger.is_old else ledger.store.integrity_problems()
     except HushgraphError as error:
         return Verification((bad("chain", str(error)), *_heads_of_nothing(heads)))
     findings = [_file(pages), good("chain", f"{len(history.entries)} entries, each follows from the one before")]
     findings += _listed("entries", history_problems(history), "every price, charge and limit follows from the events")
     findings += _listed("sign-offs", signature_problems(history), f"{len(history.of_kind('signoff'))} signature(s) fit")
     if not ledger.is_old:
-        findings += _listed("running totals", _total_problems(ledger, history), "equal to those of the entries")
-        findings += _listed("datasets", _sketch_problems(ledger, history), "what recognizes them is unchanged")
+        findings += _beside_the_chain(ledger, history)
     return Verification((*findings, *_head_findings(history, heads)))
 
 
@@ -50,6 +49,26 @@ def _file(pages: list[str]) -> Finding:
     if pages:
         return bad("file", f"was changed or damaged: {'; '.join(pages[:3])}")
     return good("file", "its pages and indexes fit together")
+
+
+def _beside_the_chain(ledger: Ledger, history: History) -> list[Finding]:
+    """Keys, and what is kept with their help: running totals and what recognizes datasets."""
+    keys = _keys(ledger, history)
+    if keys.status == "contradicted":
+        return [keys]
+    totals = _listed("running totals", _total_problems(ledger, history), "equal to those of the entries")
+    return [keys, *totals, *_listed("datasets", _sketch_problems(ledger, history), "what recognizes them is unchanged")]
+
+
+def _keys(ledger: Ledger, history: History) -> Finding:
+    first = history.entries[0].values
+    try:
+        keys = ledger.keys
+    except LedgerError as error:
+        return bad("keys", str(error))
+    if (first["public_key"], first["secret_check"]) != (keys.public, keys.secret_check):
+        return bad("keys", "those beside the ledger are not those it began with. Restore them")
+    return good("keys", "those that the ledger began with")
 
 
 def _listed(what: str, problems: list[str], otherwise: str) -> list[Finding]:
