@@ -71,6 +71,12 @@ class AuditContradiction(HushgraphError):
     exit_code = 4
 
 
+class ContradictionError(HushgraphError):
+    """A model's folder says something else than its manifest or its ledger."""
+
+    exit_code = 4
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A sentence that names the closest known word, or lists them all."""
     names = sorted(known)

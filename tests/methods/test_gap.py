@@ -180,7 +180,7 @@ def test_two_fits_on_one_ledger_compose_and_a_limit_refuses_the_second() -> None
     entries = len(ledger.history().entries)
     with pytest.raises(BudgetError):
         QUICK.fit(graph, EDGE, BUDGET, ledger=ledger)
-    assert len(ledger.history().entries) == entries
+    assert [entry.kind for entry in ledger.history().entries[entries:]] == ["refused"]
 
 
 def test_without_protection_the_certificate_says_so() -> None:

@@ -69,7 +69,7 @@ def _direct_query(model: Model, data: Data) -> Query:
 
 def _releasing_query(model: Model, data: Data, notes: dict[str, Any]) -> Query:
     """Every query is one more private inference; a ledger in memory adds up what they would cost together."""
-    ledger, graph = Ledger(), check_graph(data, known_classes=model.class_names)
+    ledger, graph = Ledger.in_memory(warn=False), check_graph(data, known_classes=model.class_names)
 
     def query(features: Tensor) -> Tensor:
         answer = model.predict_on(replace(graph, features=features), model.plan.budget, ledger=ledger)

@@ -7,7 +7,21 @@ from typing import Annotated
 import typer
 
 from hushgraph import __version__
-from hushgraph.cli import attack, audit, collect, datasets, doctor, ledger, methods, plan, predict, report, train
+from hushgraph.cli import (
+    attack,
+    audit,
+    collect,
+    datasets,
+    doctor,
+    init,
+    ledger,
+    methods,
+    plan,
+    predict,
+    report,
+    train,
+    verify,
+)
 from hushgraph.cli.console import command
 
 app = typer.Typer(
@@ -35,12 +49,14 @@ def _root(
     pass
 
 
+app.command("init")(init.init)
 app.command("plan")(plan.plan)
 app.command("train")(train.train)
 app.command("predict")(predict.predict)
 app.command("attack")(attack.attack)
 app.command("audit")(command(audit.audit))
 app.command("report")(report.report)
+app.command("verify")(verify.verify)
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(collect.app, name="collect")
 app.command("methods")(methods.methods)

@@ -103,7 +103,7 @@ def _ledger() -> dict[str, Any]:
         book.create("doctor", {"name": "record"})
         book.set_limit(1.0, 1e-6)
         entries = len(book.history().entries)
-    return _check("ledger", entries == 2, "written, locked, flushed and verified in the temporary folder")
+    return _check("ledger", entries == 4, "written, locked, flushed and verified in the temporary folder")
 
 
 def _data_folder() -> dict[str, Any]:

@@ -1,103 +1,248 @@
-"""`hushgraph ledger`: read, verify and limit what has been spent on a dataset."""
+"""`hushgraph ledger`: what was spent on every dataset, by whom and why; limits, sign-offs, heads, exports."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hushgraph.cli.console import Json, command, show_json
-from hushgraph.text import rounded_up
 
-app = typer.Typer(help="What has been spent on a dataset.", no_args_is_help=True, rich_markup_mode=None)
+if TYPE_CHECKING:
+    from hushgraph.ledger.ledger import Ledger
+    from hushgraph.ledger.occasion import Occasion
+    from hushgraph.privacy.units import Unit
 
-Folder = Annotated[Path, typer.Argument(help="The ledger's folder.")]
-AtDelta = Annotated[float | None, typer.Option(help="Delta for the totals; default: that of the last run.")]
+app = typer.Typer(help="What has been spent on every dataset.", no_args_is_help=True, rich_markup_mode=None)
+
+Folder = Annotated[Path | None, typer.Argument(help="The ledger's folder; default: the project's.")]
+LedgerOption = Annotated[Path | None, typer.Option(help="The ledger's folder; default: the project's.")]
+DatasetName = Annotated[str | None, typer.Option(help="A dataset of the ledger, by its id or a name.")]
+UnitName = Annotated[str | None, typer.Option(help="The unit, such as undirected-edge or node.")]
+MaxDegree = Annotated[int | None, typer.Option(help="Of a node unit.")]
+AtDelta = Annotated[float | None, typer.Option(help="Delta for the totals; default: what the runs' deltas add up to.")]
+Operator = Annotated[str | None, typer.Option(help="Who does this; default: HUSHGRAPH_OPERATOR, else user@host.")]
+Purpose = Annotated[str, typer.Option(help="Why.")]
 
 
 @app.command()
 @command
-def show(folder: Folder, delta: AtDelta = None, as_json: Json = False) -> None:
-    """Show every run with its price, and the total of the dataset."""
-    from hushgraph.ledger.ledger import Ledger
-    from hushgraph.ledger.run import statement
+def show(
+    folder: Folder = None,
+    dataset: DatasetName = None,
+    unit: UnitName = None,
+    max_degree: MaxDegree = None,
+    delta: AtDelta = None,
+    last: Annotated[int, typer.Option(min=0, help="How many runs to show.")] = 20,
+    html: Annotated[Path | None, typer.Option(help="Write a page that opens offline to this file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show the totals of every dataset, and the last runs with who, when and why."""
+    from hushgraph.cli.ledger_words import lines
+    from hushgraph.ledger.files import write_private
+    from hushgraph.ledger.page import render
+    from hushgraph.ledger.statement import statement
 
-    found = statement(Ledger(folder).history(), delta)
+    found = statement(_open(folder), dataset=dataset, unit=_unit(unit, max_degree), delta=delta, last=last)
+    if html is not None:
+        write_private(html, render(found))
     if as_json:
         show_json(found)
     else:
-        _show(found)
+        typer.echo("\n".join(lines(found)))
+        if html is not None:
+            typer.echo(f"written to {html}")
 
 
 @app.command()
 @command
-def verify(folder: Folder, delta: AtDelta = None, as_json: Json = False) -> None:
-    """Check the chain of hashes and every charge, and recompute epsilon from the file alone."""
-    from hushgraph.ledger.ledger import Ledger
-    from hushgraph.ledger.run import check_history, statement
+def verify(
+    folder: Folder = None,
+    head: Annotated[
+        list[Path] | None, typer.Option(help="A head kept elsewhere, or a folder with models; repeatable.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Check file, chain, prices, limits, sign-offs and heads, and compute all totals again from the entries."""
+    from hushgraph.cli.ledger_words import lines
+    from hushgraph.ledger.statement import statement
+    from hushgraph.ledger.verify import require_sound, verify_ledger
 
-    history = Ledger(folder).history()
-    check_history(history)
-    found = {"verified": True, "entries": len(history.entries), "hash": history.last_hash, **statement(history, delta)}
+    book = _open(folder)
+    found = verify_ledger(book, head or [])
+    require_sound(found)
+    shown = statement(book, last=0)
     if as_json:
-        show_json(found)
+        show_json({"verified": True, **found.as_dict(), **shown})
         return
-    typer.echo(f"verified: {found['entries']} entries, each follows from the one before; last hash {found['hash']}")
-    _show(found)
+    typer.echo("\n".join(str(finding) for finding in found.findings))
+    typer.echo("\n".join(lines(shown)))
 
 
 @app.command()
 @command
 def limit(
-    folder: Folder,
-    epsilon: Annotated[float, typer.Option(help="Most that may ever be spent on this dataset.")],
-    delta: Annotated[float, typer.Option(help="At this delta.")],
-    dataset: Annotated[str | None, typer.Option(help="For a new ledger: the dataset's name.")] = None,
-    unit: Annotated[str | None, typer.Option(help="For a new ledger: the unit.")] = None,
-    max_degree: Annotated[int | None, typer.Option(help="For a new ledger of a node unit.")] = None,
+    folder: Folder = None,
+    epsilon: Annotated[float, typer.Option(help="Most that may ever be spent on the dataset.")] = ...,  # type: ignore[assignment]
+    delta: Annotated[float, typer.Option(help="At this delta.")] = ...,  # type: ignore[assignment]
+    dataset: DatasetName = None,
+    unit: UnitName = None,
+    max_degree: MaxDegree = None,
+    filter_: Annotated[str | None, typer.Option("--filter", help="gaussian, renyi or basic; default: by rule.")] = None,
+    operator: Operator = None,
+    purpose: Purpose = "",
     as_json: Json = False,
 ) -> None:
-    """Declare (or change) the limit on the whole dataset; runs over it are refused with exit code 3."""
-    from hushgraph.errors import InputError
-    from hushgraph.ledger.ledger import Ledger
-    from hushgraph.privacy import units
+    """Declare, raise or lower the limit on a dataset for a unit; runs over it are refused with exit code 3."""
     from hushgraph.privacy.budget import Budget
 
     Budget(epsilon, delta)
-    book = Ledger(folder)
-    if not book.exists:
-        if dataset is None or unit is None:
-            raise InputError("a new ledger needs --dataset and --unit; or name the folder of an existing one")
-        parameters = {} if max_degree is None else {"max_degree": max_degree}
-        book.create(dataset, units.by_name(unit, **parameters).as_dict())
-    book.set_limit(epsilon, delta)
+    book = _open(folder, operator, purpose)
+    found = book.set_limit(epsilon, delta, dataset=dataset, unit=_unit(unit, max_degree), filter=filter_)
     if as_json:
-        show_json({"folder": str(folder), "limit": {"epsilon": epsilon, "delta": delta}})
+        show_json({"folder": str(book.folder), "limit": found})
+        return
+    what = f"'{found['dataset']}', unit '{found['unit']['name']}'"
+    typer.echo(f"limit {found['change']} for {what}: epsilon {epsilon:g} at delta {delta:g}, from now on")
+    if not found["runs"]:
+        typer.echo("nothing has been run on it yet")
+    left = float(found["cap_epsilon"])
+    if left <= 0.0:
+        typer.echo("nothing is left under it: all further runs will be refused")
+    elif left < epsilon:
+        typer.echo(f"earlier runs leave epsilon {left:.4g} at delta {found['cap_delta']:.3g} of it")
+
+
+@app.command()
+@command
+def head(
+    folder: Folder = None,
+    out: Annotated[Path | None, typer.Option(help="Write it to this file instead of printing it.")] = None,
+) -> None:
+    """Print the signed number and hash of the last entry, to be kept elsewhere (see `verify --head`)."""
+    from hushgraph.ledger.files import json_text, write_whole
+
+    text = json_text(_open(folder).head().as_dict())
+    if out is None:
+        typer.echo(text, nl=False)
     else:
-        typer.echo(f"limit set: epsilon {epsilon:g} at delta {delta:g}, from now on")
+        write_whole(out, text)
+        typer.echo(f"written to {out}; keep it where whoever can change the ledger cannot change it")
 
 
-def _show(found: dict[str, Any]) -> None:
-    from rich.console import Console
-    from rich.table import Table
+@app.command()
+@command
+def approve(
+    run: Annotated[str, typer.Argument(help="The run, or the beginning of its id.")],
+    name: Annotated[str, typer.Option("--as", help="Who signs; the key is made by `hushgraph init --as NAME`.")],
+    note: Annotated[str, typer.Option(help="What was looked at.")] = "",
+    key: Annotated[Path | None, typer.Option(help="The key, if it is not beside the ledger.")] = None,
+    ledger: LedgerOption = None,
+    as_json: Json = False,
+) -> None:
+    """Sign that a run is approved."""
+    _sign_off(ledger, run, "approved", name, note, key, as_json)
 
-    table = Table(title=f"ledger of '{found['dataset']}', unit '{found['unit']['name']}'")
-    for column in ("run", "method", "state", "charges", "epsilon", "at delta"):
-        table.add_column(column)
-    for run in found["runs"]:
-        epsilon, charges = rounded_up(float(run["epsilon"])), str(run["charges"])
-        method = run["method"] if run["chosen"] is None else f"{run['method']}: {run['chosen']}"
-        table.add_row(run["run"], method, run["state"], charges, epsilon, f"{run['delta']:g}")
-    console = Console()
-    console.print(table)
-    total = found["total"]
-    limit = found["limit"]
-    declared = "no limit declared" if limit is None else f"limit {limit['epsilon']:g} at delta {limit['delta']:g}"
-    console.print(
-        f"total: epsilon {rounded_up(float(total['epsilon']))} at delta {total['delta']:g}; {declared}", highlight=False
-    )
-    if found["torn_bytes"]:
-        console.print(
-            f"a crash left {found['torn_bytes']} bytes of a last line; its run counts as spent", highlight=False
-        )
+
+@app.command()
+@command
+def reject(
+    run: Annotated[str, typer.Argument(help="The run, or the beginning of its id.")],
+    name: Annotated[str, typer.Option("--as", help="Who signs; the key is made by `hushgraph init --as NAME`.")],
+    note: Annotated[str, typer.Option(help="Why.")] = "",
+    key: Annotated[Path | None, typer.Option(help="The key, if it is not beside the ledger.")] = None,
+    ledger: LedgerOption = None,
+    as_json: Json = False,
+) -> None:
+    """Sign that a run is rejected."""
+    _sign_off(ledger, run, "rejected", name, note, key, as_json)
+
+
+def _sign_off(
+    ledger: Path | None, run: str, verdict: str, name: str, note: str, key: Path | None, as_json: bool
+) -> None:
+    from hushgraph.ledger.signoff import sign_off
+
+    found = sign_off(_open(ledger), run, verdict, name, note, key)
+    show_json(found) if as_json else typer.echo(f"run {found['run']}: {verdict} by {name}, signed")
+
+
+@app.command()
+@command
+def export(
+    out: Annotated[Path, typer.Argument(help="The file to write, one JSON object a line.")],
+    ledger: LedgerOption = None,
+    as_json: Json = False,
+) -> None:
+    """Write all entries as JSON lines. Nothing in them tells about the data but what was released."""
+    from hushgraph.ledger.transfer import export as write
+
+    count = write(_open(ledger), out)
+    show_json({"entries": count, "out": str(out)}) if as_json else typer.echo(f"{count} entries written to {out}")
+
+
+@app.command("import")
+@command
+def import_(
+    source: Annotated[Path, typer.Argument(help="A folder or file of format 1, or what `export` wrote.")],
+    dataset: Annotated[str | None, typer.Option(help="The dataset they belong to here; default: as there.")] = None,
+    ledger: LedgerOption = None,
+    operator: Operator = None,
+    purpose: Purpose = "",
+    as_json: Json = False,
+) -> None:
+    """Enter the runs of another ledger into this one."""
+    from hushgraph.ledger.transfer import import_into
+
+    done = import_into(_open(ledger, operator, purpose), source, dataset)
+    show_json(done) if as_json else typer.echo(f"{done['runs']} run(s) entered from {source}")
+
+
+@app.command()
+@command
+def recover(
+    folder: Folder = None,
+    copy: Annotated[list[Path] | None, typer.Option("--from", help="A copy of the file, or an export.")] = None,
+    head: Annotated[list[Path] | None, typer.Option(help="A head kept elsewhere, or a folder with models.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Save what is left of a damaged ledger. Where entries stay lost, no total is private any more."""
+    from hushgraph.ledger.head import find_heads
+    from hushgraph.ledger.recover import recover as carry_out
+
+    heads = [one for place in head or [] for _, one in find_heads(place)]
+    done = carry_out(_place(folder), copy or [], heads)
+    if as_json:
+        show_json(done)
+        return
+    typer.echo(f"{done['kept']} entries kept, {done['lost']} lost; the damaged file is {done['damaged_file']}")
+    if done["lost"]:
+        typer.echo("nobody knows what the lost entries charged: every total of this ledger is NOT PRIVATE from now on")
+
+
+def _place(folder: Path | None) -> Path:
+    from hushgraph.ledger.project import Project
+
+    return folder if folder is not None else Project.find().folder
+
+
+def _open(folder: Path | None, operator: str | None = None, purpose: str = "") -> Ledger:
+    from hushgraph.ledger.ledger import Ledger
+
+    return Ledger(_place(folder)).on(occasion_of(operator, purpose))
+
+
+def _unit(name: str | None, max_degree: int | None) -> Unit | None:
+    from hushgraph.privacy import units
+
+    if name is None:
+        return None
+    return units.by_name(name, **({} if max_degree is None else {"max_degree": max_degree}))
+
+
+def occasion_of(operator: str | None, purpose: str, **declared: Any) -> Occasion:
+    """The occasion that the options of a command describe."""
+    from hushgraph.ledger.occasion import Occasion, default_operator
+
+    return Occasion(operator=operator or default_operator(), purpose=purpose, **declared)

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hushgraph.cli.console import Json, command, show_json, show_words
+from hushgraph.cli.ledger import LedgerOption, Operator, Purpose, occasion_of
 from hushgraph.cli.plan import Edges
-from hushgraph.cli.train import Directed, Split
+from hushgraph.cli.train import Continues, Directed, Separate, Split
 from hushgraph.errors import InputError
 
 if TYPE_CHECKING:
+    from hushgraph.ledger.ledger import Ledger
     from hushgraph.methods.model import Model
 
 
@@ -28,7 +30,11 @@ def predict(
     epsilon: Annotated[float | None, typer.Option(help="With --on: the budget of that release.")] = None,
     delta: Annotated[float | None, typer.Option(help="With --on: its delta.")] = None,
     edges: Edges = None,
-    ledger: Annotated[Path | None, typer.Option(help="With --on: the ledger of that graph.")] = None,
+    ledger: LedgerOption = None,
+    continues: Continues = None,
+    separate: Separate = None,
+    operator: Operator = None,
+    purpose: Purpose = "",
     split: Split = None,
     directed: Directed = False,
     out: Annotated[Path | None, typer.Option(help="Write probabilities and classes to this .npz file.")] = None,
@@ -37,16 +43,23 @@ def predict(
     """Predict every node's class. Without --on nothing is charged: what was released before is used again."""
     import torch
 
+    from hushgraph.ledger.identity import arrays_of
+    from hushgraph.ledger.manifest import require_uncontradicted
+    from hushgraph.ledger.project import default_ledger
     from hushgraph.methods.model import Model
     from hushgraph.tasks import EVALUATION
 
     torch.set_num_threads(1)
     if out is not None and out.exists():
         raise InputError(f"--out: expected a new file; {out} exists already")
+    book = default_ledger(ledger)
+    require_uncontradicted(model, book)
     trained = Model.load(model)
     shown: dict[str, Any] = {"model": str(model), "unit": trained.unit.name, "charged": on is not None}
     if on is not None:
-        answering = _predict_on(trained, _load(on, split, directed), epsilon, delta, ledger, edges)
+        graph = _load(on, split, directed)
+        book = book.on(occasion_of(operator, purpose, arrays=arrays_of(graph), continues=continues, separate=separate))
+        answering = _predict_on(trained, graph, epsilon, delta, book, edges)
         probabilities = answering.predict_proba()
         shown["certificate"] = answering.certificate.as_dict()
     else:
@@ -69,17 +82,15 @@ def predict(
 
 
 def _predict_on(
-    trained: Model, graph: Any, epsilon: float | None, delta: float | None, ledger: Path | None, edges: int | None
+    trained: Model, graph: Any, epsilon: float | None, delta: float | None, ledger: Ledger, edges: int | None
 ) -> Model:
     from hushgraph.data.checks import check_graph
-    from hushgraph.ledger.ledger import Ledger
     from hushgraph.privacy.budget import Budget
 
     if epsilon is None:
         raise InputError("--on: expected --epsilon too, because another graph is a new release; got none")
-    book = Ledger(ledger) if ledger is not None else Ledger()
     checked = check_graph(graph, known_classes=trained.class_names, num_edges=edges)
-    return trained.predict_on(checked, Budget(epsilon, delta), ledger=book)
+    return trained.predict_on(checked, Budget(epsilon, delta), ledger=ledger)
 
 
 def _load(name: str | None, split: str | None, directed: bool) -> Any:

@@ -17,13 +17,23 @@ from hushgraph.cli.console import (
     show_words,
     words,
 )
+from hushgraph.cli.ledger import LedgerOption, Operator, Purpose, occasion_of
 from hushgraph.cli.plan import Delta, Edges, Epsilon, Method, PaperMode
 
 if TYPE_CHECKING:
     from hushgraph.methods.model import Model
+
 Data = Annotated[str, typer.Option(help="A dataset's name (see `hushgraph datasets`) or a file FILE.npz.")]
 Split = Annotated[str | None, typer.Option(help="A file with train/val/test masks.")]
 Directed = Annotated[bool, typer.Option("--directed", help="The file may hold edges in one direction only.")]
+Continues = Annotated[str | None, typer.Option(help="The known dataset that this data continues.")]
+Separate = Annotated[
+    str | None, typer.Option(help="Why this data is no dataset of the ledger, though it resembles one.")
+]
+Unpublished = Annotated[
+    bool, typer.Option("--unpublished", help="Nothing of a seeded or unprotected run will leave: not in totals.")
+]
+Group = Annotated[str | None, typer.Option(help="The study that declared this run, its noise and number, beforehand.")]
 
 
 @command
@@ -39,7 +49,13 @@ def train(
     directed: Directed = False,
     paper_mode: PaperMode = False,
     seed: Annotated[int | None, typer.Option(help="Repeatable and NOT private; for tests and studies.")] = None,
-    ledger: Annotated[Path | None, typer.Option(help="The dataset's ledger folder; default: OUT/ledger.")] = None,
+    ledger: LedgerOption = None,
+    continues: Continues = None,
+    separate: Separate = None,
+    unpublished: Unpublished = False,
+    group: Group = None,
+    operator: Operator = None,
+    purpose: Purpose = "",
     threads: Annotated[int, typer.Option(min=1, help="Threads of the numeric library.")] = 1,
     settings: Settings = None,
     as_json: Json = False,
@@ -55,12 +71,14 @@ def train(
     import torch
 
     from hushgraph.datasets import load
-    from hushgraph.ledger.ledger import Ledger
+    from hushgraph.ledger.identity import arrays_of
+    from hushgraph.ledger.project import default_ledger
 
     torch.set_num_threads(threads)
     options: dict[str, Any] = {"directed": True} if directed else {}
     graph = load(data, split=split, **options)
-    book = Ledger(ledger if ledger is not None else out / "ledger")
+    declared = {"unpublished": unpublished, "group": group, "continues": continues, "separate": separate}
+    book = default_ledger(ledger).on(occasion_of(operator, purpose, arrays=arrays_of(graph), **declared))
     with progress_bar(as_json) as progress:
         model = choices.method.fit(
             graph,

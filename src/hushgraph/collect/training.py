@@ -24,6 +24,7 @@ from hushgraph.data.checks import CheckedGraph, check_graph
 from hushgraph.data.rows import SparseRows
 from hushgraph.errors import InputError
 from hushgraph.ledger.ledger import Ledger
+from hushgraph.ledger.project import default_ledger
 from hushgraph.ledger.run import open_run
 from hushgraph.methods.base import finished
 from hushgraph.methods.lpgnn import LPGNN
@@ -67,7 +68,7 @@ def train_from_export(
     graph = _public_graph(task, edge_index, class_names, None if task.labels else public_labels)
     graph = _with_split(graph, reports.get("labels", graph.labels), noise.torch_generator("split"))
     method, plan = planned(task, graph.metadata, method or LPGNN())
-    run = open_run(ledger if ledger is not None else Ledger(), plan, task.id, seeded=False)
+    run = open_run(ledger if ledger is not None else default_ledger(), plan, task.id, seeded=False)
     for stage in plan:
         run.charge(stage)
     vault = Collection(plan, reports, graph, noise)

@@ -1,1 +1,1 @@
-"""What was spent on each dataset, and what that proves."""
+"""What was spent on each dataset, by whom and why, and what that proves. Nothing here imports torch."""

@@ -11,9 +11,10 @@ from enum import StrEnum
 from importlib.metadata import version
 from typing import Any
 
-from hushgraph.errors import LedgerError
-from hushgraph.ledger.ledger import History
-from hushgraph.ledger.run import chosen, spent
+from hushgraph.ledger.accounts import fold
+from hushgraph.ledger.entries import History
+from hushgraph.ledger.prices import chosen, spent, unit_key
+from hushgraph.ledger.totals import Total, curves_of, total_of
 from hushgraph.privacy.notes import Note
 from hushgraph.privacy.plan import PaperClaim
 from hushgraph.privacy.units import Unit
@@ -53,7 +54,11 @@ class Charge:
 
 @dataclass(frozen=True)
 class DatasetTotal:
-    """What all runs on the dataset cost together at `delta`, and by which kind of composition that is proved."""
+    """What all runs on the dataset cost together at `delta`, and by which kind of composition that is proved.
+
+    `used` is how much of a limit the runs have used so far, where a filter had to prove more; `left_out` counts runs
+    that were declared unpublished.
+    """
 
     epsilon: float
     delta: float
@@ -61,6 +66,21 @@ class DatasetTotal:
     private: bool
     runs: int
     limit: float | None
+    used: float = 0.0
+    left_out: int = 0
+
+    @classmethod
+    def of(cls, total: Total) -> DatasetTotal:
+        """From the ledger's own account."""
+        limit = None if total.limit is None else float(total.limit["epsilon"])
+        sums = (total.epsilon, total.delta, total.kind.value, total.private, total.runs)
+        return cls(*sums, limit, total.used, total.left_out)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> DatasetTotal:
+        """The inverse of `asdict`, also after a way through JSON."""
+        numbers = {name: float(values[name]) for name in ("epsilon", "delta", "used")}
+        return cls(**{**values, **numbers})
 
 
 @dataclass(frozen=True)
@@ -84,6 +104,10 @@ class Certificate:
     paper: PaperClaim | None
     reason: Note | None
     total: DatasetTotal
+    operator: str
+    purpose: str
+    unpublished: bool
+    ledger_in_memory: bool
     ledger_hash: str
     versions: dict[str, str]
 
@@ -115,7 +139,7 @@ class Certificate:
         read["randomness"] = Randomness(read["randomness"])
         read["paper"] = None if read["paper"] is None else PaperClaim.from_dict(read["paper"])
         read["reason"] = None if read["reason"] is None else Note.from_dict(read["reason"])
-        read["total"] = DatasetTotal(**{**read["total"], "epsilon": float(read["total"]["epsilon"])})
+        read["total"] = DatasetTotal.from_dict(read["total"])
         return cls(**read)
 
     @property
@@ -126,21 +150,18 @@ class Certificate:
 
 def certify(history: History, run: str) -> Certificate:
     """The certificate of `run`, from the entries of the ledger alone."""
-    opened = history.of_run(run, "open")
-    if len(opened) != 1:
-        raise LedgerError(f"the ledger has no run '{run}'")
-    entry = opened[0].values
+    entry = history.opened(run)
     branch = chosen(history, run)
-    loss, delta = spent(history, run), float(entry["plan"]["budget"]["delta"])
+    loss, delta = spent(history, run), float(entry["claim"]["delta"])
     epsilon = loss.epsilon(delta)
     charges = _charges(history, run)
-    paper, limit = entry["plan"]["paper"], history.limit()
-    unit = unit_from_dict(entry["plan"]["unit"])
+    paper = (entry.get("plan") or {}).get("paper")
+    unit = unit_from_dict(entry["unit"])
     return Certificate(
         run=run,
-        method=entry["plan"]["method"],
+        method=entry["method"],
         chosen=branch.get("method"),
-        dataset=history.header["dataset"],
+        dataset=entry["dataset"],
         unit=unit,
         epsilon=epsilon,
         delta=delta,
@@ -148,32 +169,39 @@ def certify(history: History, run: str) -> Certificate:
         mu=loss.mu,
         accountant=loss.accountant,
         charges=charges,
-        public=_notes(entry["plan"], branch, "public"),
-        unprotected=(*unit.unprotected, *_notes(entry["plan"], branch, "unprotected")),
+        public=_notes(entry, branch, "public"),
+        unprotected=(*unit.unprotected, *_notes(entry, branch, "unprotected")),
         randomness=_randomness(entry, charges, epsilon),
         paper=None if paper is None else PaperClaim.from_dict(paper),
-        reason=Note.from_dict(branch["reason"]) if branch.get("reason") else None,
-        total=DatasetTotal(
-            epsilon=spent(history).epsilon(delta),
-            delta=delta,
-            kind="together",
-            private=not any(e.values.get("seeded") for e in history.entries if e.kind == "open"),
-            runs=len(history.runs()),
-            limit=None if limit is None else limit["epsilon"],
-        ),
+        reason=Note.from_dict(branch["reason"]) if isinstance(branch.get("reason"), dict) else None,
+        total=_dataset_total(history, entry),
+        operator=entry["operator"],
+        purpose=entry["purpose"],
+        unpublished=entry["unpublished"],
+        ledger_in_memory=history.in_memory,
         ledger_hash=history.last_hash,
         versions={name: version(name) for name in ("hushgraph", "torch", "numpy", "dp-accounting")},
     )
+
+
+def dataset_total(history: History, dataset: str, unit: dict[str, Any]) -> Total:
+    """What all runs on a dataset add up to for a unit that was charged, as this history has it."""
+    account = fold(history).accounts[dataset, unit_key(unit)]
+    return total_of(account, None, lambda: curves_of(history, account))
+
+
+def _dataset_total(history: History, entry: dict[str, Any]) -> DatasetTotal:
+    return DatasetTotal.of(dataset_total(history, entry["dataset"], entry["unit"]))
 
 
 def _profile(loss: Any, delta: float) -> dict[str, float]:
     return {f"{d:g}": loss.epsilon(d) for d in sorted((d for d in OTHER_DELTAS if d < delta), reverse=True)}
 
 
-def _notes(plan: dict[str, Any], branch: dict[str, Any], key: str) -> tuple[Note, ...]:
+def _notes(entry: dict[str, Any], branch: dict[str, Any], key: str) -> tuple[Note, ...]:
     """What the plan and the branch that was chosen say, each note once."""
     found: list[Note] = []
-    for values in (*branch.get(key, ()), *plan[key]):
+    for values in (*branch.get(key, ()), *entry.get(key, ())):
         note = Note.from_dict(values)
         if note not in found:
             found.append(note)
@@ -184,12 +212,16 @@ def _charges(history: History, run: str) -> tuple[Charge, ...]:
     """The charges of a run, those of one stage together."""
     found: dict[str, Charge] = {}
     for entry in history.of_run(run, "charge"):
-        values = {key: entry.values[key] for key in ("stage", "mechanism", "law", "sampling")}
-        before = found[values["stage"]].count if values["stage"] in found else 0
-        found[values["stage"]] = Charge(
-            **values,
+        values = {key: entry.values.get(key) for key in ("stage", "mechanism", "law", "sampling")}
+        stage = str(values["stage"])
+        before = found[stage].count if stage in found else 0
+        found[stage] = Charge(
+            stage=stage,
+            mechanism=str(values["mechanism"]),
+            law=str(values["law"] or "unknown"),
+            sampling=values["sampling"],
             count=before + entry.values["count"],
-            scale=float(entry.values["scale"]),
+            scale=float(entry.values.get("scale", entry.values.get("std", 0.0))),
             sensitivity=float(entry.values["sensitivity"]),
         )
     return tuple(found.values())

@@ -1,268 +1,443 @@
-"""The ledger: what has been spent on one dataset, written before anything is released.
+"""The ledger: what has been spent on every dataset of a project, written before anything is released.
 
-A ledger is a folder with one append-only file of JSON lines. Each entry carries the hash of the one before it, so a
-changed, removed or reordered entry shows. An append is flushed to the disk (fsync) before it returns, and mechanisms
-append before they hand anything out: a crash can lose a release, never a charge.
-
-A run is opened with its whole plan and closed when it is done. Until it is closed, all of its plan counts as spent; so
-does the plan of a run that crashed. A last line torn by a crash is recognized, kept, and sealed by the next append.
+A ledger is a folder with one file of chained entries (`store`), keys (`keys`) and a lock (`lock`). What is appended is
+on the disk before `append` returns, and mechanisms append before they hand anything out: a crash can lose a release,
+never a charge. All datasets and units of a project are in one ledger; `Ledger.total` adds up one dataset for one unit.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
+import copy
 import json
+import logging
 import os
-import secrets
+import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
+from hushgraph.errors import InputError, LedgerError
+from hushgraph.ledger import datasets, old
+from hushgraph.ledger.accounts import Account, fold, new_account, units_named
+from hushgraph.ledger.datasets import Dataset
+from hushgraph.ledger.entries import FIRST_LINK, Entry, History, canonical, check_chain, seal
+from hushgraph.ledger.files import private_folder, write_private
+from hushgraph.ledger.head import Head
+from hushgraph.ledger.identity import DatasetIdentity, GraphArrays, identify
+from hushgraph.ledger.keys import FOLDER as KEYS
+from hushgraph.ledger.keys import Keys
+from hushgraph.ledger.limits import new_limit
+from hushgraph.ledger.lock import TIMEOUT, held
+from hushgraph.ledger.occasion import Occasion
+from hushgraph.ledger.prices import earlier_runs, unit_key
+from hushgraph.ledger.store import FILE, FORMAT, Rows, Store
+from hushgraph.ledger.totals import Total, curves_of, total_of
+from hushgraph.privacy.units import Unit, from_dict
 
-from hushgraph.errors import BudgetError, InputError, LedgerError
-
-FILE = "ledger.jsonl"
-_FIRST_LINK = "0" * 64
-_VERSION = 1
+_IN_USE = "in-use"
+_LOG = logging.getLogger("hushgraph.ledger")
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One line of a ledger."""
-
-    kind: str
-    values: dict[str, Any]
-
-    @property
-    def run(self) -> str | None:
-        """The run it belongs to, if any."""
-        return self.values.get("run")
+class InMemoryLedgerWarning(UserWarning):
+    """Charges are kept in memory: nothing adds them up beyond this process."""
 
 
-@dataclass(frozen=True)
-class History:
-    """The entries of a ledger as read, checked, with what a crash may have left behind."""
+@dataclass
+class _Core:
+    """What all views of one ledger share."""
 
-    entries: tuple[Entry, ...]
-    last_hash: str
-    torn: bytes = b""
-
-    @property
-    def header(self) -> dict[str, Any]:
-        """The first entry: the dataset's name and the unit it is protected for."""
-        return self.entries[0].values
-
-    def of_run(self, run: str, kind: str | None = None) -> list[Entry]:
-        """The entries of one run, of one kind if given."""
-        return [e for e in self.entries if e.run == run and (kind is None or e.kind == kind)]
-
-    def runs(self) -> list[str]:
-        """The runs in the order they were opened."""
-        return [e.values["run"] for e in self.entries if e.kind == "open"]
-
-    def is_closed(self, run: str) -> bool:
-        """Whether the run said that it was done."""
-        return bool(self.of_run(run, "close"))
-
-    def limit(self) -> dict[str, float] | None:
-        """The limit on the whole dataset in force, if one was declared."""
-        limits = [e.values for e in self.entries if e.kind == "limit"]
-        return {"epsilon": limits[-1]["epsilon"], "delta": limits[-1]["delta"]} if limits else None
-
-    def ways_of_run(self, run: str) -> list[list[dict[str, Any]]]:
-        """What counts as spent by a run: its charges when it was closed, its whole plan otherwise.
-
-        A run that chose its way counts as any of its ways: what it did not choose is part of what it promised.
-        """
-        opened = self.of_run(run, "open")[0].values
-        if "ways" in opened:
-            return [[way] for way in opened["ways"]]
-        if self.is_closed(run):
-            return [[entry.values["event"] for entry in self.of_run(run, "charge")]]
-        return [[opened["event"]]]
+    folder: Path | None
+    lock_timeout: float
+    store: Store
+    mutex: Any = field(default_factory=threading.RLock)
+    rows: Rows | None = None
+    view: Rows | None = None
+    keys: Keys | None = None
+    last: Entry | None = None
 
 
 class Ledger:
-    """The ledger in `folder`, or one in memory (`folder=None`) that composes nothing beyond this process."""
+    """The ledger in `folder`, or one in memory (`folder=None`) that adds up nothing beyond this process."""
 
-    def __init__(self, folder: str | os.PathLike[str] | None = None, *, lock_timeout: float = -1.0) -> None:
-        self.folder = None if folder is None else Path(folder)
-        self._lines: list[bytes] = []
-        self._lock_timeout = lock_timeout
-        if self.folder is not None and self.folder.exists() and not self.folder.is_dir():
-            raise LedgerError(f"a ledger is a folder; {self.folder} is a file. Name another folder")
+    def __init__(self, folder: str | os.PathLike[str] | None = None, *, lock_timeout: float = TIMEOUT) -> None:
+        place = None if folder is None else Path(folder)
+        if place is not None and place.exists() and not place.is_dir():
+            raise LedgerError(f"a ledger is a folder; {place} is a file. Name another folder")
+        self._core = _Core(place, lock_timeout, Store(None if place is None else place / FILE))
+        self.occasion = Occasion()
+        self.warns = place is None
+
+    @classmethod
+    def in_memory(cls, *, warn: bool = True) -> Ledger:
+        """A ledger that ends with this process; `warn=False` for data made up on the spot, such as an audit's."""
+        ledger = cls()
+        ledger.warns = warn
+        return ledger
+
+    def on(self, occasion: Occasion) -> Ledger:
+        """The same ledger, with another occasion for the runs that are opened on it."""
+        view = copy.copy(self)
+        view.occasion = occasion
+        return view
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder, if it is not in memory."""
+        return self._core.folder
 
     @property
     def path(self) -> Path | None:
         """The file that holds the entries."""
-        return None if self.folder is None else self.folder / FILE
+        return self._core.store.path
 
     @property
     def exists(self) -> bool:
         """Whether anything has been written yet."""
-        return bool(self._lines) if self.path is None else self.path.exists()
+        return self._core.store.is_there or self._was_in_use or old.is_there(self.folder)
 
-    def history(self) -> History:
-        """All entries, verified; raises LedgerError where the file was changed or damaged."""
-        if not self.exists:
-            raise LedgerError(f"no ledger in {self.folder}: expected the file {FILE} there")
-        raw = b"".join(self._lines) if self.path is None else self.path.read_bytes()
-        return _read(raw, str(self.folder or "memory"))
+    @property
+    def is_old(self) -> bool:
+        """Whether the folder holds a ledger of format 1, which is only read."""
+        return not self._core.store.is_there and old.is_there(self.folder)
+
+    def readable(self) -> Ledger:
+        """This ledger; for one of format 1, what it says as a ledger of today in memory."""
+        return old.replayed(self.folder) if self.is_old and self.folder is not None else self
+
+    @property
+    def store(self) -> Store:
+        """The file."""
+        return self._core.store
+
+    @property
+    def keys(self) -> Keys:
+        """The keys of a ledger that exists."""
+        self._find_keys()
+        assert self._core.keys is not None
+        return self._core.keys
+
+    @property
+    def rows_read(self) -> int:
+        """How many rows were read from the file so far: what speed depends on."""
+        return self._core.store.rows_read
+
+    # Entries
 
     @contextlib.contextmanager
-    def transaction(self) -> Iterator[None]:
-        """Hold the ledger's lock; another process waits here."""
-        if self.folder is None:
-            yield
-            return
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(self.folder / ".lock", timeout=self._lock_timeout):
-            yield
+    def transaction(self) -> Iterator[Rows]:
+        """Hold the ledger: what is read stays true until the end; what is written is on the disk then, or not at all.
 
-    def create(self, dataset: str, unit: dict[str, Any]) -> None:
-        """Start the ledger of `dataset`; a no-op when it exists for the same dataset and unit, an error otherwise."""
-        with self.transaction():
-            if self.exists:
-                _require_same(self.history().header, dataset, unit)
+        Another process that wants to write waits, and is told for whom.
+        """
+        core = self._core
+        with core.mutex:
+            if core.rows is not None:
+                yield core.rows
                 return
-            header = {"version": _VERSION, "dataset": dataset, "unit": unit}
-            line, _ = _seal("ledger", header, _FIRST_LINK, 0)
-            if self.path is None:
-                self._lines.append(line)
-            else:
-                _write_new(self.path, line)
+            if self.is_old:
+                raise old.read_only(self.folder or Path())
+            assert core.view is None, "a ledger is not written while it is being read"
+            locked = contextlib.nullcontext() if self.folder is None else held(self.folder, core.lock_timeout)
+            with locked:
+                self._find_keys()
+                with core.store.writing() as rows:
+                    try:
+                        core.rows, core.last = rows, self._begin(rows)
+                        yield rows
+                    finally:
+                        core.rows = None
+                self._mark_in_use()
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Rows]:
+        """One consistent view of the entries."""
+        core = self._core
+        with core.mutex:
+            found = core.rows or core.view
+            if found is not None:
+                yield found
+                return
+            if not core.store.is_there:
+                raise self._missing()
+            with core.store.reading() as rows:
+                _check_head(rows)
+                core.view = rows
+                try:
+                    yield rows
+                finally:
+                    core.view = None
+
+    def history(self) -> History:
+        """All entries, each checked to follow from the one before; an error where the file was changed or damaged."""
+        if self.is_old:
+            return replace(self.readable().history(), in_memory=False)
+        with self.reading() as rows:
+            entries = rows.all()
+            check_chain(entries, rows.store.where)
+            if rows.head() is None or (entries[-1].number, entries[-1].hash) != (rows.head() or ())[:2]:
+                raise LedgerError(f"{rows.store.where}: the signed head is not that of the last entry: it was changed")
+        return History(tuple(entries), self.folder is None)
 
     def append(self, kind: str, values: dict[str, Any]) -> str:
-        """Write one entry to the disk and return its hash. The caller holds `transaction` if it read first."""
-        history = self.history()
-        lines = []
-        number, link = len(history.entries), history.last_hash
-        if history.torn:
-            sealed = {"torn_sha256": hashlib.sha256(history.torn).hexdigest(), "torn_bytes": len(history.torn)}
-            line, link = _seal("recovered", sealed, link, number)
-            lines += [b"\n", line]
-            number += 1
-        line, link = _seal(kind, values, link, number)
-        lines.append(line)
-        self._write(b"".join(lines))
-        return link
+        """Write one entry to the disk and return its hash; running totals and the signed head follow in one step."""
+        with self.transaction() as rows:
+            core = self._core
+            assert core.last is not None
+            entry = seal(kind, values, core.last.number + 1, core.last.hash)
+            accounts = [self._account(rows, entry.dataset or "", unit) for unit in units_named(entry)]
+            if kind == "lost":
+                accounts = self._all_accounts(rows)
+            rows.add(entry)
+            for account in accounts:
+                account.apply(entry)
+                self._write_account(rows, account)
+            self._sign(rows, entry)
+            core.last = entry
+            return entry.hash
 
-    def set_limit(self, epsilon: float, delta: float) -> None:
-        """Declare the limit on the whole dataset; later runs over it are refused."""
+    def head(self) -> Head:
+        """The state of the ledger now, signed; keep a copy elsewhere."""
+        with self.reading() as rows:
+            first, last, head = rows.first(), rows.last(), rows.head()
+            if first is None or last is None or head is None:
+                raise self._missing()
+            return Head(first.hash, last.number, last.hash, last.time, first.values["public_key"], head[2])
+
+    # Datasets
+
+    def identify(self, arrays: GraphArrays) -> DatasetIdentity:
+        """What recognizes a dataset by its content, under this ledger's secret."""
         with self.transaction():
-            self.append("limit", {"epsilon": epsilon, "delta": delta})
+            assert self._core.keys is not None
+            key = self._core.keys.derived("identity")
+        return identify(arrays, key)
 
-    def _write(self, data: bytes) -> None:
-        if self.path is None:
-            self._lines.append(data)
-            return
-        with open(self.path, "ab") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+    def dataset_for(
+        self, identity: DatasetIdentity, name: str, continues: str | None = None, separate: str | None = None
+    ) -> str:
+        """The id of the dataset with this content, entered if it is new. Nothing is charged.
+
+        Data that resembles a known dataset needs a decision: the name that it `continues`, or why it is `separate`.
+        """
+        with self.transaction() as rows:
+            decision = datasets.decide(rows, identity, name, continues, separate)
+            if decision.kind is not None:
+                content, link = datasets.sketch_text(identity)
+                if decision.values.get("sketch") is not None:
+                    rows.add_sketch(link, content)
+                self.append(decision.kind, {**decision.values, **self.occasion.who})
+            return decision.dataset
+
+    def dataset_named(self, name: str) -> str:
+        """The id of the dataset called `name`, entered by its name alone if there is none yet."""
+        with self.transaction() as rows:
+            if rows.of_kind("dataset", last=1, dataset=name):
+                return name
+            known = datasets.known_datasets(rows)
+            if any(name in dataset.names for dataset in known.values()):
+                return datasets.resolve(known, name)
+            self.append("dataset", {"dataset": name, "name": name, "sketch": None, **self.occasion.who})
+            return name
+
+    def datasets(self) -> dict[str, Dataset]:
+        """All datasets of the ledger by their id."""
+        with self.reading() as rows:
+            return datasets.known_datasets(rows)
+
+    def find_dataset(self, name: str) -> str:
+        """The id of a known dataset, from its id or one of its names."""
+        return datasets.resolve(self.datasets(), name)
+
+    def create(self, dataset: str, unit: dict[str, Any]) -> str:
+        """Enter a dataset by its name, to be protected for `unit`, before anything is run on it; no limit yet."""
+        with self.transaction() as rows:
+            found = self.dataset_named(dataset)
+            self.begin_unit(rows, found, unit)
+        return found
+
+    # Totals
+
+    def accounts(self, dataset: str | None = None) -> list[Account]:
+        """The running totals of all datasets, or of one, for every unit that was charged or limited."""
+        if self.is_old:
+            return self.readable().accounts(dataset)
+        with self.reading() as rows:
+            try:
+                self._find_keys()
+            except LedgerError:  # a copy of the file without its keys: running totals cannot be checked, entries can
+                found = fold(self.history()).accounts.values()
+                return [account for account in found if dataset in (None, account.dataset)]
+            return self._all_accounts(rows, dataset)
+
+    def total(self, dataset: str, unit: Unit, delta: float | None = None) -> Total:
+        """What all runs on a dataset add up to for `unit`, whether or not they were charged for it."""
+        book = self.readable()
+        dataset = book.find_dataset(dataset)
+        found = [account for account in book.accounts(dataset) if account.unit == unit.as_dict()]
+        if found:
+            account = found[0]
+        else:
+            history = book.history()
+            account = new_account(dataset, unit.as_dict(), history.of_kind("lost"))
+            account.begin(earlier_runs(history, dataset, unit))
+        return total_of(account, delta, lambda: curves_of(book.history(), account))
+
+    def set_limit(
+        self,
+        epsilon: float,
+        delta: float,
+        *,
+        dataset: str | None = None,
+        unit: Unit | None = None,
+        filter: str | None = None,
+    ) -> dict[str, Any]:
+        """Declare (raise, lower) the limit on a dataset for a unit; runs over it are refused from now on.
+
+        Dataset and unit may be left out where the ledger has one of each. Returns what was entered.
+        """
+        with self.transaction() as rows:
+            account = self._one_account(rows, dataset, unit)
+            given = new_limit(account, epsilon, delta, filter, lambda: curves_of(self.history(), account))
+            values = {"dataset": account.dataset, "unit": account.unit, "epsilon": epsilon, "delta": delta}
+            self.append("limit", {**values, **given, **self.occasion.who})
+            return {**values, **given, "runs": account.runs}
+
+    def begin_unit(self, rows: Rows, dataset: str, unit: dict[str, Any]) -> Account:
+        """The account of a dataset for a unit, opened if there is none, with what earlier runs cost under the unit."""
+        account = self._find_account(rows, dataset, unit)
+        if account is None:
+            known = bool(rows.of_kind("open", last=1, dataset=dataset))
+            history = self.history() if known else History(())
+            earlier = earlier_runs(history, dataset, from_dict(unit))
+            self.append("unit", {"dataset": dataset, "unit": unit, "earlier": earlier})
+            account = self._find_account(rows, dataset, unit)
+            assert account is not None
+        return account
+
+    def _one_account(self, rows: Rows, dataset: str | None, unit: Unit | None) -> Account:
+        known = datasets.known_datasets(rows)
+        if dataset is None and len(known) != 1:
+            raise InputError(f"dataset: expected a name, because the ledger has {len(known)}: {', '.join(known)}")
+        chosen = next(iter(known)) if dataset is None else self.dataset_named(dataset)
+        if unit is not None:
+            return self.begin_unit(rows, chosen, unit.as_dict())
+        found = self._all_accounts(rows, chosen)
+        if len(found) != 1:
+            names = ", ".join(account.unit["name"] for account in found) or "none"
+            raise InputError(f"unit: expected one, because '{chosen}' was charged for {len(found)} ({names})")
+        return found[0]
+
+    def _all_accounts(self, rows: Rows, dataset: str | None = None) -> list[Account]:
+        """The accounts that have a row, and those that the entries name: neither can hide one from the other."""
+        found = {row[:2]: self._read_account(*row) for row in rows.accounts(dataset)}
+        for entry in rows.of_kind("unit", dataset=dataset):
+            key = (entry.values["dataset"], unit_key(entry.values["unit"]))
+            if key not in found and (account := self._find_account(rows, key[0], entry.values["unit"])):
+                found[key] = account
+        return list(found.values())
+
+    def _account(self, rows: Rows, dataset: str, unit: dict[str, Any]) -> Account:
+        return self._find_account(rows, dataset, unit) or new_account(dataset, unit, rows.of_kind("lost"))
+
+    def _find_account(self, rows: Rows, dataset: str, unit: dict[str, Any]) -> Account | None:
+        for row in rows.accounts(dataset):
+            if row[1] == unit_key(unit):
+                return self._read_account(*row)
+        if not any(rows.of_kind(kind, last=1, dataset=dataset) for kind in ("open", "limit", "unit")):
+            return None
+        books = fold(History(tuple(rows.all())))  # a new unit, or one whose row was lost
+        return books.accounts.get((dataset, unit_key(unit)))
+
+    def _read_account(self, dataset: str, unit: str, state: str, checksum: str) -> Account:
+        """A running total; computed again from the entries where its row was changed or damaged."""
+        keys = self._core.keys
+        if keys is not None and checksum == keys.checksum(canonical([dataset, unit, state])):
+            with contextlib.suppress(ValueError, TypeError, KeyError):
+                return Account.from_dict(json.loads(state))
+        _LOG.warning("the running total of '%s' was changed or damaged; computed again from the entries", dataset)
+        found = fold(self.history()).accounts.get((dataset, unit))
+        if found is None:
+            raise LedgerError(f"{self._core.store.where}: a running total belongs to no entry: the file was changed")
+        return found
+
+    def is_unchanged(self, dataset: str, unit: str, state: str, checksum: str, expected: dict[str, Any]) -> bool:
+        """Whether a row of the running totals holds exactly `expected`, with the checksum that belongs to it."""
+        return state == canonical(expected) and checksum == self.keys.checksum(canonical([dataset, unit, state]))
+
+    def _write_account(self, rows: Rows, account: Account) -> None:
+        assert self._core.keys is not None
+        unit, state = unit_key(account.unit), canonical(account.as_dict())
+        checksum = self._core.keys.checksum(canonical([account.dataset, unit, state]))
+        rows.set_account(account.dataset, unit, state, checksum)
+
+    # Keys and the first entry
+
+    def _find_keys(self) -> None:
+        """Read the keys beside the file, or make them for a new ledger."""
+        core = self._core
+        if self.folder is None:
+            core.keys = core.keys or Keys.new()
+        elif core.store.is_there or self._was_in_use:
+            core.keys = Keys.read(self.folder)
+        else:
+            core.keys = Keys.made(private_folder(self.folder))
+
+    def _begin(self, rows: Rows) -> Entry:
+        """The last entry, after the ends of the chain were checked; a new ledger gets its first one."""
+        keys, first = self._core.keys, rows.first()
+        assert keys is not None
+        if first is None:
+            if self._was_in_use:
+                raise self._missing()
+            values = {"format": FORMAT, "public_key": keys.public, "secret_check": keys.secret_check}
+            values["hushgraph"] = version("hushgraph")
+            first = seal("ledger", values, 0, FIRST_LINK)
+            rows.add(first)
+            self._sign(rows, first)
+        if (first.values.get("public_key"), first.values.get("secret_check")) != (keys.public, keys.secret_check):
+            raise LedgerError(f"{rows.store.where}: the keys beside it are not those it began with. Restore them")
+        return _check_head(rows)
+
+    def _sign(self, rows: Rows, entry: Entry) -> None:
+        assert self._core.keys is not None
+        first = entry if entry.number == 0 else rows.first()
+        assert first is not None
+        head = Head.signed(self._core.keys, first.hash, entry.number, entry.hash, entry.time)
+        rows.set_head(head.number, head.hash, head.signature)
+
+    @property
+    def _was_in_use(self) -> bool:
+        return self.folder is not None and (self.folder / KEYS / _IN_USE).exists()
+
+    def _mark_in_use(self) -> None:
+        """Remember that there was a ledger here, so that an empty file in its place is not taken for a new one."""
+        if self.folder is not None and not self._was_in_use:
+            write_private(self.folder / KEYS / _IN_USE, "")
+
+    def _missing(self) -> LedgerError:
+        if self._was_in_use:
+            return LedgerError(
+                f"the ledger in {self.folder} is gone: its keys are there, the file {FILE} is missing or empty. "
+                "Restore it from a copy; a new ledger belongs into another folder"
+            )
+        return LedgerError(f"no ledger in {self.folder or 'memory'}: expected the file {FILE} there")
 
 
-def new_run_id() -> str:
-    """A random name for a run."""
-    return secrets.token_hex(8)
-
-
-def _read(raw: bytes, where: str) -> History:
-    *lines, torn = raw.split(b"\n")
-    entries: list[Entry] = []
-    link, pending = _FIRST_LINK, b""
-    for number, line in enumerate(lines, start=1):
-        entry = _parse(line)
-        if entry is None:
-            if pending or not entries:
-                raise LedgerError(f"{where}: line {number} is not a ledger entry; the file was damaged")
-            pending = line
-            continue
-        if pending:
-            expected = hashlib.sha256(pending).hexdigest()
-            if entry.kind != "recovered" or entry.values.get("torn_sha256") != expected:
-                raise LedgerError(f"{where}: line {number - 1} was changed or damaged")
-            pending = b""
-        link = _check_link(entry, link, len(entries), f"{where}: line {number}")
-        entries.append(entry)
-    if pending:
-        raise LedgerError(f"{where}: the last line was changed or damaged")
-    if not entries or entries[0].kind != "ledger":
-        raise LedgerError(f"{where}: expected a ledger's first entry; the file was damaged")
-    if entries[0].values["version"] != _VERSION:
-        raise LedgerError(f"{where}: written by another version ({entries[0].values['version']})")
-    return History(tuple(entries), link, torn)
-
-
-def _parse(line: bytes) -> Entry | None:
-    try:
-        values = json.loads(line)
-        return Entry(values["kind"], values)
-    except (ValueError, KeyError, TypeError):
-        return None
-
-
-def _check_link(entry: Entry, link: str, number: int, where: str) -> str:
-    values = {k: v for k, v in entry.values.items() if k != "hash"}
-    if values.get("previous") != link or values.get("number") != number:
-        raise LedgerError(f"{where} does not follow the line before it: entries were removed, added or reordered")
-    if _digest(values) != entry.values.get("hash"):
-        raise LedgerError(f"{where} was changed after it was written")
-    return str(entry.values["hash"])
-
-
-def _seal(kind: str, values: dict[str, Any], link: str, number: int) -> tuple[bytes, str]:
-    reserved = {"kind", "number", "time", "previous", "hash"} & set(values)
-    if reserved:
-        raise InputError(f"a ledger entry may not set {sorted(reserved)}")
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    sealed = {"kind": kind, "number": number, "time": now, **values, "previous": link}
-    digest = _digest(sealed)
-    return _canonical({**sealed, "hash": digest}) + b"\n", digest
-
-
-def _canonical(values: dict[str, Any]) -> bytes:
-    return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=True).encode()
-
-
-def _digest(values: dict[str, Any]) -> str:
-    return hashlib.sha256(_canonical(values)).hexdigest()
-
-
-def _require_same(header: dict[str, Any], dataset: str, unit: dict[str, Any]) -> None:
-    if header["dataset"] != dataset:
+def _check_head(rows: Rows) -> Entry:
+    """The last entry, if it is the one that was signed."""
+    first, last, head = rows.first(), rows.last(), rows.head()
+    where = rows.store.where
+    if first is None or last is None or head is None:
+        raise LedgerError(f"{where}: expected entries and a signed head; got none: the file was changed or damaged")
+    if (last.number, last.hash) != head[:2]:
         raise LedgerError(
-            f"this ledger belongs to the dataset '{header['dataset']}'; got '{dataset}'. Use another folder"
+            f"{where}: the last entry is number {last.number}, the signed head number {head[0]}: entries were removed, "
+            "added or changed"
         )
-    if header["unit"] != unit:
-        raise LedgerError(
-            f"this ledger protects the unit {header['unit']}; got {unit}. Costs for different units do not add up: "
-            "use the same unit, or start another ledger folder and add the two by hand"
-        )
-
-
-def _write_new(path: Path, line: bytes) -> None:
-    """Create the file whole or not at all."""
-    temporary = path.with_name(path.name + ".new")
-    with open(temporary, "wb") as file:
-        file.write(line)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-def over_limit(requested: float, spent: float, limit: dict[str, float]) -> BudgetError:
-    """The refusal, with the numbers a person needs to decide."""
-    return BudgetError(
-        f"refused: the dataset's limit is epsilon {limit['epsilon']:g} at delta {limit['delta']:g}; spent "
-        f"{spent:.4g}, and {requested:.4g} with this run. Nothing was read. Use a smaller epsilon, or raise the limit"
-    )
+    genuine = Head(first.hash, last.number, last.hash, last.time, str(first.values.get("public_key")), head[2])
+    if not genuine.is_genuine:
+        raise LedgerError(f"{where}: the signature of the last entry does not fit: the file was changed")
+    return last

@@ -1,28 +1,36 @@
 """A run: a plan at work on a ledger. Mechanisms charge here before they release.
 
-`open_run` checks the whole plan against the dataset's limit before private data is read; `Run.charge` lets through
-only what the plan foresaw; `Run.close` gives back what was planned and not used.
+`open_run` enters the whole plan, or refuses it where a limit of the dataset would be exceeded, before private data is
+read. `Run.charge` lets through only what the plan foresaw and returns when the charge is on the disk; `Run.close` gives
+back what was planned and not used.
 """
 
 from __future__ import annotations
 
-import json
-import math
+import secrets
+import warnings
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from hushgraph.errors import BudgetError, LedgerError
-from hushgraph.ledger.ledger import History, Ledger, new_run_id, over_limit
-from hushgraph.privacy import events
-from hushgraph.privacy.adaptive import WorstOf
-from hushgraph.privacy.loss import PrivacyLoss
+from hushgraph.errors import BudgetError, UnprovenError
+from hushgraph.ledger.accounts import FILTER, GROUP, PLAIN, Account
+from hushgraph.ledger.certificate import Certificate, certify
+from hushgraph.ledger.checking import check_history
+from hushgraph.ledger.ledger import InMemoryLedgerWarning, Ledger
+from hushgraph.ledger.limits import Refusal, Request, closing_price, group_price, price_run
+from hushgraph.ledger.occasion import Occasion
+from hushgraph.ledger.plans import described, stage_facts
+from hushgraph.ledger.prices import Ways, epsilon_of, spent, ways_of_run
+from hushgraph.ledger.store import Rows
+from hushgraph.privacy import events, units
+from hushgraph.privacy.events import Event
+from hushgraph.privacy.notes import Note
 from hushgraph.privacy.plan import Plan, Stage
-from hushgraph.privacy.units import from_dict
+from hushgraph.privacy.units import Unit
 
-Ways = list[list[dict[str, Any]]]
-"""What a run may release: one list of events, or one for each way that it can choose."""
-_MOST_WAYS = 64
+__all__ = ["Run", "check_history", "open_run", "spent"]
 
 
 @dataclass
@@ -33,7 +41,10 @@ class Run:
     plan: Plan
     identity: str
     seeded: bool
+    dataset: str
+    prices: list[dict[str, Any]] = field(default_factory=list)
     _used: Counter[str] = field(default_factory=Counter)
+    _charged: list[Event] = field(default_factory=list)
     _closed: bool = False
     _chosen: Plan | None = None
 
@@ -51,176 +62,162 @@ class Run:
                 f"{count} more are refused"
             )
         unit = self.plan.unit
-        with self.ledger.transaction():
-            self.ledger.append(
-                "charge",
-                {
-                    "run": self.identity,
-                    "stage": stage.name,
-                    "mechanism": stage.mechanism.name,
-                    "law": stage.mechanism.law,
-                    "sampling": stage.mechanism.sampling,
-                    "count": count,
-                    "scale": stage.scale,
-                    "sensitivity": _finite(stage.sensitivity(unit)),
-                    "event": events.to_json(planned.part(count).event(unit)),
-                },
-            )
+        event = planned.part(count).event(unit)
+        facts = stage_facts(planned, unit)
+        self._append(
+            "charge",
+            {
+                **facts,
+                "stage": facts["name"],
+                "count": count,
+                "event": events.to_json(event),
+            },
+        )
         self._used[stage.name] += count
+        self._charged.append(event)
 
     def _planned(self, name: str) -> Stage:
-        """The stage called `name` of the plan, or of the option that was chosen."""
+        """The stage called `name` of the plan, or of the branch that was chosen."""
         return self.plan[name] if name in self.plan or self._chosen is None else self._chosen[name]
 
-    def choose(self, method: str, reason: Any) -> Plan:
-        """Write to the ledger which option of the plan follows.
+    def choose(self, branch: str, reason: Note) -> Plan:
+        """Write to the ledger which branch of the plan follows.
 
-        From then on its stages can be charged, and no other option's. `reason` may name released values only.
+        From then on its stages can be charged, and no other branch's. `reason` may name released values only.
         """
-        option = self.plan.branch(method)
+        chosen = self.plan.branch(branch)
         if self._closed or self._chosen is not None:
-            raise BudgetError(f"the run is closed or has chosen already: '{method}' cannot be chosen any more")
+            raise BudgetError(f"the run is closed or has chosen already: '{branch}' cannot be chosen any more")
         if any(self._used[stage.name] < stage.count for stage in self.plan.stages):
-            raise BudgetError(f"'{method}' cannot be chosen before what the choice is made from was charged")
-        with self.ledger.transaction():
-            self.ledger.append("choice", {"run": self.identity, "option": method, "reason": reason.as_dict()})
-        self._chosen = option
-        return option
+            raise BudgetError(f"'{branch}' cannot be chosen before what the choice is made from was charged")
+        self._append("choice", {"option": branch, "reason": reason.as_dict()})
+        self._chosen = chosen
+        return chosen
 
     def note_parallel(self, stage: Stage, examples: int) -> None:
         """Write down that a charged stage is carried out again on examples of other records only: no further cost."""
-        with self.ledger.transaction():
-            self.ledger.append("parallel", {"run": self.identity, "stage": stage.name, "examples": examples})
+        self._append("parallel", {"stage": stage.name, "examples": examples})
 
-    def certificate(self) -> Any:
-        """The certificate of this run."""
-        from hushgraph.ledger.certificate import certify
-
+    def certificate(self) -> Certificate:
+        """What this run promises, from the ledger as it is now."""
         return certify(self.ledger.history(), self.identity)
 
-    def close(self) -> None:
-        """The run is done: only what was charged stays spent."""
-        if not self._closed:
-            with self.ledger.transaction():
-                self.ledger.append("close", {"run": self.identity})
-            self._closed = True
+    def close(self, *, model_path: str | None = None, weights_hash: str | None = None) -> None:
+        """The run is done: only what was charged stays spent. Where the model lies, and its hash, if it is saved."""
+        if self._closed:
+            return
+        with self.ledger.transaction() as rows:
+            prices = [] if self.plan.branches else self._final_prices(rows)
+            model = {"model_path": model_path, "weights_hash": weights_hash}
+            self._append("close", {"prices": prices, "charges": len(self._charged), **model})
+        self._closed = True
+
+    def _append(self, kind: str, values: dict[str, Any]) -> None:
+        with self.ledger.transaction():
+            self.ledger.append(kind, {"run": self.identity, "dataset": self.dataset, **values})
+
+    def _final_prices(self, rows: Rows) -> list[dict[str, Any]]:
+        """What the charges cost for the unit they were charged for; other units keep the price of the whole plan."""
+        unit = self.plan.unit
+        opened = next(price for price in self.prices if price["unit"] == unit.as_dict())
+        if opened["counts"] not in (PLAIN, GROUP, FILTER):
+            return []
+        ways = [events.composed(self._charged)]
+        account = self.ledger.begin_unit(rows, self.dataset, unit.as_dict())
+        final = {**opened, **closing_price(opened, ways, unit)}
+        if opened["counts"] == GROUP:
+            name = opened["group"]["name"]
+            others = [run for run in account.groups[name]["runs"] if run != self.identity]
+            request = Request(unit, ways, opened["delta"])
+            final["group"] = group_price(account, name, [*_members(self.ledger, others, unit.as_dict()), ways], request)
+        return [{**final, "was": {key: opened[key] for key in ("epsilon", "delta", "cost", "cost_delta")}}]
 
 
-def open_run(ledger: Ledger, plan: Plan, dataset: str, *, seeded: bool) -> Run:
-    """Enter the whole plan in the ledger, or refuse it where it would exceed the dataset's limit."""
-    unit = plan.unit
-    ledger.create(dataset, unit.as_dict())
-    identity = new_run_id()
-    ways = [events.to_json(way) for way in plan.ways(unit)]
-    with ledger.transaction():
-        _check_limit(ledger.history(), [[way] for way in ways])
-        ledger.append(
-            "open",
-            {
-                "run": identity,
-                "plan": plan.as_dict(),
-                "method": plan.method,
-                "seeded": seeded,
-                **({"ways": ways} if plan.branches else {"event": ways[0]}),
-            },
+def open_run(
+    ledger: Ledger,
+    plan: Plan,
+    dataset: str,
+    *,
+    seeded: bool,
+    operator: str | None = None,
+    purpose: str | None = None,
+    command: str | None = None,
+    unpublished: bool | None = None,
+    group: str | None = None,
+) -> Run:
+    """Enter the whole plan in the ledger, or refuse it where it would exceed a limit of the dataset.
+
+    `dataset` is a name, or an id from `Ledger.dataset_for`. What is not given is taken from `Ledger.occasion`; where
+    that holds the data itself, the dataset is recognized by it. A refusal is entered, too.
+    """
+    given = {"operator": operator, "purpose": purpose, "command": command, "unpublished": unpublished, "group": group}
+    occasion = replace(ledger.occasion, **{key: value for key, value in given.items() if value is not None})  # type: ignore[arg-type]
+    if ledger.warns:
+        warnings.warn(
+            "a ledger in memory: charges end with this process, and other runs on the same data are not added up. "
+            "Pass ledger=hushgraph.ledger.project.default_ledger() or Ledger(folder)",
+            InMemoryLedgerWarning,
+            stacklevel=3,
         )
-    return Run(ledger, plan, identity, seeded)
+    unit, delta = plan.unit, plan.budget.definite_delta
+    epsilon_of(plan.ways(unit), unit.relation, delta)  # the slow part, before others have to wait
+    arrays = occasion.arrays
+    content = None if arrays is None else ledger.identify(arrays)
+    with ledger.transaction() as rows:
+        book = ledger.on(occasion)
+        if content is None:
+            known = book.dataset_named(dataset)
+        else:
+            known = book.dataset_for(content, dataset, occasion.continues, occasion.separate)
+        entered = _enter(book, rows, plan, known, seeded)
+    if isinstance(entered, Refusal):
+        raise BudgetError(str(entered))
+    return Run(ledger, plan, entered["run"], seeded, known, entered["prices"])
 
 
-def chosen(history: History, run: str) -> dict[str, Any]:
-    """The option that a run chose, with the reason; nothing for a run that had no choice."""
-    for entry in history.of_run(run, "choice"):
-        for option in history.of_run(run, "open")[0].values["plan"]["branches"]:
-            if option["method"] == entry.values["option"]:
-                return {**option, "reason": entry.values["reason"]}
-    return {}
+def _enter(ledger: Ledger, rows: Rows, plan: Plan, dataset: str, seeded: bool) -> dict[str, Any] | Refusal:
+    """Write the run down with its price for every unit of the dataset, or the refusal of the first limit it exceeds."""
+    occasion, own = ledger.occasion, plan.unit
+    ledger.begin_unit(rows, dataset, own.as_dict())
+    prices = []
+    for account in ledger.accounts(dataset):
+        unit = own if account.unit == own.as_dict() else units.from_dict(account.unit)
+        request = _request(plan, unit, seeded, occasion)
+        price = price_run(account, request, _members_of(ledger, account))
+        if isinstance(price, Refusal):
+            _write_refusal(ledger, plan, dataset, price)
+            return price
+        if unit is not own:
+            price["ways"] = None if request.ways is None else [events.to_json(way) for way in request.ways]
+        prices.append(price)
+    run = secrets.token_hex(8)
+    values = {"run": run, "dataset": dataset, "seeded": seeded, **occasion.as_dict(), **described(plan)}
+    ways = [events.to_json(way) for way in plan.ways(own)]
+    ledger.append("open", {**values, "ways": ways, "prices": prices})
+    return {"run": run, "prices": prices}
 
 
-def spent(history: History, run: str | None = None) -> PrivacyLoss | WorstOf:
-    """The privacy loss a ledger proves, whichever way a run with a choice took: of one run, or of the whole dataset."""
-    return _loss(history, [history.ways_of_run(one) for one in (history.runs() if run is None else [run])])
+def _request(plan: Plan, unit: Unit, seeded: bool, occasion: Occasion) -> Request:
+    try:
+        ways: Ways | None = list(plan.ways(unit))
+    except UnprovenError:
+        ways = None
+    return Request(unit, ways, plan.budget.definite_delta, seeded, occasion.unpublished, occasion.group)
 
 
-def _loss(history: History, runs: list[Ways]) -> PrivacyLoss | WorstOf:
-    """The loss of `runs` together: the most that any combination of their ways costs."""
-    totals: dict[tuple[str, ...], list[dict[str, Any]]] = {(): []}
-    for ways in runs:
-        if len(totals) * len(ways) > _MOST_WAYS:  # all ways of a run together cost at least as much as any of them
-            ways = [[event for way in ways for event in way]]
-        together = [[*total, *way] for total in totals.values() for way in ways]
-        totals = {tuple(sorted(json.dumps(event, sort_keys=True) for event in total)): total for total in together}
-    relation = from_dict(history.header["unit"]).relation
-    losses = [PrivacyLoss(events.composed([*map(events.from_json, total)]), relation) for total in totals.values()]
-    return losses[0] if len(losses) == 1 else WorstOf(tuple(losses))
+def _members_of(ledger: Ledger, account: Account) -> Callable[[str], list[Ways]]:
+    """The runs that a group of an account has, by the group's name."""
+    return lambda name: _members(ledger, account.groups.get(name, {"runs": []})["runs"], account.unit)
 
 
-def _check_limit(history: History, planned: Ways) -> None:
-    limit = history.limit()
-    if limit is None:
-        return
-    before = [history.ways_of_run(run) for run in history.runs()]
-    after = _loss(history, [*before, planned]).epsilon(limit["delta"])
-    if not after <= limit["epsilon"]:
-        raise over_limit(after, spent(history).epsilon(limit["delta"]), limit)
+def _members(ledger: Ledger, runs: list[str], unit: dict[str, Any]) -> list[Ways]:
+    if not runs:
+        return []
+    history = ledger.history()
+    return [ways for run in runs if (ways := ways_of_run(history, run, unit)) is not None]
 
 
-def _finite(value: float) -> float | str:
-    return value if math.isfinite(value) else str(value)
-
-
-def statement(history: History, delta: float | None = None) -> dict[str, Any]:
-    """What a ledger says: each run's price at its own delta, and the total at `delta` (default: the last run's)."""
-    runs = []
-    for run in history.runs():
-        opened = history.of_run(run, "open")[0].values
-        at = opened["plan"]["budget"]["delta"]
-        runs.append(
-            {
-                "run": run,
-                "method": opened["method"],
-                "chosen": chosen(history, run).get("method"),
-                "state": "closed" if history.is_closed(run) else "open: its whole plan counts",
-                "charges": len(history.of_run(run, "charge")),
-                "seeded": opened["seeded"],
-                "paper_mode": opened["plan"]["paper"] is not None,
-                "epsilon": spent(history, run).epsilon(at),
-                "delta": at,
-            }
-        )
-    at = delta if delta is not None else (runs[-1]["delta"] if runs else 1e-6)
-    return {
-        "dataset": history.header["dataset"],
-        "unit": history.header["unit"],
-        "runs": runs,
-        "total": {"epsilon": spent(history).epsilon(at), "delta": at},
-        "limit": history.limit(),
-        "torn_bytes": len(history.torn),
-    }
-
-
-def check_history(history: History) -> None:
-    """Refuse a ledger whose charges do not fit the plans they were made under."""
-    for run in history.runs():
-        opened = history.of_run(run, "open")[0].values
-        option = _checked_choice(history, run, opened)
-        planned = {stage["name"]: stage for stage in (*opened["plan"]["stages"], *option.get("stages", ()))}
-        used: Counter[str] = Counter()
-        for entry in history.of_run(run, "charge"):
-            values = entry.values
-            stage = planned.get(values["stage"])
-            used[values["stage"]] += values["count"]
-            if stage is None or used[values["stage"]] > stage["count"] or values["scale"] != stage["scale"]:
-                raise LedgerError(f"run {run}: a charge for '{values['stage']}' does not fit its plan")
-    known = set(history.runs())
-    for entry in history.entries:
-        if entry.run is not None and entry.run not in known:
-            raise LedgerError(f"an entry names the run {entry.run}, which was never opened")
-
-
-def _checked_choice(history: History, run: str, opened: dict[str, Any]) -> dict[str, Any]:
-    """The option that a run chose; refuses a choice that was not planned, and a second one."""
-    choices = history.of_run(run, "choice")
-    known = [option["method"] for option in opened["plan"]["branches"]]
-    if len(choices) > 1 or any(choice.values["option"] not in known for choice in choices):
-        raise LedgerError(f"run {run}: a choice does not fit its plan")
-    return chosen(history, run)
+def _write_refusal(ledger: Ledger, plan: Plan, dataset: str, refusal: Refusal) -> None:
+    values = {"dataset": dataset, "method": plan.method, **ledger.occasion.as_dict()}
+    facts = {name: getattr(refusal, name) for name in ("unit", "limit", "epsilon", "before", "after", "cause")}
+    ledger.append("refused", {**values, **facts, "delta": plan.budget.definite_delta})

@@ -10,7 +10,8 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -19,7 +20,9 @@ from torch import Tensor, nn
 from hushgraph import registry
 from hushgraph.data.checks import CheckedGraph, check_graph
 from hushgraph.errors import InputError, UnprovenError
+from hushgraph.ledger.identity import arrays_of
 from hushgraph.ledger.ledger import Ledger
+from hushgraph.ledger.project import default_ledger
 from hushgraph.ledger.run import Run, open_run
 from hushgraph.methods.model import Model
 from hushgraph.noise.source import NoiseSource
@@ -192,8 +195,17 @@ def open_vault(
 ) -> tuple[Vault, Run]:
     """Enter `plan` in the ledger and put the graph in a vault that charges to it."""
     noise = NoiseSource.from_os() if seed is None else NoiseSource.seeded(seed)
-    run = open_run(ledger if ledger is not None else Ledger(), plan, graph.metadata.name, seeded=seed is not None)
+    book = recognizing(ledger if ledger is not None else default_ledger(), graph)
+    run = open_run(book, plan, graph.metadata.name, seeded=seed is not None)
     return Vault(graph, plan, run, noise, progress), run
+
+
+def recognizing(ledger: Ledger, graph: CheckedGraph) -> Ledger:
+    """The ledger, told the data itself, so that it recognizes the dataset under any name."""
+    if ledger.folder is None or ledger.occasion.arrays is not None:
+        return ledger
+    data = SimpleNamespace(x=graph.features, edge_index=graph.edges.edge_index(), y=graph.labels)
+    return ledger.on(replace(ledger.occasion, arrays=arrays_of(data)))
 
 
 def finished(
@@ -223,6 +235,7 @@ def finished(
         nodes={name: graph.split(name) for name in ("train", "val", "test")},
         seconds={**vault.seconds, "total": seconds},
         certificate=run.certificate(),
+        ledger=run.ledger,
     )
     model.metrics = model.method.evaluate(model, graph)
     return model

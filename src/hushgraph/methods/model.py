@@ -25,6 +25,8 @@ from hushgraph.data.checks import CheckedGraph, check_graph
 from hushgraph.errors import InputError
 from hushgraph.ledger.certificate import Certificate
 from hushgraph.ledger.ledger import Ledger
+from hushgraph.ledger.manifest import require_uncontradicted, write_manifest
+from hushgraph.ledger.project import default_ledger
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.notes import Note
@@ -58,6 +60,8 @@ class Model:
     class_names: tuple[str, ...] = ()
     metrics: dict[str, Any] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
+    ledger: Ledger | None = None
+    """The ledger that was charged, which lists the files of the model when they are saved."""
     nodes: dict[str, Tensor] = field(default_factory=dict)
     """The public split: node numbers of `train`, `val` and `test`."""
     run_plan: Plan | None = None
@@ -211,12 +215,15 @@ class Model:
         write_json(target / "config.json", config)
         write_json(target / "certificate.json", self.certificate.as_dict())
         write_json(target / "metrics.json", {**self.metrics, "seconds": self.seconds})
+        if self.ledger is not None and self.ledger.folder is not None:
+            write_manifest(target, self.ledger, self.certificate.run)
         return target
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Model:
-        """Read a model's folder; nothing in it is executed."""
+        """Read a model's folder; nothing in it is executed. One that contradicts its manifest or ledger is refused."""
         source = Path(folder)
+        require_uncontradicted(source, default_ledger())
         config = read_json(source / "config.json")
         if config.get("format") != FORMAT:
             raise InputError(

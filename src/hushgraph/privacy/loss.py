@@ -174,19 +174,19 @@ class PrivacyLoss:
 
     @cached_property
     def _renyi(self) -> RdpAccountant:
-        accountant = RdpAccountant(RENYI_ORDERS, _NEIGHBORS[self.relation])
+        accountant = RdpAccountant(RENYI_ORDERS, NEIGHBORS[self.relation])
         for leaf, count in self._leaves:
             if isinstance(leaf, SampledGroupDpEvent):
                 raise UnprovenError("no Renyi bound for a batch in which one unit changes several examples; use PLD")
             if self.relation is Relation.REPLACE and not isinstance(leaf, dpa.GaussianDpEvent):
                 raise UnprovenError(f"no Renyi bound for {type(leaf).__name__} when a record is replaced")
-            with _without_order_warnings():
+            with without_order_warnings():
                 accountant.compose(leaf, count)
         return accountant
 
 
 @contextlib.contextmanager
-def _without_order_warnings() -> Iterator[None]:
+def without_order_warnings() -> Iterator[None]:
     """The Renyi accountant warns of each order whose series does not converge; leaving an order out is safe."""
     logger = logging.getLogger("absl")
     level = logger.level
@@ -197,7 +197,7 @@ def _without_order_warnings() -> Iterator[None]:
         logger.setLevel(level)
 
 
-_NEIGHBORS = {
+NEIGHBORS = {
     Relation.ADD_OR_REMOVE: NeighboringRelation.ADD_OR_REMOVE_ONE,
     Relation.NULL: NeighboringRelation.REPLACE_SPECIAL,
     Relation.REPLACE: NeighboringRelation.REPLACE_ONE,
@@ -249,7 +249,7 @@ def _leaf_pld(leaf: Event, relation: Relation, grid: float) -> pld_lib.PrivacyLo
             standard_deviation=leaf.event.noise_multiplier,
             sampling_prob=leaf.sampling_probability,
             value_discretization_interval=grid,
-            neighboring_relation=_NEIGHBORS[relation],
+            neighboring_relation=NEIGHBORS[relation],
         )
     if isinstance(leaf, SampledGroupDpEvent):
         return group_pld(leaf.noise_multiplier, leaf.sampling_probability, leaf.before, leaf.after, grid)

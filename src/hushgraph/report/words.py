@@ -266,7 +266,10 @@ def _entries(certificate: Certificate, reason: Note | None) -> Iterable[tuple[st
     yield "not protected", [str(note) for note in certificate.unprotected] or ["nothing"]
     yield "noise", [randomness(certificate)]
     yield "dataset total", [total(certificate.total)]
-    yield "ledger", [certificate.ledger_hash]
+    who = certificate.operator or "unknown"
+    yield "operator", [f"{who}: {certificate.purpose}" if certificate.purpose else who]
+    place = " (IN MEMORY: it ended with its process, and adds up no other run)" if certificate.ledger_in_memory else ""
+    yield "ledger", [certificate.ledger_hash + place]
     yield "versions", [versions(certificate)]
 
 

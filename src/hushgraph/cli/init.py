@@ -1,0 +1,44 @@
+"""`hushgraph init`: make the project's ledger, and keys for the people who sign."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hushgraph.cli.console import Json, command, show_json
+
+
+@command
+def init(
+    folder: Annotated[Path | None, typer.Argument(help="Where the project is; default: here.")] = None,
+    name: Annotated[str | None, typer.Option("--as", help="Make a key for this person, to sign with.")] = None,
+    key: Annotated[Path | None, typer.Option(help="Where that key goes; default: beside the ledger.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Make .hushgraph with the ledger of this project's datasets; all commands below this folder use it.
+
+    With --as, the project's ledger gets the public key of a person, who can then approve and reject runs.
+    """
+    from hushgraph.ledger.ledger import Ledger
+    from hushgraph.ledger.project import FOLDER, Project
+    from hushgraph.ledger.signoff import register
+
+    place = Project.find().folder if folder is None and name is not None else (folder or Path()) / FOLDER
+    book = Ledger(place)
+    new = not book.exists
+    with book.transaction():
+        pass
+    public = None if name is None else register(book, name, key)
+    shown = {"folder": str(place), "new": new, "ledger": book.head().ledger, "name": name, "public_key": public}
+    if as_json:
+        show_json(shown)
+        return
+    typer.echo(f"{'made' if new else 'found'} {place}: the ledger of all datasets used from here")
+    if new:
+        typer.echo(
+            "Back it up with its keys, keep it out of version control, and keep `hushgraph ledger head` elsewhere."
+        )
+    if public is not None:
+        typer.echo(f"{name} signs with the key {public[:16]}...")

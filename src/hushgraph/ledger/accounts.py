@@ -1,0 +1,243 @@
+"""The running total of one dataset for one unit, kept entry by entry.
+
+Before a limit is set, runs are added up one by one (`plain`), or as the groups they were declared in. A limit starts a
+*phase*: a privacy filter that was given what the limit leaves over. What is proved of a phase is what it was given
+when it began, not what its runs happened to use. A limit that is raised ends the phase and begins another with the
+rest; a limit that is lowered lets less through but proves no more. docs/proofs/filters.md says why.
+
+An account is computed from the entries alone: `fold` does it for a whole history, `Account.apply` for one more entry.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from hushgraph.ledger.entries import Entry, History
+from hushgraph.ledger.prices import unit_key
+
+PLAIN, GROUP, FILTER = "plain", "group", "filter"
+LEFT_OUT, SEEDED, UNPROVED = "left out", "seeded", "unproved"
+BASIC = "basic"
+
+
+@dataclass
+class Sum:
+    """Epsilons and deltas of runs, added up."""
+
+    epsilon: float = 0.0
+    delta: float = 0.0
+    runs: int = 0
+
+
+@dataclass
+class Phase:
+    """A filter at work. `epsilon` and `delta` are what it was given; the caps are what it lets through now.
+
+    Its kind of `filter` is fixed by its first run; `wanted` can fix it earlier. `cost` is in the filter's own measure.
+    """
+
+    epsilon: float
+    delta: float
+    cap_epsilon: float
+    cap_delta: float
+    wanted: str | None = None
+    filter: dict[str, Any] | None = None
+    cost: float = 0.0
+    cost_delta: float = 0.0
+    runs: int = 0
+
+    @property
+    def kind(self) -> str | None:
+        """gaussian, renyi or basic; None before the first run."""
+        return None if self.filter is None else str(self.filter["kind"])
+
+
+@dataclass
+class Account:
+    """What was spent on `dataset` for `unit`."""
+
+    dataset: str
+    unit: dict[str, Any]
+    runs: int = 0
+    left_out: int = 0
+    seeded: list[str] = field(default_factory=list)
+    unproved: list[str] = field(default_factory=list)
+    not_private: int = 0
+    plain: Sum = field(default_factory=Sum)
+    groups: dict[str, dict[str, Any]] = field(default_factory=dict)
+    earlier: Sum = field(default_factory=Sum)
+    phases: list[Phase] = field(default_factory=list)
+    limit: dict[str, Any] | None = None
+
+    @property
+    def phase(self) -> Phase | None:
+        """The filter at work, if a limit is in force."""
+        return self.phases[-1] if self.phases else None
+
+    @property
+    def is_private(self) -> bool:
+        """False as soon as one run that counts has no proof, or noise that can be drawn again."""
+        return self.not_private == 0
+
+    @property
+    def unlimited(self) -> Sum:
+        """The runs and groups from before any limit, added up."""
+        groups = self.groups.values()
+        return Sum(
+            self.plain.epsilon + math.fsum(float(group["epsilon"]) for group in groups),
+            self.plain.delta + math.fsum(float(group["delta"]) for group in groups),
+            self.plain.runs + sum(len(group["runs"]) for group in groups),
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """The account as plain values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Account:
+        """The inverse of `as_dict`, after JSON."""
+        read = dict(values)
+        for name in ("plain", "earlier"):
+            read[name] = Sum(**_floats(read[name], ("epsilon", "delta")))
+        numbers = ("epsilon", "delta", "cap_epsilon", "cap_delta", "cost", "cost_delta")
+        read["phases"] = [Phase(**_floats(phase, numbers)) for phase in read["phases"]]
+        return cls(**read)
+
+    # One more entry
+
+    def apply(self, entry: Entry) -> None:
+        """Take in an entry of this dataset; those that do not concern the unit change nothing."""
+        values = entry.values
+        if entry.kind in ("open", "close"):
+            for price in values["prices"]:
+                if price["unit"] == self.unit:
+                    self._opened(values, price) if entry.kind == "open" else self._closed(price)
+        elif entry.kind == "limit" and values["unit"] == self.unit:
+            self._limited(values)
+        elif entry.kind == "unit" and values["unit"] == self.unit:
+            self.begin(values["earlier"])
+        elif entry.kind == "lost":
+            self._not_private(self.unproved, f"entries that were lost (entry {entry.number})")
+
+    def _opened(self, values: dict[str, Any], price: dict[str, Any]) -> None:
+        self.runs += 1
+        counts, run = price["counts"], values["run"]
+        if counts == LEFT_OUT:
+            self.left_out += 1
+        elif counts in (SEEDED, UNPROVED):
+            self._not_private(self.seeded if counts == SEEDED else self.unproved, run)
+        elif counts == PLAIN:
+            _add(self.plain, price)
+        elif counts == GROUP:
+            group = price["group"]
+            members = self.groups.get(group["name"], {"runs": []})["runs"]
+            self.groups[group["name"]] = {
+                "epsilon": group["epsilon"],
+                "delta": group["delta"],
+                "runs": [*members, run],
+            }
+        elif counts == FILTER and self.phase is not None:
+            self.phase.filter = price["filter"]
+            self.phase.cost += price["cost"]
+            self.phase.cost_delta += price["cost_delta"]
+            self.phase.runs += 1
+
+    def _not_private(self, runs: list[str], run: str) -> None:
+        self.not_private += 1
+        if len(runs) < 3:
+            runs.append(run)
+
+    def _closed(self, price: dict[str, Any]) -> None:
+        """Give back what was planned and not used, unless the phase has ended and others were given the rest."""
+        if price["phase"] != len(self.phases):
+            return
+        if price["counts"] == PLAIN:
+            self.plain.epsilon = max(0.0, self.plain.epsilon - price["was"]["epsilon"] + price["epsilon"])
+            self.plain.delta = max(0.0, self.plain.delta - price["was"]["delta"] + price["delta"])
+        elif price["counts"] == GROUP:
+            group = price["group"]
+            self.groups[group["name"]] |= {"epsilon": group["epsilon"], "delta": group["delta"]}
+        elif price["counts"] == FILTER and self.phase is not None:
+            self.phase.cost = max(0.0, self.phase.cost - price["was"]["cost"] + price["cost"])
+            self.phase.cost_delta = max(0.0, self.phase.cost_delta - price["was"]["cost_delta"] + price["cost_delta"])
+
+    def _limited(self, values: dict[str, Any]) -> None:
+        self.limit = {name: values[name] for name in ("epsilon", "delta", "operator", "purpose")}
+        if self.phase is not None and values["change"] == "lowered":
+            self.phase.cap_epsilon, self.phase.cap_delta = float(values["cap_epsilon"]), float(values["cap_delta"])
+            return
+        if self.phase is not None and self.phase.runs == 0:
+            self.phases.pop()
+        self.earlier = Sum(**_floats(values["earlier"], ("epsilon", "delta")))
+        given = float(values["cap_epsilon"]), float(values["cap_delta"])
+        self.phases.append(Phase(*given, *given, wanted=values["filter"]))
+
+    def begin(self, earlier: dict[str, Any]) -> None:
+        """Runs for other units that were there before this unit was first asked for."""
+        self.runs += earlier["runs"]
+        self.left_out += earlier["left_out"]
+        for name in ("seeded", "unproved"):
+            getattr(self, name).extend(earlier[name][:3])
+        self.not_private += earlier["not_private"]
+        self.plain = Sum(earlier["epsilon"], earlier["delta"], earlier["counted"])
+
+
+def _add(total: Sum, price: dict[str, Any]) -> None:
+    total.epsilon += price["epsilon"]
+    total.delta += price["delta"]
+    total.runs += 1
+
+
+def _floats(values: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    """The values with infinities read back from their JSON form."""
+    return {key: float(value) if key in names else value for key, value in values.items()}
+
+
+@dataclass
+class Books:
+    """All accounts, as the entries so far have made them."""
+
+    accounts: dict[tuple[str, str], Account] = field(default_factory=dict)
+    lost: list[Entry] = field(default_factory=list)
+
+    def account(self, dataset: str, unit: dict[str, Any]) -> Account:
+        """The account of a dataset for a unit, opened if there is none."""
+        key = (dataset, unit_key(unit))
+        if key not in self.accounts:
+            self.accounts[key] = new_account(dataset, unit, self.lost)
+        return self.accounts[key]
+
+    def take_in(self, entry: Entry) -> None:
+        """Let an entry change the accounts it concerns."""
+        if entry.kind == "lost":
+            self.lost.append(entry)
+            for account in self.accounts.values():
+                account.apply(entry)
+        elif entry.dataset is not None:
+            for unit in units_named(entry):
+                self.account(entry.dataset, unit).apply(entry)
+
+
+def new_account(dataset: str, unit: dict[str, Any], lost: list[Entry]) -> Account:
+    """An account without runs; entries that were lost may have been about any dataset, also one that looks new."""
+    account = Account(dataset, unit)
+    for entry in lost:
+        account.apply(entry)
+    return account
+
+
+def fold(history: History) -> Books:
+    """All accounts of a history, from its entries alone."""
+    books = Books()
+    for entry in history.entries:
+        books.take_in(entry)
+    return books
+
+
+def units_named(entry: Entry) -> list[dict[str, Any]]:
+    """The units whose accounts an entry changes."""
+    if entry.kind in ("open", "close"):
+        return [price["unit"] for price in entry.values["prices"]]
+    return [entry.values["unit"]] if entry.kind in ("limit", "unit") else []

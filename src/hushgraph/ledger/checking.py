@@ -1,0 +1,180 @@
+"""Whether the entries of a ledger fit one another: charges their plans, prices their events, runs their limits.
+
+Everything is computed again from the entries alone, without torch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Any
+
+from hushgraph.errors import LedgerError
+from hushgraph.ledger.accounts import Account, Books, Sum
+from hushgraph.ledger.entries import Entry, History
+from hushgraph.ledger.limits import Refusal, Request, closing_price, over_before, price_run
+from hushgraph.ledger.prices import Ways, loss_of, unit_key, ways_of_run
+from hushgraph.privacy import events, units
+
+_TOLERANCE = 1e-6
+"""Relative; versions of the accountants may differ in the last digits."""
+
+
+def check_history(history: History) -> None:
+    """Refuse entries that do not fit one another, with everything that was found."""
+    problems = history_problems(history)
+    if problems:
+        listed = "\n".join(f"  - {problem}" for problem in problems)
+        raise LedgerError(problems[0] if len(problems) == 1 else f"{len(problems)} problems:\n{listed}")
+
+
+def history_problems(history: History) -> list[str]:
+    """What does not fit, in the order of the entries."""
+    problems = _unknown_runs(history)
+    if problems:
+        return problems
+    for run in history.runs():
+        problems += run_problems(history, run)
+    return problems + _price_problems(history)
+
+
+def _unknown_runs(history: History) -> list[str]:
+    known = Counter(history.runs())
+    twice = [f"the run {run} was opened {count} times" for run, count in known.items() if count > 1]
+    orphans = [
+        f"entry {entry.number} names the run {entry.run}, which was never opened"
+        for entry in history.entries
+        if entry.run is not None and entry.run not in known
+    ]
+    return twice + orphans
+
+
+def run_problems(history: History, run: str) -> list[str]:
+    """Charges that were not planned, choices that were not offered, and entries after the end."""
+    opened = history.opened(run)
+    choices = [entry.values["option"] for entry in history.of_run(run, "choice")]
+    offered = {branch["method"]: branch for branch in opened["branches"]}
+    if len(choices) > 1 or any(choice not in offered for choice in choices):
+        return [f"run {run}: a choice does not fit its plan"]
+    stages = [*opened["stages"], *(stage for choice in choices for stage in offered[choice]["stages"])]
+    planned = {stage["name"]: stage for stage in stages}
+    used: Counter[str] = Counter()
+    problems = []
+    for entry in history.of_run(run, "charge"):
+        values = entry.values
+        stage = planned.get(values["stage"])
+        used[values["stage"]] += values["count"]
+        if stage is None or used[values["stage"]] > stage["count"] or _scale(values) != _scale(stage):
+            problems.append(f"run {run}: a charge for '{values['stage']}' does not fit its plan (entry {entry.number})")
+    closed = history.of_run(run, "close")
+    after = [e for e in history.of_run(run) if closed and e.number > closed[0].number and e.kind in _DURING]
+    if len(closed) > 1 or after:
+        problems.append(f"run {run}: entries follow its end")
+    if closed and closed[0].values["charges"] != len(history.of_run(run, "charge")):
+        problems.append(f"run {run}: was closed with another number of charges than it has")
+    return problems
+
+
+def _scale(values: dict[str, Any]) -> Any:
+    return values.get("scale", values.get("std"))  # older entries knew standard deviations only
+
+
+_DURING = ("charge", "choice", "parallel", "close")
+
+
+# Prices and limits
+
+
+def _price_problems(history: History) -> list[str]:
+    books = Books()
+    problems: list[str] = []
+    for entry in history.entries:
+        if entry.kind == "open":
+            problems += _open_problems(books, entry)
+        elif entry.kind == "close":
+            problems += _close_problems(history, entry)
+        elif entry.kind == "limit":
+            problems += _limit_problems(books, entry)
+        books.take_in(entry)
+    return problems + [problem for account in books.accounts.values() for problem in _group_problems(history, account)]
+
+
+def _open_problems(books: Books, entry: Entry) -> list[str]:
+    values, found = entry.values, []
+    expected = {key for (dataset, key) in books.accounts if dataset == entry.dataset}
+    if missing := expected - {unit_key(price["unit"]) for price in values["prices"]}:
+        found.append(f"run {values['run']}: has no price for {len(missing)} unit(s) of its dataset")
+    for price in values["prices"]:
+        account = books.account(entry.dataset or "", price["unit"])
+        own = price["unit"] == values["unit"]
+        again = price_run(account, _request(values, price, own), lambda _: [])
+        if isinstance(again, Refusal):
+            found.append(f"run {values['run']}: was let in over the limit ({again.cause})")
+        elif not _same_price(price, again):
+            found.append(f"run {values['run']}: its price for '{price['unit']['name']}' is not that of its events")
+    return found
+
+
+def _request(values: dict[str, Any], price: dict[str, Any], own: bool) -> Request:
+    stored = values["ways"] if own else price["ways"]
+    ways: Ways | None = None if stored is None else [events.from_json(way) for way in stored]
+    unit, delta = units.from_dict(price["unit"]), values["claim"]["delta"]
+    return Request(unit, ways, delta, values["seeded"], values["unpublished"], values["group"])
+
+
+def _same_price(stored: dict[str, Any], again: dict[str, Any]) -> bool:
+    exact = all(stored[name] == again[name] for name in ("counts", "phase", "filter", "delta"))
+    return exact and all(_close(float(stored[name]), again[name]) for name in ("epsilon", "cost", "cost_delta"))
+
+
+def _close_problems(history: History, entry: Entry) -> list[str]:
+    """What a run gives back at its end must be what its charges leave over."""
+    run = entry.values["run"]
+    opened = {unit_key(price["unit"]): price for price in history.opened(run)["prices"]}
+    for price in entry.values["prices"]:
+        before, unit = opened.get(unit_key(price["unit"])), units.from_dict(price["unit"])
+        ways = ways_of_run(history, run)
+        if before is None or ways is None or price["unit"] != history.opened(run)["unit"] or len(ways) != 1:
+            return [f"run {run}: its end names a unit it was not charged for"]
+        again = closing_price(before, ways, unit)
+        same = all(price[name] == before[name] for name in ("counts", "phase", "filter"))
+        same = same and all(price["was"][name] == before[name] for name in ("epsilon", "delta", "cost", "cost_delta"))
+        if not same or not all(_close(price[name], again[name]) for name in again):
+            return [f"run {run}: gives back at its end what its charges do not leave over"]
+    return []
+
+
+def _limit_problems(books: Books, entry: Entry) -> list[str]:
+    """A limit may give to its filter only what earlier runs leave; what these cost may be stated at smaller deltas."""
+    values = entry.values
+    account = books.accounts.get((entry.dataset or "", unit_key(values["unit"])))
+    if account is None:
+        return [f"entry {entry.number}: a limit for a dataset and unit that were not entered"]
+    earlier = {name: float(values["earlier"][name]) for name in ("epsilon", "delta")}
+    least = account.earlier if values["change"] == "lowered" else over_before(account)
+    given = _close(float(values["cap_epsilon"]), values["epsilon"] - earlier["epsilon"])
+    given = given and _close(float(values["cap_delta"]), values["delta"] - earlier["delta"])
+    if not given or not _covers(earlier, least, account):
+        return [f"entry {entry.number}: the limit gives more to the runs that follow than earlier runs leave"]
+    return []
+
+
+def _covers(earlier: dict[str, float], least: Sum, account: Account) -> bool:
+    enough = account.is_private or not least.runs or math.isinf(earlier["epsilon"])
+    return enough and earlier["epsilon"] >= least.epsilon * (1.0 - _TOLERANCE) and earlier["delta"] >= 0.0
+
+
+def _group_problems(history: History, account: Account) -> list[str]:
+    relation = units.from_dict(account.unit).relation
+    problems = []
+    for name, group in account.groups.items() if not account.phases else ():
+        ways = [ways_of_run(history, run, account.unit) for run in group["runs"]]
+        known = [one for one in ways if one is not None]
+        again = loss_of(known, relation).epsilon(group["delta"]) if len(known) == len(ways) else math.inf
+        if not _close(group["epsilon"], again):
+            problems.append(f"group '{name}': its price is not that of its runs")
+    return problems
+
+
+def _close(stored: float, again: float) -> bool:
+    return stored == again or math.isclose(stored, again, rel_tol=_TOLERANCE, abs_tol=1e-12)

@@ -1,0 +1,138 @@
+"""Entries of a ledger and the chain of hashes that binds them.
+
+An entry has a number, a kind, a time and values. Its hash covers all of them and the hash of the entry before, so an
+entry that was changed, removed, added or moved breaks the chain from there on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any
+
+from hushgraph.errors import LedgerError
+from hushgraph.text import plain
+
+FIRST_LINK = "0" * 64
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry."""
+
+    number: int
+    kind: str
+    time: str
+    values: dict[str, Any]
+    previous: str
+    hash: str
+
+    @property
+    def run(self) -> str | None:
+        """The run it belongs to, if any."""
+        return self.values.get("run")
+
+    @property
+    def dataset(self) -> str | None:
+        """The dataset it belongs to, if it names one."""
+        return self.values.get("dataset")
+
+    def as_dict(self) -> dict[str, Any]:
+        """The entry as plain JSON values, as an export holds it."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class History:
+    """The entries of a ledger up to some moment, in order, each checked to follow from the one before."""
+
+    entries: tuple[Entry, ...]
+    in_memory: bool = False
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def last_hash(self) -> str:
+        """The hash of the last entry: it stands for all of them."""
+        return self.entries[-1].hash if self.entries else FIRST_LINK
+
+    @cached_property
+    def _by_run(self) -> dict[str, list[Entry]]:
+        found: dict[str, list[Entry]] = defaultdict(list)
+        for entry in self.entries:
+            if entry.run is not None:
+                found[entry.run].append(entry)
+        return found
+
+    def of_run(self, run: str, kind: str | None = None) -> list[Entry]:
+        """The entries of one run, of one kind if given."""
+        return [e for e in self._by_run.get(run, ()) if kind is None or e.kind == kind]
+
+    def of_kind(self, kind: str) -> list[Entry]:
+        """The entries of one kind."""
+        return [entry for entry in self.entries if entry.kind == kind]
+
+    def runs(self, dataset: str | None = None) -> list[str]:
+        """The runs in the order they were opened, of one dataset if given."""
+        return [e.values["run"] for e in self.of_kind("open") if dataset is None or e.dataset == dataset]
+
+    def opened(self, run: str) -> dict[str, Any]:
+        """What a run was opened with."""
+        found = self.of_run(run, "open")
+        if len(found) != 1:
+            raise LedgerError(
+                f"expected one run '{run}' in the ledger; got {len(found)}: the ledger has no run '{run}'"
+            )
+        return found[0].values
+
+    def is_closed(self, run: str) -> bool:
+        """Whether the run said that it was done."""
+        return bool(self.of_run(run, "close"))
+
+    def until(self, link: str) -> History:
+        """The history as it was when its last entry had the hash `link`."""
+        for position, entry in enumerate(self.entries):
+            if entry.hash == link:
+                return History(self.entries[: position + 1], self.in_memory, self.notes)
+        raise LedgerError(f"expected an entry with the hash {link[:16]}... in the ledger; got none")
+
+
+def seal(kind: str, values: dict[str, Any], number: int, previous: str) -> Entry:
+    """The entry that follows `previous`, with the time of day."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    values = json.loads(canonical(values))
+    return Entry(number, kind, now, values, previous, digest_of(number, kind, now, values, previous))
+
+
+def canonical(values: Any) -> str:
+    """The one JSON text of some values: sorted names, no spaces, no infinities."""
+    return json.dumps(plain(values), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def digest_of(number: int, kind: str, time: str, values: dict[str, Any], previous: str) -> str:
+    """The hash of an entry."""
+    content = {"number": number, "kind": kind, "time": time, "values": values, "previous": previous}
+    return hashlib.sha256(canonical(content).encode()).hexdigest()
+
+
+def check_own(entry: Entry, where: str) -> None:
+    """Refuse an entry whose hash is not its own."""
+    if digest_of(entry.number, entry.kind, entry.time, entry.values, entry.previous) != entry.hash:
+        raise LedgerError(f"{where}: entry {entry.number} was changed after it was written (its hash does not fit it)")
+
+
+def check_chain(entries: Iterable[Entry], where: str) -> None:
+    """Refuse entries that do not follow from one another, from the first on."""
+    number, link = 0, FIRST_LINK
+    for entry in entries:
+        if entry.number != number or entry.previous != link:
+            raise LedgerError(
+                f"{where}: entry {entry.number} does not follow entry {number - 1}: entries were changed, removed, "
+                "added or moved"
+            )
+        check_own(entry, where)
+        number, link = number + 1, entry.hash

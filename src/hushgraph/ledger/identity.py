@@ -1,0 +1,256 @@
+"""What a dataset is, by its content: a keyed fingerprint, and keyed sketches that recognize most of the same data.
+
+The fingerprint is equal exactly for the same edges, features and labels, whatever the file is called and in whatever
+order or form (dense or sparse) they are stored. A sketch keeps the smallest keyed hashes of the distinct edges, and of
+the distinct rows of features (a MinHash with one hash function); the share of them that two sketches have in common
+estimates how much two datasets have in common. Edges are sorted once; all else takes linear time.
+
+Without the ledger's secret neither can be made or compared. Both stay in the ledger's folder; the entries of the chain
+hold only hashes of them. Renumbering the nodes changes every edge: then only the rows of features tell, where they
+are distinctive.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hushgraph.errors import InputError
+
+SKETCH_SIZE = 256
+ALIKE = 0.5
+"""From this estimated share of common entries on (Jaccard index), two datasets need a decision."""
+CONTAINED = 0.8
+"""And from this share of the smaller one's entries on, if so much of it lies in the other."""
+_LEAST_SHARED = 16
+_ROWS_AT_ONCE = 1 << 16
+_DISTINCTIVE = 0.5
+"""Rows of features recognize a dataset only if at least this share of them are distinct."""
+
+
+@dataclass(frozen=True)
+class SparseArrays:
+    """Rows in compressed form: row `i` has `values[offsets[i]:offsets[i + 1]]` at those `columns`; None: all ones."""
+
+    offsets: np.ndarray
+    columns: np.ndarray
+    values: np.ndarray | None
+
+
+@dataclass(frozen=True)
+class GraphArrays:
+    """The content of a dataset: edges `[2, E]` (sources, targets), one row of features and one label per record."""
+
+    edges: np.ndarray | None = None
+    features: np.ndarray | SparseArrays | None = None
+    labels: np.ndarray | None = None
+
+
+def arrays_of(graph: Any) -> GraphArrays:
+    """The arrays of a graph with `edge_index`, `x` and `y`, as PyG has it."""
+    return GraphArrays(
+        _array(getattr(graph, "edge_index", None)),
+        _features(getattr(graph, "x", None)),
+        _array(getattr(graph, "y", None)),
+    )
+
+
+def _array(values: Any) -> np.ndarray | None:
+    return None if values is None else np.asarray(values.detach() if hasattr(values, "detach") else values)
+
+
+def _features(x: Any) -> np.ndarray | SparseArrays | None:
+    if hasattr(x, "indptr"):
+        values = getattr(x, "values", getattr(x, "data", None))
+        return SparseArrays(np.asarray(x.indptr), np.asarray(x.indices), None if values is None else np.asarray(values))
+    if hasattr(x, "to_sparse_csr") and str(x.layout) != "torch.strided":
+        csr = (x.coalesce() if str(x.layout) == "torch.sparse_coo" else x).to_sparse_csr()
+        return SparseArrays(np.asarray(csr.crow_indices()), np.asarray(csr.col_indices()), np.asarray(csr.values()))
+    return _array(x)
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """The smallest keyed hashes of a set, ascending; `size` is its size, estimated from them for large sets."""
+
+    size: int
+    values: tuple[int, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The sketch as plain JSON values."""
+        return {"size": self.size, "values": [f"{value:016x}" for value in self.values]}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Sketch:
+        """The inverse of `as_dict`."""
+        return cls(int(values["size"]), tuple(int(value, 16) for value in values["values"]))
+
+    def compare(self, other: Sketch) -> tuple[float, float]:
+        """Estimates of the Jaccard index, and of the share of the smaller set that lies in the larger."""
+        if not self.values or not other.values:
+            return 0.0, 0.0
+        union = sorted({*self.values, *other.values})[: max(len(self.values), len(other.values))]
+        shared = len({*self.values} & {*other.values} & {*union})
+        index = shared / len(union)
+        common = index / (1.0 + index) * (self.size + other.size)
+        contained = min(1.0, common / min(self.size, other.size))
+        return index, contained if shared >= min(_LEAST_SHARED, self.size, other.size) else 0.0
+
+
+@dataclass(frozen=True)
+class DatasetIdentity:
+    """What a dataset is recognized by. Holds keyed values only."""
+
+    fingerprint: str
+    edges: Sketch
+    records: Sketch
+
+    def as_dict(self) -> dict[str, Any]:
+        """The identity as plain JSON values."""
+        return {"fingerprint": self.fingerprint, "edges": self.edges.as_dict(), "records": self.records.as_dict()}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> DatasetIdentity:
+        """The inverse of `as_dict`."""
+        sketches = (Sketch.from_dict(values[name]) for name in ("edges", "records"))
+        return cls(str(values["fingerprint"]), *sketches)
+
+    def likeness(self, other: DatasetIdentity) -> Likeness:
+        """How much two datasets have in common, as far as the sketches tell."""
+        return Likeness(*self.edges.compare(other.edges), *self.records.compare(other.records))
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """Estimated shares of common entries."""
+
+    edges: float
+    edges_contained: float
+    records: float
+    records_contained: float
+
+    @property
+    def needs_decision(self) -> bool:
+        """Whether somebody has to say if the two are one dataset."""
+        contained = max(self.edges_contained, self.records_contained) >= CONTAINED
+        return contained or max(self.edges, self.records) >= ALIKE
+
+    @property
+    def largest(self) -> float:
+        """The largest of the shares."""
+        return max(self.edges, self.edges_contained, self.records, self.records_contained)
+
+    def as_dict(self) -> dict[str, float]:
+        """The shares, rounded."""
+        return {name: round(value, 2) for name, value in vars(self).items()}
+
+
+def identify(arrays: GraphArrays, key: bytes) -> DatasetIdentity:
+    """The identity of a dataset under a ledger's secret key."""
+    InputError.collect(_problems(arrays))
+    directed = _edges(arrays.edges)
+    total = hmac.new(key, b"dataset", hashlib.sha256)
+    total.update(hmac.digest(key, directed.tobytes(), hashlib.sha256))
+    content, rows = _read_rows(arrays.features, key)
+    total.update(content)
+    labels = np.zeros(0) if arrays.labels is None else arrays.labels.reshape(-1)
+    total.update(hmac.digest(key, labels.astype(np.int64).tobytes(), hashlib.sha256))
+    distinct = _distinct(rows)
+    records = distinct if len(distinct) >= max(2.0, _DISTINCTIVE * len(rows)) else distinct[:0]
+    pairs = _mixed(_undirected(directed), _seed(key, "edges"))
+    return DatasetIdentity(total.hexdigest(), _sketch(pairs, repeats=2), _sketch(records))
+
+
+def _problems(arrays: GraphArrays) -> list[str]:
+    problems = []
+    edges, features = arrays.edges, arrays.features
+    if edges is not None and (edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype.kind not in "iu"):
+        problems.append(f"edges: expected whole numbers of shape [2, E]; got {edges.dtype} {list(edges.shape)}")
+    if isinstance(features, np.ndarray) and features.ndim != 2:
+        problems.append(f"features: expected one row per record; got shape {list(features.shape)}")
+    return problems
+
+
+def _edges(edges: np.ndarray | None) -> np.ndarray:
+    """The distinct directed edges as sorted 64-bit numbers; self loops are left out."""
+    if edges is None or edges.size == 0:
+        return np.zeros(0, dtype=np.uint64)
+    kept = edges[:, edges[0] != edges[1]].astype(np.uint64)
+    return _distinct((kept[0] << np.uint64(32)) | kept[1])
+
+
+def _undirected(directed: np.ndarray) -> np.ndarray:
+    """The same edges without their direction: one that has its reverse is there twice."""
+    source, target = directed >> np.uint64(32), directed & np.uint64(0xFFFFFFFF)
+    return (np.minimum(source, target) << np.uint64(32)) | np.maximum(source, target)
+
+
+def _distinct(values: np.ndarray) -> np.ndarray:
+    """The distinct values, sorted."""
+    ordered = np.sort(values)
+    new = np.ones(len(ordered), dtype=bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
+    return ordered[new]
+
+
+def _read_rows(features: np.ndarray | SparseArrays | None, key: bytes) -> tuple[bytes, np.ndarray]:
+    """A keyed digest of all non-zero features in order, and a keyed hash of every row that has any."""
+    if features is None:
+        return b"", np.zeros(0, dtype=np.uint64)
+    digests = [hmac.new(key, part, hashlib.sha256) for part in (b"lengths", b"columns", b"values")]
+    seed, rows = _seed(key, "records"), []
+    count = len(features.offsets) - 1 if isinstance(features, SparseArrays) else len(features)
+    for start in range(0, count, _ROWS_AT_ONCE):
+        lengths, columns, values = _nonzeros(features, start, min(start + _ROWS_AT_ONCE, count))
+        for digest, part in zip(digests, (lengths, columns, values)):
+            digest.update(part.tobytes())
+        cells = _mixed((columns.astype(np.uint64) << np.uint64(32)) | values.view(np.uint32), seed)
+        ends = np.concatenate([[0], np.cumsum(lengths)])
+        sums = np.concatenate([[np.uint64(0)], np.cumsum(cells, dtype=np.uint64)])  # wraps round, as it should
+        rows.append(_mixed((sums[ends[1:]] - sums[ends[:-1]])[lengths > 0], seed))
+    return b"".join(digest.digest() for digest in digests), np.concatenate([np.zeros(0, dtype=np.uint64), *rows])
+
+
+def _nonzeros(features: np.ndarray | SparseArrays, start: int, stop: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of some rows: how many non-zeros each has, their columns in order, and their values as float32."""
+    if isinstance(features, np.ndarray):
+        block = features[start:stop].astype(np.float32)
+        row, columns = np.nonzero(block)
+        return np.bincount(row, minlength=stop - start).astype(np.int64), columns.astype(np.int64), block[row, columns]
+    first, last = int(features.offsets[start]), int(features.offsets[stop])
+    columns = features.columns[first:last].astype(np.int64)
+    values = np.ones(last - first) if features.values is None else features.values[first:last]
+    row = np.repeat(np.arange(stop - start), np.diff(features.offsets[start : stop + 1]))
+    order = np.lexsort((columns, row))
+    order = order[values[order] != 0]
+    lengths = np.bincount(row[order], minlength=stop - start).astype(np.int64)
+    return lengths, columns[order], values[order].astype(np.float32)
+
+
+def _seed(key: bytes, purpose: str) -> np.uint64:
+    return np.uint64(int.from_bytes(hmac.digest(key, purpose.encode(), hashlib.sha256)[:8], "little"))
+
+
+def _mixed(values: np.ndarray, seed: np.uint64) -> np.ndarray:
+    """A keyed hash of 64-bit numbers: two rounds of multiply and shift (splitmix64), the secret added before each."""
+    mixed = values.astype(np.uint64)
+    for _ in range(2):
+        mixed += seed
+        mixed ^= mixed >> np.uint64(30)
+        mixed *= np.uint64(0xBF58476D1CE4E5B9)
+        mixed ^= mixed >> np.uint64(27)
+        mixed *= np.uint64(0x94D049BB133111EB)
+        mixed ^= mixed >> np.uint64(31)
+    return mixed
+
+
+def _sketch(hashes: np.ndarray, repeats: int = 1) -> Sketch:
+    """The smallest of some hashes, each of which is there at most `repeats` times."""
+    enough = repeats * SKETCH_SIZE
+    kept = _distinct(hashes if len(hashes) <= enough else np.partition(hashes, enough - 1)[:enough])[:SKETCH_SIZE]
+    size = len(kept) if len(kept) < SKETCH_SIZE else round((SKETCH_SIZE - 1) * 2.0**64 / int(kept[-1]))
+    return Sketch(size, tuple(int(value) for value in kept))

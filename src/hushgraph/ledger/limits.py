@@ -1,0 +1,249 @@
+"""Whether a run may be let in under the limit of its dataset, and what a limit that is set or changed leaves over."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hushgraph.errors import InputError
+from hushgraph.ledger.accounts import BASIC, FILTER, GROUP, LEFT_OUT, PLAIN, SEEDED, UNPROVED, Account, Phase, Sum
+from hushgraph.ledger.prices import Ways, epsilon_of, loss_of
+from hushgraph.privacy import events, filters
+from hushgraph.privacy.filters import GaussianFilter, RenyiFilter, worst_cost
+from hushgraph.privacy.units import Unit
+
+FILTERS = (GaussianFilter.kind, RenyiFilter.kind, BASIC)
+_ROUNDING = 1e-12
+"""Two ways to add up the same numbers may differ in the last digits; a run that meets its limit exactly is let in."""
+
+Curve = Callable[[float], float]
+"""Epsilon as a function of delta."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A run that asks to be let in, seen under one unit. `ways` is None where nothing is proved for that unit."""
+
+    unit: Unit
+    ways: Ways | None
+    delta: float
+    seeded: bool = False
+    unpublished: bool = False
+    group: str | None = None
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a run was not let in: what would be used of the limit with it, and what is used without."""
+
+    unit: dict[str, Any]
+    limit: dict[str, Any]
+    epsilon: float
+    before: float
+    after: float
+    cause: str
+
+    def __str__(self) -> str:
+        limit = f"epsilon {self.limit['epsilon']:g} at delta {self.limit['delta']:g} for the unit '{self.unit['name']}'"
+        used = (
+            f"used {self.before:.4g}, and {self.after:.4g} with this run" if math.isfinite(self.after) else self.cause
+        )
+        return (
+            f"refused: the dataset's limit is {limit}; {used}. Nothing was read by any mechanism. "
+            f"{_ADVICE.get(self.cause, 'Use a smaller epsilon, or raise the limit')}"
+        )
+
+
+_SEEDED = "a run with seeded noise is not private"
+_UNPROVED = "nothing is proved of this run for that unit (epsilon is infinite)"
+_ALREADY = "what was spent before is not private already"
+_OTHER_KIND = "the filter under this limit has no bound for the releases of this run"
+_FULL = "the limit is reached"
+_ADVICE = {
+    _SEEDED: "Leave out the seed, or declare that nothing of the run will be published (--unpublished)",
+    _UNPROVED: "Choose a method with a proof for it, or declare that nothing will be published (--unpublished)",
+    _ALREADY: "No limit can be kept on this dataset and unit any more",
+    _OTHER_KIND: "Raise the limit: that begins a new filter with the rest (--filter renyi takes all kinds)",
+}
+
+
+def price_run(account: Account, request: Request, members: Callable[[str], list[Ways]]) -> dict[str, Any] | Refusal:
+    """What the run adds to an account, as its entry will say, or why it is refused.
+
+    `members` gives the runs that a group has already.
+    """
+    epsilon = epsilon_of(request.ways, request.unit.relation, request.delta)
+    price: dict[str, Any] = {
+        "unit": request.unit.as_dict(),
+        "epsilon": epsilon,
+        "delta": request.delta,
+        "phase": len(account.phases),
+        "filter": None,
+        "cost": 0.0,
+        "cost_delta": 0.0,
+        "group": None,
+    }
+    unproved = not math.isfinite(epsilon)
+    if request.unpublished and (request.seeded or unproved):
+        return {**price, "counts": LEFT_OUT}
+    if account.phase is not None:
+        return _under_limit(account, account.phase, request, price)
+    if request.seeded or unproved:
+        return {**price, "counts": SEEDED if request.seeded else UNPROVED}
+    if request.group is not None:
+        assert request.ways is not None
+        group = group_price(account, request.group, [*members(request.group), request.ways], request)
+        return {**price, "counts": GROUP, "group": group}
+    return {**price, "counts": PLAIN}
+
+
+def group_price(account: Account, name: str, runs: list[Ways], request: Request) -> dict[str, Any]:
+    """What a group of runs declared together costs, at the delta of its first run."""
+    delta = float(account.groups[name]["delta"]) if name in account.groups else request.delta
+    return {"name": name, "epsilon": loss_of(runs, request.unit.relation).epsilon(delta), "delta": delta}
+
+
+def closing_price(opened: dict[str, Any], ways: Ways, unit: Unit) -> dict[str, Any]:
+    """What a run that is over cost by its charges, in the measure that it was let in by."""
+    nothing = not events.flatten(ways[0])
+    epsilon = 0.0 if nothing else epsilon_of(ways, unit.relation, opened["delta"])
+    price = {"epsilon": epsilon, "delta": 0.0 if nothing else opened["delta"], "cost": 0.0, "cost_delta": 0.0}
+    if opened["filter"] is None or nothing:
+        return price
+    if opened["filter"]["kind"] == BASIC:
+        return {**price, "cost": price["epsilon"], "cost_delta": price["delta"]}
+    return {**price, "cost": worst_cost(filters.from_dict(opened["filter"]), ways, unit.relation)}
+
+
+def _under_limit(account: Account, phase: Phase, request: Request, price: dict[str, Any]) -> dict[str, Any] | Refusal:
+    assert account.limit is not None
+    facts = (price["unit"], account.limit, price["epsilon"], used_epsilon(account))
+    for wrong, cause in (
+        (not account.is_private, _ALREADY),
+        (request.seeded, _SEEDED),
+        (not math.isfinite(price["epsilon"]), _UNPROVED),
+    ):
+        if wrong:
+            return Refusal(*facts, math.inf, cause)
+    if price["epsilon"] == 0.0:
+        return {**price, "counts": FILTER, "filter": phase.filter}
+    offers = [_offer(phase, kind, request, price) for kind in _kinds(phase, request.unit)]
+    for offer, after in offers:
+        if after <= phase.cap_epsilon * (1.0 + _ROUNDING):
+            return {**price, "counts": FILTER, **offer}
+    after = account.earlier.epsilon + min(after for _, after in offers)
+    return Refusal(*facts, after, _FULL if math.isfinite(after) else _OTHER_KIND)
+
+
+def _kinds(phase: Phase, unit: Unit) -> list[str]:
+    """The filters to try, in order. The first run under a limit fixes the kind, before anything is released.
+
+    Where features and labels are public all releases are Gaussian or pure; elsewhere sampled ones are to be expected,
+    for which only the Renyi filter has a bound. A single run that fills the limit goes by its own epsilon.
+    """
+    if phase.kind is not None:
+        return [phase.kind]
+    if phase.wanted is not None:
+        return [phase.wanted]
+    gaussian = unit.public >= {"features", "labels"}
+    return (
+        [GaussianFilter.kind, RenyiFilter.kind, BASIC] if gaussian else [RenyiFilter.kind, GaussianFilter.kind, BASIC]
+    )
+
+
+def _offer(phase: Phase, kind: str, request: Request, price: dict[str, Any]) -> tuple[dict[str, Any], float]:
+    """What the run costs under a kind of filter, and the epsilon of the phase with it (infinite: does not fit)."""
+    assert request.ways is not None
+    if phase.cap_epsilon <= 0.0 or phase.cap_delta <= 0.0:
+        return {}, math.inf
+    if kind == BASIC:
+        offer = {"filter": {"kind": BASIC}, "cost": price["epsilon"], "cost_delta": price["delta"]}
+        within = phase.cost_delta + price["delta"] <= phase.cap_delta * (1.0 + _ROUNDING)
+        return offer, phase.cost + price["epsilon"] if within else math.inf
+    relation = request.unit.relation
+    if phase.filter is not None:
+        chosen = filters.from_dict(phase.filter)
+    elif kind == RenyiFilter.kind:
+        chosen = RenyiFilter.for_limit(phase.cap_epsilon, phase.cap_delta, request.ways, relation)
+    else:
+        chosen = GaussianFilter()
+    cost = worst_cost(chosen, request.ways, relation)
+    after = chosen.used(phase.cost + cost, phase.cap_epsilon, phase.cap_delta)
+    return {"filter": chosen.as_dict(), "cost": cost}, after
+
+
+def used_epsilon(account: Account) -> float:
+    """How much of the limit is used, as an epsilon; bookkeeping, not a proof (see `totals`)."""
+    phase = account.phase
+    if phase is None:
+        return account.unlimited.epsilon
+    if not account.is_private:
+        return math.inf
+    if phase.filter is None:
+        return account.earlier.epsilon
+    if phase.kind == BASIC:
+        return account.earlier.epsilon + phase.cost
+    used = filters.from_dict(phase.filter).used(phase.cost, phase.cap_epsilon, phase.cap_delta)
+    return account.earlier.epsilon + used
+
+
+# Setting a limit
+
+
+def weights(count: int) -> list[float]:
+    """Shares of a delta that never add up to more than all of it, however many parts there will be: 6 / (pi k)^2."""
+    return [6.0 / (math.pi * k) ** 2 for k in range(1, count + 1)]
+
+
+def split_epsilon(curves: Sequence[Curve], delta: float) -> float:
+    """The plain sum of epsilons of several parts whose deltas add up to at most `delta`."""
+    return math.fsum(curve(delta * share) for curve, share in zip(curves, weights(len(curves))))
+
+
+def new_limit(
+    account: Account, epsilon: float, delta: float, kind: str | None, curves: Callable[[], Sequence[Curve]]
+) -> dict[str, Any]:
+    """What a limit that is set now gives to the filter of the runs that follow.
+
+    Parts that are over keep the deltas they have, if these leave half of delta; else they are stated at smaller deltas
+    that add up to half of it. `curves` gives them as functions of delta.
+    """
+    if kind is not None and kind not in FILTERS:
+        raise InputError(f"filter: expected one of {', '.join(FILTERS)}; got {kind!r}")
+    phase = account.phase
+    if phase is not None and phase.filter is not None:
+        caps = epsilon - account.earlier.epsilon, delta - account.earlier.delta
+        if caps[0] <= phase.epsilon and caps[1] <= phase.delta and kind in (None, phase.kind):
+            return _limit("lowered", account.earlier, *caps, kind)
+    over = over_before(account)
+    if over.runs and not account.is_private:
+        over = Sum(math.inf, 0.0, over.runs)
+    elif over.delta > 0.5 * delta:
+        over = Sum(split_epsilon(curves(), 0.5 * delta), 0.5 * delta, over.runs)
+    return _limit("set" if phase is None else "raised", over, epsilon - over.epsilon, delta - over.delta, kind)
+
+
+def over_before(account: Account) -> Sum:
+    """Everything before the filter that is about to begin."""
+    phase = account.phase
+    if phase is None:
+        before = account.unlimited
+        return Sum(before.epsilon, before.delta, account.runs)
+    earlier = account.earlier
+    if phase.filter is None:
+        return Sum(earlier.epsilon, earlier.delta, account.runs)
+    given = (phase.cost, phase.cost_delta) if phase.kind == BASIC else (phase.epsilon, phase.delta)
+    return Sum(earlier.epsilon + given[0], earlier.delta + given[1], account.runs)
+
+
+def _limit(change: str, earlier: Sum, cap_epsilon: float, cap_delta: float, kind: str | None) -> dict[str, Any]:
+    before = {"epsilon": earlier.epsilon, "delta": earlier.delta, "runs": earlier.runs}
+    return {
+        "change": change,
+        "earlier": before,
+        "cap_epsilon": cap_epsilon,
+        "cap_delta": cap_delta,
+        "filter": kind,
+    }

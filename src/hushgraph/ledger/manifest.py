@@ -1,0 +1,308 @@
+"""The manifest of a model's folder: a hash of every file, signed, and bound to the run's entries in the ledger.
+
+`verify_model` recomputes the run's epsilon from the ledger's events and compares the certificate field by field; it
+says of each point whether it was checked. `require_uncontradicted` is the quick check before a folder is used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from hushgraph.errors import ContradictionError, HushgraphError, InputError, LedgerError
+from hushgraph.ledger.certificate import certify
+from hushgraph.ledger.checking import run_problems
+from hushgraph.ledger.entries import Entry, History, canonical
+from hushgraph.ledger.files import json_text, read_json, sha256_of, write_whole
+from hushgraph.ledger.findings import Finding, Status, Verification, bad, good, missing
+from hushgraph.ledger.head import FILE as HEAD
+from hushgraph.ledger.head import contradiction, read_head, write_head
+from hushgraph.ledger.keys import is_signed
+from hushgraph.ledger.ledger import Ledger
+from hushgraph.text import plain
+
+FILE = "manifest.json"
+WEIGHTS, CERTIFICATE = "model.safetensors", "certificate.json"
+_NOT_LISTED = (FILE, HEAD)
+_WORDS = ("accountant",)
+_OF_THE_RUN = ("run", "method", "unit", "epsilon", "delta", "profile", "mu", "paper", "charges")
+_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a folder held when its model was saved."""
+
+    run: str
+    dataset: str
+    ledger: str
+    files: dict[str, str]
+    public_key: str
+    signature: str
+
+    @property
+    def text(self) -> str:
+        """What is signed and entered in the ledger."""
+        return manifest_text(self.run, self.dataset, self.ledger, self.files)
+
+    @property
+    def digest(self) -> str:
+        """The hash that the ledger holds."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+    @classmethod
+    def read(cls, folder: Path) -> Manifest:
+        """The manifest of a folder."""
+        values = read_json(folder / FILE)
+        try:
+            return cls(**{key: value for key, value in values.items() if key != "format"})
+        except TypeError as error:
+            raise InputError(f"{folder / FILE}: expected a manifest; got the fields {sorted(values)}") from error
+
+
+def manifest_text(run: str, dataset: str, ledger: str, files: dict[str, str]) -> str:
+    """The one text of a manifest."""
+    what = {"what": "hushgraph model", "run": run, "dataset": dataset, "ledger": ledger, "files": files}
+    return canonical(what)
+
+
+def write_manifest(folder: str | os.PathLike[str], ledger: Ledger, run: str) -> Path:
+    """List and sign the files of a model's folder, enter the list in the ledger, and put the ledger's head there."""
+    place = Path(folder)
+    files = {name: sha256_of(place / name) for name in _names(place)}
+    with ledger.transaction() as rows:
+        opened = next((entry for entry in rows.of_run(run) if entry.kind == "open"), None)
+        first = rows.first()
+        if opened is None or first is None:
+            raise LedgerError(f"the ledger has no run '{run}': a model is listed in the ledger that was charged for it")
+        text = manifest_text(run, opened.values["dataset"], first.hash, files)
+        values = {"run": run, "dataset": opened.values["dataset"], "model_path": str(place.absolute())}
+        values |= {"manifest": hashlib.sha256(text.encode()).hexdigest(), "weights_hash": files.get(WEIGHTS)}
+        ledger.append("model", values)
+        signature, public = ledger.keys.sign(text), ledger.keys.public
+    shown = {"format": 1, "run": run, "dataset": values["dataset"], "ledger": first.hash, "files": files}
+    path = write_whole(place / FILE, json_text({**shown, "public_key": public, "signature": signature}))
+    write_head(place, ledger)
+    return path
+
+
+def _names(folder: Path) -> list[str]:
+    found = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return [name for path in found if (name := path.relative_to(folder).as_posix()) not in _NOT_LISTED]
+
+
+def is_charged(folder: str | os.PathLike[str], ledger: Ledger) -> bool:
+    """Whether the ledger holds the run that a model's certificate names."""
+    path = Path(folder) / CERTIFICATE
+    if not path.is_file() or not ledger.exists or ledger.is_old:
+        return False
+    with ledger.reading() as rows:
+        return bool(rows.of_run(str(read_json(path).get("run"))))
+
+
+# The quick check
+
+
+def require_uncontradicted(folder: str | os.PathLike[str], ledger: Ledger | None = None) -> Status:
+    """Refuse a folder that contradicts its own manifest or the ledger; reads the files and a few entries.
+
+    A folder without a manifest is let through as not verified. Nothing is recomputed: that is `verify_model`.
+    """
+    place = Path(folder)
+    if not (place / FILE).is_file():
+        return Status.NOT_VERIFIED
+    manifest = Manifest.read(place)
+    findings = [_signature(manifest, manifest.public_key), *_file_findings(place, manifest)]
+    entry = _bound_entry(ledger, manifest)
+    findings.append(_binding(manifest, entry) if entry is not None else missing("ledger", "not at hand"))
+    found = Verification(tuple(findings))
+    if wrong := found.having(Status.CONTRADICTED):
+        listed = "; ".join(f"{finding.what}: {finding.detail}" for finding in wrong)
+        raise ContradictionError(
+            f"{place}: expected the model that was saved; got another. {listed}. Use a folder that was not changed, or "
+            "train again; `hushgraph verify` tells more"
+        )
+    return found.status
+
+
+def _bound_entry(ledger: Ledger | None, manifest: Manifest) -> Entry | None:
+    if ledger is None or not ledger.exists or ledger.is_old:
+        return None
+    try:
+        with ledger.reading() as rows:
+            first = rows.first()
+            if first is None or first.hash != manifest.ledger:
+                return None
+            return next((entry for entry in reversed(rows.of_run(manifest.run)) if entry.kind == "model"), None)
+    except LedgerError:
+        return None
+
+
+def _file_findings(folder: Path, manifest: Manifest) -> list[Finding]:
+    findings = []
+    for name, digest in manifest.files.items():
+        path = folder / name
+        if not path.is_file():
+            findings.append(bad(name, "is in the manifest, and missing in the folder"))
+        elif sha256_of(path) != digest:
+            findings.append(bad(name, "was changed since it was saved (its hash is not that of the manifest)"))
+    for name in (WEIGHTS, CERTIFICATE):
+        if name not in manifest.files:
+            findings.append(missing(name, "is not in the manifest"))
+    if not findings:
+        findings.append(good("files", f"{len(manifest.files)} as they were saved: {', '.join(manifest.files)}"))
+    return findings
+
+
+def _signature(manifest: Manifest, public: str) -> Finding:
+    if manifest.public_key == public and is_signed(manifest.text, manifest.signature, public):
+        return good("signature", "the manifest is signed with the ledger's key")
+    return bad("signature", "the manifest was changed, or signed with another key than the ledger's")
+
+
+def _binding(manifest: Manifest, entry: Entry) -> Finding:
+    if entry.values["manifest"] == manifest.digest:
+        return good("ledger entry", f"entry {entry.number} holds the hash of this manifest")
+    return bad(
+        "ledger entry", f"entry {entry.number} holds the hash of another manifest: files or manifest were changed"
+    )
+
+
+# The whole check
+
+
+def verify_model(folder: str | os.PathLike[str], ledger: Ledger) -> Verification:
+    """Check a model's folder against its manifest and the ledger, and the certificate against the ledger's events."""
+    place = Path(folder)
+    if not place.is_dir():
+        raise InputError(f"expected a model's folder; {place} is none")
+    findings: list[Finding] = []
+    manifest = _read_manifest(place, findings)
+    if manifest is not None:
+        findings += _file_findings(place, manifest)
+        if others := sorted(set(_names(place)) - set(manifest.files)):
+            findings.append(good("other files", f"not part of the model, not checked: {', '.join(others)}"))
+    history = _read_ledger(ledger, findings)
+    if history is not None:
+        findings += _ledger_findings(place, manifest, history)
+        findings += _certificate_findings(place, manifest, history)
+    return Verification(tuple(findings))
+
+
+def _read_manifest(folder: Path, findings: list[Finding]) -> Manifest | None:
+    if not (folder / FILE).is_file():
+        findings.append(missing("manifest", "is missing: nothing says which files belong to the run"))
+        return None
+    try:
+        return Manifest.read(folder)
+    except InputError as error:
+        findings.append(bad("manifest", str(error)))
+        return None
+
+
+def _read_ledger(ledger: Ledger, findings: list[Finding]) -> History | None:
+    if not ledger.exists:
+        findings.append(missing("ledger", f"none in {ledger.folder}: the promise cannot be computed again"))
+        return None
+    try:
+        history = ledger.history()
+    except HushgraphError as error:
+        findings.append(bad("ledger", str(error)))
+        return None
+    findings.append(good("ledger", f"{len(history.entries)} entries, each follows from the one before"))
+    return history
+
+
+def _ledger_findings(folder: Path, manifest: Manifest | None, history: History) -> list[Finding]:
+    findings = [_head(folder, history)]
+    if manifest is None:
+        return findings
+    if manifest.ledger != history.entries[0].hash:
+        return [*findings, missing("ledger entry", "the model belongs to another ledger than the one at hand")]
+    findings.append(_signature(manifest, history.entries[0].values["public_key"]))
+    entries = history.of_run(manifest.run, "model")
+    if not entries:
+        findings.append(bad("ledger entry", f"the ledger holds no model of run {manifest.run}"))
+        return findings
+    findings.append(_binding(manifest, entries[-1]))
+    return findings + [_sign_off(entry) for entry in history.of_run(manifest.run, "signoff")]
+
+
+def _head(folder: Path, history: History) -> Finding:
+    if not (folder / HEAD).is_file():
+        return missing("head", f"{HEAD} is missing: an older copy of the ledger would pass")
+    try:
+        words = contradiction(read_head(folder), history)
+    except InputError as error:
+        return bad("head", str(error))
+    return bad("head", words) if words else good("head", "the ledger still holds all that it held when this was saved")
+
+
+def _sign_off(entry: Entry) -> Finding:
+    values = entry.values
+    note = f": {values['note']}" if values["note"] else ""
+    return good("sign-off", f"{values['verdict']} by {values['name']}{note}")
+
+
+def _certificate_findings(folder: Path, manifest: Manifest | None, history: History) -> list[Finding]:
+    try:
+        saved = read_json(folder / CERTIFICATE)
+    except InputError as error:
+        return [missing("certificate", str(error))]
+    run = str(saved.get("run"))
+    if manifest is not None and manifest.run != run:
+        return [bad("certificate", f"is that of run {run}; the manifest lists run {manifest.run}")]
+    if run not in history.runs():
+        own = manifest is not None and manifest.ledger == history.entries[0].hash
+        words = f"the ledger has no run {run}"
+        return [bad("certificate", words) if own else missing("certificate", f"{words}: it is another ledger")]
+    problems = run_problems(history, run)
+    if problems:
+        return [bad("run", problem) for problem in problems]
+    seeded = bool(history.opened(run)["seeded"])
+    try:
+        then = history.until(str(saved.get("ledger_hash")))
+    except LedgerError as error:
+        named = {name: saved.get(name) for name in _OF_THE_RUN}
+        again = certify(history, run).as_dict()
+        found = _compared(named, {name: again[name] for name in _OF_THE_RUN}, saved, seeded)
+        make = bad if manifest is not None else missing
+        return [make("certificate, ledger_hash", f"{error}; totals were not compared"), *found]
+    return _compared(plain(saved), certify(then, run).as_dict(), saved, seeded)
+
+
+def _compared(saved: dict[str, Any], again: dict[str, Any], whole: dict[str, Any], seeded: bool) -> list[Finding]:
+    """The certificate field by field against the one that the ledger's events give now."""
+    same_version = whole.get("versions", {}).get("hushgraph") == version("hushgraph")
+    findings = []
+    for name in sorted({*saved, *again} - {"versions"}):
+        if name not in saved or name not in again:
+            findings.append(missing(f"certificate, {name}", "is not a field of this version; not compared"))
+        elif not _equal(saved[name], again[name]):
+            words = f"says {_short(saved[name])}; the ledger gives {_short(again[name])}"
+            only_words = name in _WORDS and not same_version
+            note = f"{words} (words of another version; not compared)"
+            findings.append(missing(f"certificate, {name}", note) if only_words else bad(f"certificate, {name}", words))
+    if findings:
+        return findings
+    words = f"epsilon {again['epsilon']} at delta {again['delta']:g} for '{again['unit']['name']}'"
+    words += f", recomputed from the ledger's events; all {len(again)} fields agree"
+    return [good("certificate", words + (". The noise was seeded: NOT PRIVATE" if seeded else ""))]
+
+
+def _equal(saved: Any, again: Any) -> bool:
+    if isinstance(saved, float) and isinstance(again, float | int) and not isinstance(again, bool):
+        return math.isclose(saved, again, rel_tol=_TOLERANCE)
+    if isinstance(saved, dict) and isinstance(again, dict):
+        return saved.keys() == again.keys() and all(_equal(saved[key], again[key]) for key in saved)
+    return bool(saved == again)
+
+
+def _short(value: Any) -> str:
+    words = str(value)
+    return words if len(words) <= 60 else words[:57] + "..."

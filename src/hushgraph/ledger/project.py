@@ -1,0 +1,47 @@
+"""Where the ledger is: one place for all datasets of a project, found as git finds its folder."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+from hushgraph.ledger.ledger import Ledger
+
+FOLDER = ".hushgraph"
+PLACE = "HUSHGRAPH_LEDGER"
+
+
+@dataclass(frozen=True)
+class Project:
+    """A folder that holds the ledger of all datasets used from it, and how it was found."""
+
+    folder: Path
+    found: str
+
+    @classmethod
+    def find(cls, start: str | os.PathLike[str] | None = None) -> Project:
+        """The project of a folder (default: the working directory).
+
+        In this order: the folder named by HUSHGRAPH_LEDGER, `.hushgraph` in the folder or the nearest one above it, the
+        user's data folder.
+        """
+        if named := os.environ.get(PLACE, "").strip():
+            return cls(Path(named), f"named by {PLACE}")
+        here = Path(start if start is not None else Path.cwd()).absolute()
+        for folder in (here, *here.parents):
+            if (folder / FOLDER).is_dir():
+                return cls(folder / FOLDER, f"found from {here} upwards")
+        return cls(Path(platformdirs.user_data_dir("hushgraph")), "the user's data folder")
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger of the project; it is made when the first run is entered."""
+        return Ledger(self.folder)
+
+
+def default_ledger(folder: str | os.PathLike[str] | None = None) -> Ledger:
+    """The ledger in `folder` if one is named, else that of the project."""
+    return Ledger(folder) if folder is not None else Project.find().ledger

@@ -1,0 +1,190 @@
+"""Entries in and out: an export as JSON lines, and the import of exports and of ledgers of format 1."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from hushgraph.errors import InputError, LedgerError
+from hushgraph.ledger import old
+from hushgraph.ledger.entries import Entry, History, canonical, check_chain
+from hushgraph.ledger.files import write_private
+from hushgraph.ledger.ledger import Ledger
+from hushgraph.ledger.limits import Refusal, Request, closing_price, price_run
+from hushgraph.ledger.old import OldLedger
+from hushgraph.privacy import events, units
+
+_OF_RUNS = ("charge", "choice", "parallel")
+_UNKNOWN = "unknown (imported)"
+
+
+def export(ledger: Ledger, path: Path) -> int:
+    """Write all entries to `path`, one JSON object a line, for its owner only; returns how many there are."""
+    history = ledger.history()
+    write_private(path, "".join(canonical(entry.as_dict()) + "\n" for entry in history.entries))
+    return len(history.entries)
+
+
+def read_export(path: Path) -> History:
+    """The entries of an export, each checked to follow from the one before."""
+    try:
+        entries = [Entry(**json.loads(line)) for line in path.read_text().splitlines() if line.strip()]
+    except (OSError, ValueError, TypeError) as error:
+        raise LedgerError(f"{path}: expected an export of a ledger, one JSON object a line; {error}") from error
+    check_chain(entries, str(path))
+    if not entries:
+        raise LedgerError(f"{path}: expected an export of a ledger; the file is empty")
+    return History(tuple(entries))
+
+
+def import_into(ledger: Ledger, source: Path, dataset: str | None = None) -> dict[str, Any]:
+    """Enter the runs of another ledger: a folder or file of format 1, or an export.
+
+    `dataset` names the dataset they belong to in this ledger; default: the name they have there.
+    """
+    file = source / old.FILE if source.is_dir() else source
+    if not file.is_file():
+        raise InputError(f"{source}: expected an export, or a ledger of format 1; found none")
+    first = file.read_bytes()[:4096].split(b"\n")[0]
+    if b'"version":1' in first:
+        return replay_old(ledger, old.read_old(file), str(source), dataset)
+    return _replay_export(ledger, read_export(file), str(source), dataset)
+
+
+# Format 1
+
+
+def replay_old(ledger: Ledger, found: OldLedger, source: str, dataset: str | None = None) -> dict[str, Any]:
+    """Enter what a ledger of format 1 says; the limit that was in force there is set for what follows."""
+    header = found.entries[0]
+    facts = {"source": source, "format": 1, "last_hash": found.entries[-1]["hash"], "torn_bytes": len(found.torn)}
+    with ledger.transaction():
+        name = ledger.dataset_named(dataset or found.dataset)
+        replay = _Replay(ledger, name, [_modern(entry, header["unit"]) for entry in found.entries[1:]])
+        done = replay.carry_out(facts)
+    return done
+
+
+def _modern(entry: dict[str, Any], unit: dict[str, Any]) -> dict[str, Any]:
+    """An entry of format 1 in the words of today."""
+    kept = {key: value for key, value in entry.items() if key not in ("number", "previous", "hash", "time", "kind")}
+    if entry["kind"] == "open":
+        branches = kept.pop("options", [])
+        ways = kept.pop("ways", None) or [kept.pop("event")]
+        kept |= {"unit": unit, "branches": branches, "ways": ways, "plan": {}, "unpublished": False, "group": None}
+        kept |= {"operator": _UNKNOWN, "purpose": "", "command": ""}
+    return {**kept, "kind": entry["kind"], "imported": {"time": entry["time"], "hash": entry["hash"]}, "unit": unit}
+
+
+# Exports
+
+
+def _replay_export(ledger: Ledger, found: History, source: str, dataset: str | None) -> dict[str, Any]:
+    """Enter the runs of an export, dataset by dataset; sketches stay where they are, so datasets go by their names."""
+    names = list(dict.fromkeys(entry.dataset for entry in found.of_kind("dataset") if entry.dataset))
+    if dataset is not None and len(names) != 1:
+        raise InputError(f"dataset: expected an export of one dataset to rename; got {len(names)}")
+    facts = {"source": source, "format": 2, "last_hash": found.last_hash, "torn_bytes": 0}
+    done = {"runs": 0, "entries": 0}
+    with ledger.transaction():
+        for name in names:
+            entries = [
+                {**e.values, "kind": e.kind, "imported": {"time": e.time, "hash": e.hash}}
+                for e in found.entries
+                if e.dataset == name
+            ]
+            part = _Replay(ledger, ledger.dataset_named(dataset or name), entries).carry_out(facts)
+            done = {key: done[key] + part[key] for key in done}
+    return done
+
+
+class _Replay:
+    """Entries of one dataset on their way into a ledger. Runs come first; the last limits bind what follows them."""
+
+    def __init__(self, ledger: Ledger, dataset: str, entries: list[dict[str, Any]]) -> None:
+        self.ledger, self.dataset, self.entries = ledger, dataset, entries
+        self.opened: dict[str, dict[str, Any]] = {}
+        self.charged: dict[str, list[Any]] = {}
+
+    def carry_out(self, facts: dict[str, Any]) -> dict[str, Any]:
+        """Enter everything, or nothing where it does not fit."""
+        self._require_room()
+        for entry in self.entries:
+            if entry["kind"] == "open":
+                self._open(entry)
+            elif entry["kind"] in _OF_RUNS:
+                self._of_run(entry)
+            elif entry["kind"] == "close":
+                self._close(entry)
+        done = {"dataset": self.dataset, "runs": len(self.opened), "entries": len(self.entries)}
+        self.ledger.append("import", {**facts, **done, **self.ledger.occasion.who})
+        for entry in _last_limits(self.entries):
+            unit = units.from_dict(entry["unit"])
+            self.ledger.set_limit(entry["epsilon"], entry["delta"], dataset=self.dataset, unit=unit)
+        return done
+
+    def _require_room(self) -> None:
+        problems = []
+        for account in self.ledger.accounts(self.dataset):
+            if account.limit is not None:
+                problems.append(
+                    f"'{self.dataset}' has a limit for '{account.unit['name']}': expected none, because what was spent "
+                    "elsewhere cannot be refused. Import under another name (--dataset), or before limits are set"
+                )
+        with self.ledger.reading() as rows:
+            known = {entry.values["run"] for entry in rows.of_kind("open")}
+        twice = [entry["run"] for entry in self.entries if entry["kind"] == "open" and entry["run"] in known]
+        if twice:
+            problems.append(f"expected runs that are new here; {len(twice)} are known already, such as {twice[0]}")
+        InputError.collect(problems)
+
+    def _open(self, entry: dict[str, Any]) -> None:
+        values = {key: value for key, value in entry.items() if key not in ("kind", "prices")}
+        with self.ledger.transaction() as rows:
+            self.ledger.begin_unit(rows, self.dataset, values["unit"])
+            prices = []
+            for account in self.ledger.accounts(self.dataset):
+                own = account.unit == values["unit"]
+                stored = values["ways"] if own else _ways_for(entry, account.unit)
+                ways = None if stored is None else [events.from_json(way) for way in stored]
+                unit, delta = units.from_dict(account.unit), values["claim"]["delta"]
+                request = Request(unit, ways, delta, values["seeded"], values["unpublished"], None)
+                price = price_run(account, request, lambda _: [])
+                assert not isinstance(price, Refusal)
+                prices.append(price if own else {**price, "ways": stored})
+            self.ledger.append("open", {**values, "dataset": self.dataset, "group": None, "prices": prices})
+        self.opened[values["run"]] = {**values, "prices": prices}
+        self.charged[values["run"]] = []
+
+    def _of_run(self, entry: dict[str, Any]) -> None:
+        values = {key: value for key, value in entry.items() if key not in ("kind", "unit")}
+        if entry["kind"] == "charge":
+            self.charged[entry["run"]].append(events.from_json(entry["event"]))
+        self.ledger.append(entry["kind"], {**values, "dataset": self.dataset})
+
+    def _close(self, entry: dict[str, Any]) -> None:
+        opened, charges = self.opened[entry["run"]], self.charged[entry["run"]]
+        own = next(price for price in opened["prices"] if price["unit"] == opened["unit"])
+        prices = []
+        if own["counts"] == "plain" and not opened["branches"]:
+            again = closing_price(own, [events.composed(charges)], units.from_dict(opened["unit"]))
+            was = {key: own[key] for key in ("epsilon", "delta", "cost", "cost_delta")}
+            prices = [{**own, **again, "was": was}]
+        model = {key: entry.get(key) for key in ("model_path", "weights_hash")}
+        values = {"run": entry["run"], "dataset": self.dataset, "prices": prices, "charges": len(charges), **model}
+        self.ledger.append("close", {**values, "imported": entry["imported"]})
+
+
+def _ways_for(entry: dict[str, Any], unit: dict[str, Any]) -> list[dict[str, Any]] | None:
+    for price in entry.get("prices", ()):
+        if price["unit"] == unit:
+            ways: list[dict[str, Any]] | None = price.get("ways")
+            return ways
+    return None
+
+
+def _last_limits(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    found = {canonical(entry["unit"]): entry for entry in entries if entry["kind"] == "limit"}
+    return list(found.values())

@@ -1,0 +1,159 @@
+"""Whether a ledger is what it was: file, chain, running totals, prices, sign-offs, and heads kept elsewhere."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from hushgraph.errors import HushgraphError, LedgerError
+from hushgraph.ledger.accounts import fold
+from hushgraph.ledger.checking import history_problems
+from hushgraph.ledger.datasets import KINDS
+from hushgraph.ledger.entries import History
+from hushgraph.ledger.findings import Finding, Verification, bad, good, missing
+from hushgraph.ledger.head import FILE as HEAD
+from hushgraph.ledger.head import contradiction, find_heads
+from hushgraph.ledger.ledger import Ledger
+from hushgraph.ledger.signoff import signature_problems
+
+_MOST = 20
+
+
+def verify_ledger(ledger: Ledger, heads: Sequence[str | os.PathLike[str]] = ()) -> Verification:
+    """Check everything that can be checked from the ledger's folder, the models it knows, and `heads` kept elsewhere.
+
+    Each of `heads` is a file that `hushgraph ledger head` wrote, or a folder with models in it.
+    """
+    try:
+        history = ledger.history()
+        pages = [] if ledger.is_old else ledger.store.integrity_problems()
+    except HushgraphError as error:
+        return Verification((bad("chain", str(error)), *_heads_of_nothing(heads)))
+    findings = [_file(pages), good("chain", f"{len(history.entries)} entries, each follows from the one before")]
+    findings += _listed("entries", history_problems(history), "every price, charge and limit follows from the events")
+    findings += _listed("sign-offs", signature_problems(history), f"{len(history.of_kind('signoff'))} signature(s) fit")
+    if not ledger.is_old:
+        findings += _beside_the_chain(ledger, history)
+    return Verification((*findings, *_head_findings(history, heads)))
+
+
+def require_sound(found: Verification) -> None:
+    """Raise LedgerError that lists what is contradicted, if anything is."""
+    wrong = [finding for finding in found.findings if finding.status == "contradicted"]
+    if wrong:
+        raise LedgerError("\n".join(f"{finding.what}: {finding.detail}" for finding in wrong))
+
+
+def _file(pages: list[str]) -> Finding:
+    if pages:
+        return bad("file", f"was changed or damaged: {'; '.join(pages[:3])}")
+    return good("file", "its pages and indexes fit together")
+
+
+def _beside_the_chain(ledger: Ledger, history: History) -> list[Finding]:
+    """Keys, and what is kept with their help: running totals and what recognizes datasets."""
+    keys = _keys(ledger, history)
+    if keys.status == "contradicted":
+        return [keys]
+    totals = _listed("running totals", _total_problems(ledger, history), "equal to those of the entries")
+    return [keys, *totals, *_listed("datasets", _sketch_problems(ledger, history), "what recognizes them is unchanged")]
+
+
+def _keys(ledger: Ledger, history: History) -> Finding:
+    first = history.entries[0].values
+    try:
+        keys = ledger.keys
+    except LedgerError as error:
+        return bad("keys", str(error))
+    if (first["public_key"], first["secret_check"]) != (keys.public, keys.secret_check):
+        return bad("keys", "those beside the ledger are not those it began with. Restore them")
+    return good("keys", "those that the ledger began with")
+
+
+def _listed(what: str, problems: list[str], otherwise: str) -> list[Finding]:
+    if not problems:
+        return [good(what, otherwise)]
+    shown = [bad(what, problem) for problem in problems[:_MOST]]
+    return shown if len(problems) <= _MOST else [*shown, bad(what, f"and {len(problems) - _MOST} more")]
+
+
+def _total_problems(ledger: Ledger, history: History) -> list[str]:
+    """Rows that are not what the entries give: changed, missing, or too many."""
+    expected = {key: account.as_dict() for key, account in fold(history).accounts.items()}
+    with ledger.reading() as rows:
+        stored = {(row[0], row[1]): row for row in rows.accounts()}
+    problems = []
+    for key in expected.keys() | stored.keys():
+        if key not in stored or key not in expected:
+            problems.append(f"the running total of '{key[0]}' is {'missing' if key in expected else 'of no entry'}")
+        elif not ledger.is_unchanged(*stored[key], expected[key]):
+            problems.append(f"the running total of '{key[0]}' was changed: it is not that of the entries")
+    return sorted(problems)
+
+
+def _sketch_problems(ledger: Ledger, history: History) -> list[str]:
+    named = {entry.values["sketch"] for kind in KINDS for entry in history.of_kind(kind) if entry.values.get("sketch")}
+    with ledger.reading() as rows:
+        stored = set(rows.sketches())
+        changed = rows.changed_sketches()
+    found = [f"the sketch {link[:12]}... was changed" for link in sorted(changed)]
+    found += [f"the sketch {link[:12]}... is missing" for link in sorted(named - stored)]
+    return found + [f"the sketch {link[:12]}... belongs to no dataset" for link in sorted(stored - named - changed)]
+
+
+# Heads
+
+
+def _head_findings(history: History, heads: Sequence[str | os.PathLike[str]]) -> list[Finding]:
+    places = [Path(head) for head in heads]
+    findings = [finding for place in places for finding in _heads_at(history, place)]
+    checked = gone = 0
+    for folder in _known_models(history):
+        if not (folder / HEAD).is_file():
+            gone += 1
+            continue
+        checked += 1
+        findings += [one for one in _heads_at(history, folder) if one.status == "contradicted"]
+    if checked or gone:
+        findings.append(
+            good("heads", f"{checked} kept with models agree; {gone} model(s) are no longer where they were")
+        )
+    if not findings:
+        findings.append(missing("heads", "none was given and no model is known: an older copy of the file would pass"))
+    return findings
+
+
+def _heads_at(history: History, place: Path) -> list[Finding]:
+    try:
+        found = find_heads(place)
+    except HushgraphError as error:
+        return [bad("heads", str(error))]
+    shown = []
+    for path, head in found:
+        words = contradiction(head, history)
+        shown.append(
+            bad("heads", f"{path}: {words}") if words else good("heads", f"{path} agrees (entry {head.number})")
+        )
+    return shown
+
+
+def _heads_of_nothing(heads: Sequence[str | os.PathLike[str]]) -> list[Finding]:
+    """Heads against a ledger that cannot be read or is gone."""
+    found = []
+    for place in heads:
+        try:
+            found += [
+                bad(
+                    "heads",
+                    f"{path}: there were {head.number + 1} entries at {head.time}; now there is no sound ledger",
+                )
+                for path, head in find_heads(place)
+            ]
+        except HushgraphError as error:
+            found.append(bad("heads", str(error)))
+    return found
+
+
+def _known_models(history: History) -> list[Path]:
+    return [Path(folder) for folder in dict.fromkeys(e.values["model_path"] for e in history.of_kind("model"))]

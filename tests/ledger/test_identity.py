@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+
+from hushgraph.errors import InputError
+from hushgraph.ledger.identity import (
+    SKETCH_SIZE,
+    DatasetIdentity,
+    GraphArrays,
+    SparseArrays,
+    arrays_of,
+    identify,
+)
+from small_graphs import random_graph
+
+KEY = b"k" * 32
+
+
+def edges(count: int, seed: int = 0, nodes: int = 100_000) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, nodes, (2, count))
+
+
+def rows(count: int, seed: int = 0) -> np.ndarray:
+    values = np.random.default_rng(seed).standard_normal((count, 6)).astype(np.float32)
+    values[:, 0] = 0.0
+    return values
+
+
+def of(**parts: np.ndarray | SparseArrays) -> DatasetIdentity:
+    return identify(GraphArrays(**parts), KEY)  # type: ignore[arg-type]
+
+
+def test_the_same_content_has_one_fingerprint_in_whatever_order_and_form() -> None:
+    graph, x, y = edges(500), rows(200), np.arange(200) % 3
+    first = of(edges=graph, features=x, labels=y)
+    shuffled = graph[:, np.random.default_rng(1).permutation(500)]
+    doubled = np.concatenate([shuffled, graph, [[7], [7]]], axis=1).astype(np.int32)  # repeats, a self loop, int32
+    assert of(edges=doubled, features=x.astype(np.float64), labels=y.reshape(-1, 1)) == first
+    matrix = scipy.sparse.csr_array(x)
+    assert of(edges=graph, features=SparseArrays(matrix.indptr, matrix.indices, matrix.data), labels=y) == first
+
+
+@pytest.mark.parametrize("part", ["an edge", "its direction", "a feature", "its column", "a label", "two rows swapped"])
+def test_any_change_changes_the_fingerprint(part: str) -> None:
+    graph, x, y = edges(500), rows(200), np.arange(200) % 3
+    first = of(edges=graph, features=x, labels=y)
+    graph, x, y = graph.copy(), x.copy(), y.copy()
+    if part == "an edge":
+        graph[1, 0] += 1
+    elif part == "its direction":
+        graph[:, 0] = graph[::-1, 0]
+    elif part == "a feature":
+        x[3, 2] += 1e-3
+    elif part == "its column":
+        x[3] = np.roll(x[3], 1)
+    elif part == "a label":
+        y[0] = 2
+    else:
+        x[[0, 1]] = x[[1, 0]]
+    assert of(edges=graph, features=x, labels=y).fingerprint != first.fingerprint
+
+
+def test_another_key_gives_unrelated_values() -> None:
+    arrays = GraphArrays(edges(5000), rows(2000))
+    mine, other = identify(arrays, KEY), identify(arrays, b"o" * 32)
+    assert mine.fingerprint != other.fingerprint
+    assert not set(mine.edges.values) & set(other.edges.values)
+    assert not mine.likeness(other).needs_decision
+
+
+@pytest.mark.parametrize("kept", [0.2, 0.5, 0.8, 0.95])
+def test_the_share_of_common_edges_is_estimated(kept: float) -> None:
+    """Seeded; the error of the estimate is at most 0.12, four standard deviations."""
+    count = 20_000
+    mine, other = edges(count, 1), edges(count, 2)
+    mixed = np.concatenate([mine[:, : int(kept * count)], other[:, int(kept * count) :]], axis=1)
+    exact = kept / (2 - kept)
+    likeness = of(edges=mine).likeness(of(edges=mixed))
+    assert likeness.edges == pytest.approx(exact, abs=0.12)
+    assert likeness.needs_decision == (kept > 0.75)
+
+
+def test_a_part_of_a_dataset_is_recognized_though_little_of_the_whole_is_shared() -> None:
+    whole = edges(20_000, 3)
+    part = of(edges=whole[:, :2_000]).likeness(of(edges=whole))
+    assert part.edges < 0.2
+    assert part.edges_contained > 0.8
+    assert part.needs_decision
+
+
+def test_both_directions_and_one_are_recognized_as_one_graph() -> None:
+    graph = edges(5_000, 4)
+    both = np.concatenate([graph, graph[::-1]], axis=1)
+    assert of(edges=graph).fingerprint != of(edges=both).fingerprint
+    assert of(edges=graph).likeness(of(edges=both)).edges == 1.0
+
+
+def test_renumbered_nodes_are_recognized_by_their_features_where_these_are_distinctive() -> None:
+    graph, x = edges(3_000, 5, nodes=1_000), rows(1_000, 5)
+    order = np.random.default_rng(6).permutation(1_000)
+    inverse = np.argsort(order)
+    likeness = of(edges=graph, features=x).likeness(of(edges=inverse[graph], features=x[order]))
+    assert likeness.edges < 0.05
+    assert likeness.records == 1.0
+    assert likeness.needs_decision
+
+
+def test_features_that_many_share_recognize_nothing() -> None:
+    few = np.eye(4, dtype=np.float32)[np.arange(1_000) % 4]
+    one, two = of(edges=edges(3_000, 7), features=few), of(edges=edges(3_000, 8), features=few)
+    assert one.records.size == 0
+    assert not one.likeness(two).needs_decision
+
+
+def test_a_sketch_has_a_fixed_size_and_reads_back() -> None:
+    found = of(edges=edges(50_000), features=rows(5_000))
+    assert len(found.edges.values) == len(found.records.values) == SKETCH_SIZE
+    assert found.edges.size == pytest.approx(50_000, rel=0.3)
+    assert DatasetIdentity.from_dict(found.as_dict()) == found
+    empty = of()
+    assert empty.likeness(found).largest == 0.0
+
+
+def test_arrays_come_from_dense_and_sparse_graphs() -> None:
+    graph = random_graph(1)
+    dense = identify(arrays_of(graph), KEY)
+    graph.x = graph.x.to_sparse_csr()
+    assert identify(arrays_of(graph), KEY) == dense
+    graph.x = graph.x.to_sparse_coo()
+    assert identify(arrays_of(graph), KEY) == dense
+    from hushgraph.data.rows import SparseRows
+
+    graph.x = SparseRows.from_tensor(graph.x)
+    assert identify(arrays_of(graph), KEY) == dense
+    graph.x = torch.zeros_like(random_graph(1).x)
+    assert identify(arrays_of(graph), KEY) != dense
+
+
+def test_impossible_arrays_are_named_together() -> None:
+    with pytest.raises(InputError, match="2 problems"):
+        of(edges=np.zeros((3, 4)), features=np.zeros(5))

@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hushgraph.errors import ContradictionError, LedgerError
+from hushgraph.ledger.certificate import certify
+from hushgraph.ledger.findings import Status
+from hushgraph.ledger.ledger import Ledger
+from hushgraph.ledger.manifest import is_charged, require_uncontradicted, verify_model, write_manifest
+from toy_plans import carry_out, sums, sums_of
+
+
+def save(ledger: Ledger, folder: Path, epsilon: float = 1.0) -> Path:
+    """A model's folder as `train` leaves it, with made-up weights."""
+    run = carry_out(ledger, sums_of(epsilon))
+    folder.mkdir()
+    (folder / "model.safetensors").write_bytes(f"weights of epsilon {epsilon:g}".encode())
+    certificate = certify(ledger.history(), run.identity).as_dict()
+    (folder / "certificate.json").write_text(json.dumps(certificate))
+    (folder / "config.json").write_text("{}")
+    write_manifest(folder, ledger, run.identity)
+    return folder
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(tmp_path / "book")
+
+
+@pytest.fixture
+def model(ledger: Ledger, tmp_path: Path) -> Path:
+    return save(ledger, tmp_path / "model")
+
+
+def edit(path: Path, **changes: object) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def test_an_untouched_model_is_verified_and_the_ledger_holds_its_hash(ledger: Ledger, model: Path) -> None:
+    found = verify_model(model, ledger)
+    assert found.status is Status.VERIFIED
+    assert found.exit_code == 0
+    assert any("recomputed from the ledger's events" in finding.detail for finding in found.findings)
+    assert require_uncontradicted(model, ledger) is Status.VERIFIED
+    entry = ledger.history().of_kind("model")[-1].values
+    assert entry["model_path"] == str(model)
+    assert len(entry["weights_hash"]) == 64
+    assert is_charged(model, ledger)
+    for _ in range(2):
+        carry_out(ledger, sums())  # later runs change totals, not what was true then
+    assert verify_model(model, ledger).status is Status.VERIFIED
+
+
+def test_a_certificate_edited_to_0_01_is_contradicted_with_and_without_its_manifest(
+    ledger: Ledger, model: Path
+) -> None:
+    edit(model / "certificate.json", epsilon=0.01)
+    found = verify_model(model, ledger)
+    assert found.status is Status.CONTRADICTED
+    assert found.exit_code == 4
+    assert {"certificate.json", "certificate, epsilon"} <= {f.what for f in found.having(Status.CONTRADICTED)}
+    with pytest.raises(ContradictionError, match=r"certificate\.json: was changed"):
+        require_uncontradicted(model)
+    (model / "manifest.json").unlink()
+    found = verify_model(model, ledger)
+    assert found.status is Status.CONTRADICTED
+    assert require_uncontradicted(model) is Status.NOT_VERIFIED
+
+
+FIELDS = {
+    "delta": 1e-9,
+    "unit": {"name": "node", "max_degree": 100},
+    "method": "other",
+    "dataset_epsilon": 0.5,
+    "dataset_private": False,
+    "dataset_limit": {"epsilon": 1.0, "delta": 1e-6},
+    "sentence": "all is well",
+    "ledger_hash": "0" * 64,
+    "run": "nobody",
+    "more": 1,
+}
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_every_field_of_a_certificate_is_compared(ledger: Ledger, model: Path, field: str) -> None:
+    edit(model / "certificate.json", **{field: FIELDS[field]})
+    (model / "manifest.json").unlink()
+    found = verify_model(model, ledger)
+    expected = Status.NOT_VERIFIED if field in ("run", "more", "ledger_hash") else Status.CONTRADICTED
+    assert found.status is expected
+    assert field in " ".join(finding.what + finding.detail for finding in found.findings)
+
+
+def test_weights_of_epsilon_50_in_a_folder_of_epsilon_4_are_caught(ledger: Ledger, tmp_path: Path) -> None:
+    good, bad = save(ledger, tmp_path / "four", 4.0), save(ledger, tmp_path / "fifty", 50.0)
+    shutil.copy(bad / "model.safetensors", good / "model.safetensors")
+    found = verify_model(good, ledger)
+    assert found.status is Status.CONTRADICTED
+    assert [f.what for f in found.having(Status.CONTRADICTED)] == ["model.safetensors"]
+    with pytest.raises(ContradictionError, match=r"model\.safetensors: was changed"):
+        require_uncontradicted(good, ledger)
+
+
+def test_a_manifest_made_again_for_changed_files_does_not_fit_the_ledger(
+    ledger: Ledger, model: Path, tmp_path: Path
+) -> None:
+    """Whoever can make a signature with another ledger's key, or lists other files, is found by the entry."""
+    other = Ledger(tmp_path / "other")
+    forged = save(other, tmp_path / "forged", 50.0)
+    manifest = json.loads((forged / "manifest.json").read_text())
+    own = json.loads((model / "manifest.json").read_text())
+    shutil.copy(forged / "model.safetensors", model / "model.safetensors")
+    listed = {**own["files"], "model.safetensors": manifest["files"]["model.safetensors"]}
+    edit(model / "manifest.json", files=listed)
+    found = {f.what for f in verify_model(model, ledger).having(Status.CONTRADICTED)}
+    assert found == {"signature", "ledger entry"}
+    with pytest.raises(ContradictionError, match="signature"):
+        require_uncontradicted(model, ledger)
+    edit(model / "manifest.json", public_key=manifest["public_key"], signature=other.keys.sign("x"))
+    assert verify_model(model, ledger).status is Status.CONTRADICTED
+
+
+def test_even_a_manifest_signed_with_the_stolen_key_does_not_fit_the_entry(ledger: Ledger, model: Path) -> None:
+    from hushgraph.ledger.files import sha256_of
+    from hushgraph.ledger.manifest import manifest_text
+
+    (model / "model.safetensors").write_bytes(b"other weights")
+    own = json.loads((model / "manifest.json").read_text())
+    files = {**own["files"], "model.safetensors": sha256_of(model / "model.safetensors")}
+    text = manifest_text(own["run"], own["dataset"], own["ledger"], files)
+    edit(model / "manifest.json", files=files, signature=ledger.keys.sign(text))
+    found = verify_model(model, ledger)
+    assert [f.what for f in found.having(Status.CONTRADICTED)] == ["ledger entry"]
+    with pytest.raises(ContradictionError, match="holds the hash of another manifest"):
+        require_uncontradicted(model, ledger)
+
+
+def _unlink(name: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).unlink()
+
+
+@pytest.mark.parametrize(
+    ("change", "what", "status"),
+    [
+        (_unlink("manifest.json"), "manifest", Status.NOT_VERIFIED),
+        (_unlink("ledger_head.json"), "head", Status.NOT_VERIFIED),
+        (_unlink("config.json"), "config.json", Status.CONTRADICTED),
+        (_unlink("certificate.json"), "certificate", Status.CONTRADICTED),
+        (lambda folder: (folder / "manifest.json").write_text("{"), "manifest", Status.CONTRADICTED),
+        (lambda folder: (folder / "manifest.json").write_text("{}"), "manifest", Status.CONTRADICTED),
+        (lambda folder: (folder / "ledger_head.json").write_text("{}"), "head", Status.CONTRADICTED),
+        (lambda folder: edit(folder / "ledger_head.json", number=10_000), "head", Status.CONTRADICTED),
+    ],
+)
+def test_what_is_missing_and_what_is_wrong_are_told_apart(
+    ledger: Ledger, model: Path, change: Callable[[Path], None], what: str, status: Status
+) -> None:
+    change(model)
+    found = verify_model(model, ledger)
+    assert found.status is status
+    assert what in {finding.what for finding in found.findings if finding.status is not Status.VERIFIED}
+
+
+def test_without_its_ledger_a_model_is_not_verified(model: Path, tmp_path: Path) -> None:
+    for other in (Ledger(tmp_path / "nowhere"), Ledger.in_memory()):
+        assert verify_model(model, other).status is Status.NOT_VERIFIED
+    another = Ledger(tmp_path / "another")
+    carry_out(another, sums())
+    found = verify_model(model, another)
+    assert found.status is Status.CONTRADICTED  # its head contradicts a ledger that is put in the place of its own
+    assert require_uncontradicted(model, another) is Status.NOT_VERIFIED
+
+
+def test_an_older_copy_of_the_ledger_is_contradicted_by_the_model(ledger: Ledger, tmp_path: Path) -> None:
+    assert ledger.folder is not None
+    carry_out(ledger, sums())
+    shutil.copytree(ledger.folder, tmp_path / "backup")
+    model = save(ledger, tmp_path / "late")
+    found = verify_model(model, Ledger(tmp_path / "backup"))
+    assert {"head", "ledger entry", "certificate"} <= {f.what for f in found.having(Status.CONTRADICTED)}
+
+
+def test_a_damaged_ledger_contradicts(ledger: Ledger, model: Path) -> None:
+    assert ledger.path is not None
+    with sqlite3.connect(ledger.path) as connection:
+        connection.execute("UPDATE entries SET body = replace(body, 'toy', 'yot')")
+    connection.close()
+    assert verify_model(model, ledger).status is Status.CONTRADICTED
+
+
+def test_files_added_later_are_named_and_do_not_count(ledger: Ledger, model: Path) -> None:
+    (model / "report.html").write_text("<html>")
+    found = verify_model(model, ledger)
+    assert found.status is Status.VERIFIED
+    assert any("report.html" in finding.detail for finding in found.findings)
+
+
+def test_a_model_can_be_listed_only_where_its_run_was_charged(model: Path, tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match="has no run"):
+        write_manifest(model, Ledger(tmp_path / "other"), "nobody")
