@@ -145,8 +145,8 @@ def membership(name: str, rows: Rows) -> None:
         "LiRA": (Lira(shadows=8), "target"),
     }
     cases: dict[str, tuple[Method, Any, hg.Budget]] = {
-        "GAP, no privacy": (GAP(hidden=64, epochs=200), EDGE, FREE),
-        "GraphSAGE, no privacy": (GraphSAGE(hidden=64, epochs=60), EDGE, FREE),
+        "GAP, no privacy": (GAP(hidden_channels=64, epochs=200), EDGE, FREE),
+        "GraphSAGE, no privacy": (GraphSAGE(hidden_channels=64, epochs=60), EDGE, FREE),
         "GAP, node epsilon 8": (GAP(), hg.units.Node(max_degree=100), hg.Budget(8.0, 1e-5)),
     }
     for title, (method, unit, budget) in cases.items():

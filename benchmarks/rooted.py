@@ -28,8 +28,7 @@ from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.rooted import RootedSubgraphs
 from hushgraph.nn.rooted import RootedNetwork
 from hushgraph.noise.source import NoiseSource
-from hushgraph.training.flat import FlatParameters
-from hushgraph.training.optimizers import make_optimizer
+from hushgraph.training.optimizers import FlatParameters, make_optimizer
 from hushgraph.training.rooted import RootedClippedGradient
 
 torch.set_num_threads(1)

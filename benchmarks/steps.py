@@ -26,9 +26,16 @@ from torch import Tensor, nn
 
 from hushgraph.nn import MLP, Encoder, HopClassifier, SparseRows
 from hushgraph.noise.source import NoiseSource
-from hushgraph.training import ClippedGradient, PoissonSampler, train_plainly, train_privately
-from hushgraph.training.flat import FlatParameters
-from hushgraph.training.optimizers import FlatAdam
+from hushgraph.training import (
+    ClippedGradient,
+    NoisySteps,
+    PoissonSampler,
+    RowExamples,
+    Training,
+    train,
+    train_private,
+)
+from hushgraph.training.optimizers import FlatAdam, FlatParameters
 
 warnings.filterwarnings("ignore")
 torch.set_num_threads(1)
@@ -199,7 +206,7 @@ def gap_fit(private: bool, hops: int = 2) -> dict[str, float]:
     data = berkeley()
     if data is None:
         return {}
-    rows, labels, train, val, test = data
+    rows, labels, nodes, val, test = data
     generator = torch.Generator().manual_seed(0)
     norm = None if private else "batch"
     encoder = Encoder(rows.shape[1], 16, 6, norm=norm, generator=generator)
@@ -208,21 +215,12 @@ def gap_fit(private: bool, hops: int = 2) -> dict[str, float]:
 
     def fit(module: nn.Module, x: Tensor | SparseRows) -> None:
         if not private:
-            train_plainly(module, x, labels, train, epochs=100, lr=0.01, val=val, select_best=True)
+            train(module, x, labels, nodes, Training(100, 0.01, select_best=True), val=val)
             return
-        taken = x[train] if isinstance(x, Tensor) else x.rows(train)
-        sampler = PoissonSampler(len(train), PoissonSampler.rate_for(len(train), 256))
-        train_privately(
-            module,
-            taken,
-            labels[train],
-            sampler=sampler,
-            steps=PoissonSampler.steps_for(len(train), 256, epochs=10),
-            max_grad_norm=1.0,
-            noise_std=1.0,
-            noise=noise,
-            lr=0.01,
-        )
+        taken = x[nodes] if isinstance(x, Tensor) else x.rows(nodes)
+        sampler = PoissonSampler(len(nodes), PoissonSampler.rate_for(len(nodes), 256))
+        steps = NoisySteps(sampler, PoissonSampler.steps_for(len(nodes), 256, epochs=10), 1.0, 1.0)
+        train_private(RowExamples(module, taken, labels[nodes], steps), Training(10, 0.01), noise)
 
     first = cpu_seconds(lambda: fit(encoder, rows))
     unit = encoder.encode(rows)

@@ -45,11 +45,9 @@ LOOSE = {"rooted-gradient"}  # needs a graph of its own: tests/mechanisms/test_r
 def ids(value: Any) -> str:
     if isinstance(value, Cell):
         return f"{ids(value.mechanism)}-{ids(value.unit)}"
-    parameters = [
-        f"{v:.3g}" if isinstance(v, float) else str(v)
-        for v in [getattr(value, f.name) for f in dataclasses.fields(value)]
-    ]
-    return "-".join([value.name, *parameters]).replace(" ", "")
+    parameters = [getattr(value, field.name) for field in dataclasses.fields(value)]
+    shown = [f"{one:.3g}" if isinstance(one, float) else getattr(one, "name", str(one)) for one in parameters]
+    return "-".join([value.name, *shown])
 
 
 def cells(status: str) -> list[Cell]:

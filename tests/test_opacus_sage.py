@@ -16,8 +16,8 @@ from torch_geometric.nn import SAGEConv
 
 from hushgraph.errors import UnprovenError
 from hushgraph.nn import MLP
+from hushgraph.nn.rowwise import require_rowwise
 from hushgraph.training.clipping import ClippedGradient
-from hushgraph.training.rowwise import require_rowwise
 from small_graphs import hub_graph
 
 CLIP = 1.0

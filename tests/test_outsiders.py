@@ -198,12 +198,11 @@ def test_an_audit_plants_canaries_in_both(mine: Outsiders, unit: hg.Unit) -> Non
         assert ("degrees" in skipped) == (method.name == "by-degree" and unit is NODE)
 
 
-@pytest.mark.skipif(not hasattr(hg.Model, "report"), reason="models do not write reports yet")
 def test_a_report_is_written_of_both(mine: Outsiders, tmp_path: Path) -> None:
     for method in (mine.method(epochs=2, batch_size=8), mine.by_degree()):
         model = trained(method, EDGE)
         model.save(tmp_path / method.name)
-        page = Path(model.report(tmp_path / f"{method.name}.html")).read_text()  # type: ignore[attr-defined]
+        page = Path(model.report(tmp_path / f"{method.name}.html")).read_text()
         assert method.name in page
         assert "undirected-edge" in page
 

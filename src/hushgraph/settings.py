@@ -23,11 +23,18 @@ def setting(
     least: float | None = None,
     above: float | None = None,
     below: float | None = None,
+    most: float | None = None,
     among: Iterable[str] | None = None,
     help: str = "",
 ) -> Any:
     """A field with its constraint. None as a value always means: chosen by rule."""
-    rules = {"least": least, "above": above, "below": below, "among": None if among is None else tuple(among)}
+    rules = {
+        "least": least,
+        "above": above,
+        "below": below,
+        "most": most,
+        "among": None if among is None else tuple(among),
+    }
     return dataclasses.field(default=default, metadata={"rules": rules, "help": help})
 
 
@@ -96,8 +103,8 @@ def _problem(name: str, rules: dict[str, Any], value: Any) -> str | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
         return f"{name}: expected a number; got {value!r}"
     checks = {"least": value >= numeric.get("least", value), "above": value > numeric.get("above", -math.inf)}
-    checks["below"] = value < numeric.get("below", math.inf)
-    words = {"least": "at least", "above": "above", "below": "below"}
+    checks |= {"below": value < numeric.get("below", math.inf), "most": value <= numeric.get("most", value)}
+    words = {"least": "at least", "above": "above", "below": "below", "most": "at most"}
     broken = [f"{words[key]} {numeric[key]:g}" for key in numeric if not checks[key]]
     return f"{name}: expected {' and '.join(broken)}; got {value!r}" if broken else None
 

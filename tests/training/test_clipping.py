@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -9,12 +11,15 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from hushgraph.data.joined import JoinedRows
 from hushgraph.errors import HushgraphError, InputError, UnprovenError
-from hushgraph.nn import MLP, Combine, Encoder, HopClassifier, L2Normalize, Linear, SparseRows
-from hushgraph.training import ClippedGradient, register_rowwise, rowwise
-from hushgraph.training import manual_backward as chain
+from hushgraph.nn import MLP, Combine, Encoder, HopClassifier, L2Normalize, Linear, SparseRows, rowwise
+from hushgraph.nn.chorus import LinearNetwork
+from hushgraph.nn.progressive import Submodel, stage_base
+from hushgraph.nn.rowwise import Branches, register_rowwise, unfolds
+from hushgraph.training import ClippedGradient
 from hushgraph.training.clipping import METHODS
-from hushgraph.training.manual_backward import Branches, register_unfolding
+from hushgraph.training.examples import filled_up
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -71,22 +76,23 @@ LABELS = torch.randint(5, (23,), generator=generator(4))
 @pytest.mark.parametrize("name", MODELS)
 def test_every_method_equals_the_naive_sum(name: str, bound: float) -> None:
     module, rows = MODELS[name]
-    expected = naive_sum(module, rows, LABELS, bound)
-    assert float(expected.norm()) > 0.1
     tried = 0
     for method in (None, *METHODS):
-        if method == "chain" and name in ("mlp-gelu", "two-groups", "hops-max", "hops-attention"):
+        if method == "manual" and name in ("mlp-gelu", "two-groups", "hops-max", "hops-attention"):
             continue
-        got = ClippedGradient(module, max_grad_norm=bound, method=method).sum(rows, LABELS)
-        torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
+        engine = ClippedGradient(module, max_grad_norm=bound, method=method)
+        expected = naive_sum(module, rows, LABELS, engine.clip_norm)
+        assert float(expected.norm()) > 0.1
+        assert 0.99 * bound < engine.clip_norm < bound
+        torch.testing.assert_close(engine.sum(rows, LABELS), expected.double(), rtol=1e-5, atol=1e-5)
         tried += 1
     assert tried >= 3
 
 
 def test_the_fast_method_is_chosen() -> None:
     chosen = {name: ClippedGradient(module, max_grad_norm=1.0).method for name, (module, _) in MODELS.items()}
-    assert chosen["mlp-selu"] == chosen["encoder"] == chosen["hops-cat"] == chosen["mlp-group"] == "chain"
-    assert chosen["hops-attention"] == chosen["mlp-gelu"] == chosen["hops-max"] == "closed-form"
+    assert chosen["mlp-selu"] == chosen["encoder"] == chosen["hops-cat"] == chosen["mlp-group"] == "manual"
+    assert chosen["hops-attention"] == chosen["mlp-gelu"] == chosen["hops-max"] == "ghost"
 
 
 def opacus_sum(module: nn.Module, rows: Tensor, labels: Tensor, bound: float) -> Tensor:
@@ -116,18 +122,19 @@ def as_torch(module: nn.Module) -> nn.Module:
 @pytest.mark.parametrize("name", ["mlp-selu", "mlp-relu", "mlp-tanh", "mlp-group", "encoder", "encoder-group"])
 def test_opacus_gives_the_same_clipped_sum(name: str) -> None:
     module, rows = MODELS[name]
-    expected = opacus_sum(as_torch(module), rows, LABELS, 0.7)
     for method in METHODS:
-        got = ClippedGradient(module, max_grad_norm=0.7, method=method).sum(rows, LABELS)
-        assert float((got - expected).abs().max()) <= 1e-5
+        engine = ClippedGradient(module, max_grad_norm=0.7, method=method)
+        expected = opacus_sum(as_torch(module), rows, LABELS, engine.clip_norm)
+        assert float((engine.sum(rows, LABELS) - expected).abs().max()) <= 1e-5
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_opacus_gives_the_same_clipped_sum_at_full_size() -> None:
     module = MLP(501, 16, 6, 3, generator=generator())
     rows, labels = torch.randn(64, 501, generator=generator(1)), torch.randint(6, (64,), generator=generator(2))
-    got = ClippedGradient(module, max_grad_norm=1.0).sum(rows, labels)
-    assert float((got - opacus_sum(as_torch(module), rows, labels, 1.0)).abs().max()) <= 1e-5
+    engine = ClippedGradient(module, max_grad_norm=1.0)
+    expected = opacus_sum(as_torch(module), rows, labels, engine.clip_norm)
+    assert float((engine.sum(rows, labels) - expected).abs().max()) <= 1e-5
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -141,7 +148,8 @@ def test_sparse_rows_equal_dense_rows(method: str, weighted: bool, norm: str | N
     for module in (MLP(40, 8, 4, 2, norm=norm, generator=generator()), Encoder(40, 8, 4, generator=generator())):
         engine = ClippedGradient(module, max_grad_norm=0.5, method=method)
         got = engine.sum(SparseRows.from_tensor(dense), labels)
-        torch.testing.assert_close(got, naive_sum(module, dense, labels, 0.5), rtol=1e-5, atol=1e-5)
+        expected = naive_sum(module, dense, labels, engine.clip_norm).double()
+        torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -210,11 +218,9 @@ def test_one_row_never_moves_the_sum_by_more_than_the_bound(seed: int, scale: fl
     engine = ClippedGradient(module, max_grad_norm=bound)
     row = torch.randn((1, *rows.shape[1:]), generator=generator(seed)) * scale
     label = torch.randint(5, (1,), generator=generator(seed))
-    alone = engine.sum(row, label).double()
-    assert float(alone.norm()) <= bound * (1 + 1e-6)
-    with_row = engine.sum(torch.cat([rows, row]), torch.cat([LABELS, label])).double()
-    moved = with_row - engine.sum(rows, LABELS).double()
-    assert float(moved.norm()) <= bound * (1 + 1e-5) * (1 + 1e-4)
+    assert float(engine.sum(row, label).norm()) <= bound
+    with_row = engine.sum(torch.cat([rows, row]), torch.cat([LABELS, label]))
+    assert float((with_row - engine.sum(rows, LABELS)).norm()) <= bound
 
 
 @pytest.mark.parametrize("bound", [0.01, 1.0, 50.0])
@@ -224,17 +230,17 @@ def test_normalized_gradients_are_about_as_long_as_the_bound_and_never_longer(bo
     for row in range(5):
         one = slice(row, row + 1)
         plain = float(ClippedGradient(module, max_grad_norm=1e6).sum(rows[one], LABELS[one]).norm())
-        length = float(engine.sum(rows[one], LABELS[one]).norm())
-        assert length == pytest.approx(bound * plain / (plain + 0.01 * bound), rel=1e-3)
+        length, aim = float(engine.sum(rows[one], LABELS[one]).norm()), engine.clip_norm
+        assert length == pytest.approx(aim * plain / (plain + 0.01 * aim), rel=1e-3)
         assert length <= bound
 
 
 def test_a_clip_that_breaks_its_own_bound_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     module, rows = MODELS["mlp-selu"]
     engine = ClippedGradient(module, max_grad_norm=0.1)
-    monkeypatch.setattr("hushgraph.training.clipping._ROUNDING", -0.5)
-    with pytest.raises(HushgraphError, match="expected clipped norms"):
-        engine.sum(rows, LABELS)
+    monkeypatch.setattr(engine, "_factors", lambda norms: 1.05 * engine.clip_norm / norms)
+    with pytest.raises(HushgraphError, match="nothing was released"):
+        engine.sum(rows[:1], LABELS[:1])
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -243,8 +249,9 @@ def test_frozen_parameters_are_left_out(method: str) -> None:
     module.layers[0].weight.requires_grad_(False)
     module.layers[1].bias.requires_grad_(False)
     rows = torch.randn(9, 11, generator=generator(1))
-    got = ClippedGradient(module, max_grad_norm=0.5, method=method).sum(rows, LABELS[:9])
-    torch.testing.assert_close(got, naive_sum(module, rows, LABELS[:9], 0.5), rtol=1e-5, atol=1e-6)
+    engine = ClippedGradient(module, max_grad_norm=0.5, method=method)
+    expected = naive_sum(module, rows, LABELS[:9], engine.clip_norm).double()
+    torch.testing.assert_close(engine.sum(rows, LABELS[:9]), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_a_layer_used_twice_falls_back_and_stays_right() -> None:
@@ -252,9 +259,9 @@ def test_a_layer_used_twice_falls_back_and_stays_right() -> None:
     module = nn.Sequential(shared, nn.Tanh(), shared, nn.Tanh(), nn.Linear(11, 5))
     rows = torch.randn(9, 11, generator=generator(1))
     engine = ClippedGradient(module, max_grad_norm=0.5)
-    expected = naive_sum(module, rows, LABELS[:9], 0.5)
+    expected = naive_sum(module, rows, LABELS[:9], engine.clip_norm).double()
     torch.testing.assert_close(engine.sum(rows, LABELS[:9]), expected, rtol=1e-5, atol=1e-6)
-    assert engine.method == "per-example"
+    assert engine.method == "per-sample"
 
 
 def test_tied_weights_fall_back_and_stay_right() -> None:
@@ -262,8 +269,8 @@ def test_tied_weights_fall_back_and_stay_right() -> None:
     module[2].weight = module[0].weight
     rows = torch.randn(9, 11, generator=generator(1))
     engine = ClippedGradient(module, max_grad_norm=0.5)
-    assert engine.method == "per-example"
-    expected = naive_sum(module, rows, LABELS[:9], 0.5)
+    assert engine.method == "per-sample"
+    expected = naive_sum(module, rows, LABELS[:9], engine.clip_norm).double()
     torch.testing.assert_close(engine.sum(rows, LABELS[:9]), expected, rtol=1e-5, atol=1e-6)
 
 
@@ -285,9 +292,9 @@ def test_another_module_falls_back_once_its_proof_is_registered(monkeypatch: pyt
         ClippedGradient(module, max_grad_norm=0.5)
     register_rowwise(Scaled, "Multiplies each entry by one number.")
     engine = ClippedGradient(module, max_grad_norm=0.5)
-    assert engine.method == "per-example"
+    assert engine.method == "per-sample"
     rows = torch.randn(9, 11, generator=generator(1))
-    expected = naive_sum(module, rows, LABELS[:9], 0.5)
+    expected = naive_sum(module, rows, LABELS[:9], engine.clip_norm).double()
     torch.testing.assert_close(engine.sum(rows, LABELS[:9]), expected, rtol=1e-5, atol=1e-6)
 
 
@@ -295,8 +302,9 @@ def test_another_module_falls_back_once_its_proof_is_registered(monkeypatch: pyt
 def test_soft_labels(method: str) -> None:
     module, rows = MODELS["mlp-selu"]
     soft = torch.rand(23, 5, generator=generator(1))
-    got = ClippedGradient(module, max_grad_norm=0.5, method=method).sum(rows, soft)
-    torch.testing.assert_close(got, naive_sum(module, rows, soft, 0.5), rtol=1e-5, atol=1e-5)
+    engine = ClippedGradient(module, max_grad_norm=0.5, method=method)
+    expected = naive_sum(module, rows, soft, engine.clip_norm).double()
+    torch.testing.assert_close(engine.sum(rows, soft), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_a_loss_of_ones_own() -> None:
@@ -306,8 +314,8 @@ def test_a_loss_of_ones_own() -> None:
         return 0.5 * nn.functional.cross_entropy(scores, labels, reduction="none")
 
     engine = ClippedGradient(module, max_grad_norm=1e6, loss=half_cross_entropy)
-    assert engine.method == "closed-form"
-    expected = 0.5 * naive_sum(module, rows, LABELS, 1e6)
+    assert engine.method == "ghost"
+    expected = 0.5 * naive_sum(module, rows, LABELS, 1e6).double()
     torch.testing.assert_close(engine.sum(rows, LABELS), expected, rtol=1e-5, atol=1e-5)
 
 
@@ -316,7 +324,8 @@ def test_dropout_is_applied_while_training_and_gradients_stay_bounded() -> None:
     rows = torch.randn(9, 11, generator=generator(1))
     module.eval()
     still = ClippedGradient(module, max_grad_norm=0.5)
-    torch.testing.assert_close(still.sum(rows, LABELS[:9]), naive_sum(module, rows, LABELS[:9], 0.5))
+    expected = naive_sum(module, rows, LABELS[:9], still.clip_norm).double()
+    torch.testing.assert_close(still.sum(rows, LABELS[:9]), expected, rtol=1e-5, atol=1e-6)
     module.train()
     engine = ClippedGradient(module, max_grad_norm=0.5)
     first, second = engine.sum(rows, LABELS[:9]), engine.sum(rows, LABELS[:9])
@@ -327,9 +336,9 @@ def test_dropout_is_applied_while_training_and_gradients_stay_bounded() -> None:
 def test_double_precision_modules() -> None:
     module = MLP(11, 8, 5, 2, generator=generator()).double()
     rows = torch.randn(9, 11, generator=generator(1)).double()
-    got = ClippedGradient(module, max_grad_norm=0.5).sum(rows, LABELS[:9])
-    assert got.dtype == torch.float64
-    torch.testing.assert_close(got, naive_sum(module, rows, LABELS[:9], 0.5), rtol=2e-6, atol=1e-9)
+    engine = ClippedGradient(module, max_grad_norm=0.5)
+    expected = naive_sum(module, rows, LABELS[:9], engine.clip_norm)
+    torch.testing.assert_close(engine.sum(rows, LABELS[:9]), expected, rtol=1e-12, atol=1e-12)
 
 
 def test_wrong_settings_are_refused_together() -> None:
@@ -337,8 +346,10 @@ def test_wrong_settings_are_refused_together() -> None:
         ClippedGradient(MLP(3, 3, 3, 1), max_grad_norm=float("inf"), microbatch=0, method="chian")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="trainable"):
         ClippedGradient(nn.Tanh(), max_grad_norm=1.0)
-    with pytest.raises(InputError, match="chain"):
-        ClippedGradient(MLP(3, 3, 3, 2, activation="gelu"), max_grad_norm=1.0, method="chain")
+    with pytest.raises(InputError, match="manual"):
+        ClippedGradient(MLP(3, 3, 3, 2, activation="gelu"), max_grad_norm=1.0, method="manual")
+    with pytest.raises(InputError, match="2\\^40"):
+        ClippedGradient(MLP(3, 3, 3, 2), max_grad_norm=1e-20)
 
 
 def test_training_does_not_touch_gradients_of_the_module() -> None:
@@ -350,16 +361,6 @@ def test_training_does_not_touch_gradients_of_the_module() -> None:
     assert not any(layer._forward_hooks for layer in module.modules())
 
 
-class Parts:
-    """Rows in parts, each of its own kind."""
-
-    def __init__(self, *parts: Tensor | SparseRows) -> None:
-        self.parts = parts
-
-    def __len__(self) -> int:
-        return len(self.parts[0])
-
-
 class Side(nn.Module):
     """Reads two parts, one sparse and one dense."""
 
@@ -369,21 +370,127 @@ class Side(nn.Module):
         self.bases = nn.ModuleList([MLP(12, 4, 4, 1, generator=g), MLP(5, 4, 4, 2, generator=g)])
         self.combine, self.head = Combine("cat", 2, 4), Linear(8, 5, generator=g)
 
-    def forward(self, rows: Parts) -> Tensor:
+    def forward(self, rows: JoinedRows) -> Tensor:
         outputs = [base(part) for base, part in zip(self.bases, rows.parts)]
         return self.head(self.combine(torch.stack(outputs, 1)))
 
 
-def test_rows_in_parts_by_hand_and_by_autograd(monkeypatch: pytest.MonkeyPatch) -> None:
+def joined_rows() -> JoinedRows:
+    return JoinedRows([SparseRows.from_tensor(one_hot_like(23, 12)), torch.randn(23, 5, generator=generator(2))])
+
+
+def test_a_class_that_says_how_it_unfolds_is_written_out_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rowwise, "_ROWWISE", dict(rowwise._ROWWISE))
-    monkeypatch.setattr(chain, "_UNFOLDINGS", dict(chain._UNFOLDINGS))
+    monkeypatch.setattr(rowwise, "_UNFOLDINGS", dict(rowwise._UNFOLDINGS))
     register_rowwise(Side, "Passes the parts of a row through its own layers.")
-    module = Side()
-    rows = Parts(SparseRows.from_tensor(one_hot_like(23, 12)), torch.randn(23, 5, generator=generator(2)))
+    module, rows = Side(), joined_rows()
     slow = ClippedGradient(module, max_grad_norm=0.5)
-    assert slow.method == "closed-form"
-    register_unfolding(Side, lambda side: [Branches(side.bases, side.combine), side.head])
+    assert slow.method == "ghost"
+    unfolds(lambda side: [Branches(side.bases, side.combine.mode), side.head])(Side)
     fast = ClippedGradient(module, max_grad_norm=0.5)
-    assert fast.method == "chain"
+    assert fast.method == "manual"
     expected = slow.sum(rows, LABELS)  # type: ignore[arg-type]
     torch.testing.assert_close(fast.sum(rows, LABELS), expected, rtol=1e-5, atol=1e-6)  # type: ignore[arg-type]
+    known = torch.stack(
+        [part.row_square_norms() if isinstance(part, SparseRows) else part.square().sum(1) for part in rows.parts], 1
+    )
+    torch.testing.assert_close(fast.sum(rows, LABELS, input_square_norms=known), expected, rtol=1e-5, atol=1e-6)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("layerwise", [False, True])
+@pytest.mark.parametrize("combine", ["cat", "sum"])
+def test_progap_has_a_manual_backward_that_equals_autograd(combine: str, layerwise: bool) -> None:
+    g = generator(6)
+    bases = [stage_base(stage, 12, 5, 2, "group", generator=g) for stage in range(2)]
+    module = Submodel(bases, 5, 5, combine, generator=g)  # type: ignore[arg-type]
+    bases[0].requires_grad_(not layerwise)
+    rows = joined_rows()
+    manual = ClippedGradient(module, max_grad_norm=0.5)
+    assert manual.method == "manual"
+    ghost = ClippedGradient(module, max_grad_norm=0.5, method="ghost")
+    total = manual.sum(rows, LABELS)  # type: ignore[arg-type]
+    torch.testing.assert_close(total, ghost.sum(rows, LABELS), rtol=1e-5, atol=1e-6)  # type: ignore[arg-type]
+    assert float(total.norm()) > 0.1
+
+
+def test_a_sum_of_linear_maps_has_a_manual_backward_that_equals_autograd() -> None:
+    module, rows = LinearNetwork([12, 5], 5, generator=generator(6)), joined_rows()
+    manual = ClippedGradient(module, max_grad_norm=0.5)
+    assert manual.method == "manual"
+    expected = ClippedGradient(module, max_grad_norm=0.5, method="ghost").sum(rows, LABELS)  # type: ignore[arg-type]
+    torch.testing.assert_close(manual.sum(rows, LABELS), expected, rtol=1e-5, atol=1e-6)  # type: ignore[arg-type]
+
+
+def seen(engine: ClippedGradient, rows: Tensor, labels: Tensor, size: int | None = None) -> list[Tensor]:
+    """All that an engine computes per row: the factors, and inputs and output gradients of layers with parameters."""
+    found: list[Tensor] = []
+    write = engine.strategy.write_sum
+
+    def watch(factors: Tensor) -> None:
+        found.append(factors)
+        strategy = engine.strategy
+        for step in flat_steps(getattr(strategy, "steps", [])):
+            found.extend(part.clone() for part in (step.x, step.grad) if isinstance(part, Tensor))
+        for record in getattr(strategy, "records", []):
+            found.extend((record.x, record.grad))
+        found.extend(getattr(strategy, "gradients", {}).values())
+        write(factors)
+
+    engine.strategy.write_sum = watch  # type: ignore[method-assign]
+    engine.sum(rows, labels, size=size)
+    engine.strategy.write_sum = write  # type: ignore[method-assign]
+    assert len(found) >= 3
+    return found
+
+
+def flat_steps(steps: Sequence[object]) -> list[Any]:
+    """The steps that have parameters, those of branches too."""
+    branches = [flat_steps(branch) for step in steps for branch in getattr(step, "branches", [])]
+    return [step for step in steps if hasattr(step, "x")] + [step for branch in branches for step in branch]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", MODELS)
+def test_what_is_computed_for_a_row_does_not_depend_on_other_rows(name: str, method: str) -> None:
+    """Bit by bit, for one shape of the batch: the assumption of docs/proofs/gradient.md."""
+    if method == "manual" and name in ("mlp-gelu", "two-groups", "hops-max", "hops-attention"):
+        method = "ghost"
+    module, rows = MODELS[name]
+    engine = ClippedGradient(module, max_grad_norm=0.5, method=method)  # type: ignore[arg-type]
+    before = seen(engine, rows, LABELS)
+    others = torch.arange(len(rows)) != 7
+    for scale in (-30.0, 1e-30, 1e10):
+        changed, labels = rows.clone(), LABELS.clone()
+        changed[7], labels[7] = scale * rows[3], (LABELS[7] + 1) % 5
+        for old, new in zip(before, seen(engine, changed, labels)):
+            assert torch.equal(old[others], new[others])
+
+
+def shipped_models() -> dict[str, tuple[nn.Module, Tensor]]:
+    """Modules of the usual sizes."""
+    g = generator(8)
+    return {
+        "mlp": (MLP(501, 16, 6, 3, generator=g), torch.randn(400, 501, generator=g)),
+        "encoder": (Encoder(128, 16, 6, generator=g), torch.randn(400, 128, generator=g)),
+        "hops": (HopClassifier(2, 16, 16, 6, generator=g), torch.randn(400, 3, 16, generator=g)),
+        "group": (MLP(64, 32, 40, 2, norm="group", generator=g), torch.randn(400, 64, generator=g)),
+    }
+
+
+SHIPPED = shipped_models()
+
+
+@pytest.mark.parametrize("method", ["manual", "ghost"])
+@pytest.mark.parametrize("name", SHIPPED)
+def test_what_is_computed_for_a_row_does_not_depend_on_its_batch(name: str, method: str) -> None:
+    """Bit by bit, for batches of whole vectors as private training makes them, for widths in use."""
+    module, rows = SHIPPED[name]
+    labels = torch.randint(6, (400,), generator=generator(1))
+    engine = ClippedGradient(module, max_grad_norm=0.5, method=method)  # type: ignore[arg-type]
+    whole = seen(engine, *[part[filled_up([torch.arange(400)])] for part in (rows, labels)], size=400)
+    for size in (1, 97, 256, 399):
+        batch = torch.randperm(400, generator=generator(size))[:size]
+        index = filled_up([batch])
+        assert len(index) % 32 == 0
+        for old, new in zip(whole, seen(engine, rows[index], labels[index], size=size)):
+            assert torch.equal(old[batch], new[:size])

@@ -11,7 +11,7 @@ from hushgraph.data.rows import SparseRows
 from hushgraph.errors import InputError
 from hushgraph.nn.chorus import Ensemble
 from hushgraph.training.ensemble import DropoutStep, EnsembleGradient, train_ensemble
-from hushgraph.training.flat import FlatParameters
+from hushgraph.training.optimizers import FlatParameters
 
 
 def generator(seed: int = 0) -> torch.Generator:

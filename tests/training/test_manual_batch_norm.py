@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 from hushgraph.errors import InputError
 from hushgraph.nn import L2Normalize, Linear
-from hushgraph.training.flat import FlatParameters, views_of
-from hushgraph.training.manual_backward import ChainGradient, build_chain
+from hushgraph.training.manual_backward import ManualGradient, build_steps
 from hushgraph.training.manual_batch_norm import BatchNormStep, BatchSeluStep
+from hushgraph.training.optimizers import FlatParameters, views_of
 
 
 def network(layers: str) -> nn.Sequential:
@@ -54,15 +54,15 @@ def test_gradients_are_those_of_autograd(layers: str, n: int) -> None:
             layer.reset_running_stats()
     with FlatParameters(module) as flat:
         views = dict(zip(map(id, flat.parameters), views_of(flat.gradient, flat.parameters)))
-        steps = build_chain(module, views, batch_norm=True)
+        steps = build_steps(module, views, batch_norm=True)
         assert steps is not None
         kind, unit_rows = CASES[layers]
         (step,) = (step for step in steps if isinstance(step, BatchNormStep))
         assert (type(step), step.unit_rows) == (kind, unit_rows)
-        ChainGradient(steps).write_mean(rows, labels)
+        ManualGradient(steps).write_mean(rows, labels)
         torch.testing.assert_close(flat.gradient, expected, rtol=1e-9, atol=1e-12)
         torch.testing.assert_close(list(module.buffers()), after)
-        scores = ChainGradient(build_chain(module, {}, batch_norm=True) or []).scores(rows)
+        scores = ManualGradient(build_steps(module, {}, batch_norm=True) or []).scores(rows)
         torch.testing.assert_close(scores, module.eval()(rows), rtol=1e-9, atol=1e-12)
 
 
@@ -74,16 +74,16 @@ def test_a_row_of_zeros_stays_finite() -> None:
     rows = torch.zeros(4, 5)
     with FlatParameters(module) as flat:
         views = dict(zip(map(id, flat.parameters), views_of(flat.gradient, flat.parameters)))
-        steps = build_chain(module, views, batch_norm=True)
+        steps = build_steps(module, views, batch_norm=True)
         assert steps is not None
-        ChainGradient(steps).write_mean(rows, torch.tensor([0, 1, 2, 0]))
+        ManualGradient(steps).write_mean(rows, torch.tensor([0, 1, 2, 0]))
         assert bool(torch.isfinite(flat.gradient).all())
 
 
 def test_no_gradient_of_one_example_and_no_single_row() -> None:
-    steps = build_chain(network("batch"), {}, batch_norm=True)
+    steps = build_steps(network("batch"), {}, batch_norm=True)
     assert steps is not None
     with pytest.raises(InputError, match="mixes rows"):
-        ChainGradient(steps).square_norms(torch.randn(4, 5), torch.zeros(4, dtype=torch.int64), None)
+        ManualGradient(steps).square_norms(torch.randn(4, 5), torch.zeros(4, dtype=torch.int64), None)
     with pytest.raises(InputError, match="at least two rows"):
-        ChainGradient(steps).write_mean(torch.randn(1, 5), torch.zeros(1, dtype=torch.int64))
+        ManualGradient(steps).write_mean(torch.randn(1, 5), torch.zeros(1, dtype=torch.int64))

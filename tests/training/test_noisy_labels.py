@@ -10,7 +10,15 @@ from hushgraph.local import RandomizedResponse
 from hushgraph.methods.lpgnn import transition_of
 from hushgraph.nn.backbones import backbone
 from hushgraph.nn.propagation import Neighborhood
-from hushgraph.training.noisy_labels import Judged, NoisyLabels, Schedule, Trainer, least_smoothed, vote_posterior
+from hushgraph.training.noisy_labels import (
+    Judged,
+    NoisyLabels,
+    Schedule,
+    Trainer,
+    _Passes,
+    least_smoothed,
+    vote_posterior,
+)
 from small_graphs import random_graph
 
 HOOD = Neighborhood(MemoryEdges.from_edge_index(random_graph(0).edge_index, 40))
@@ -54,37 +62,37 @@ def test_agreeing_with_the_noise_too_often_is_noticed() -> None:
     watched, best = trainer(labels), labels.best_accuracy
     copied = torch.nn.functional.one_hot(labels.reports.clamp(min=0), 3).float()
     other = 1.0 - copied
-    assert not watched.judged(1, copied, copied, corrected=True).fits_the_truth(best)
-    assert watched.judged(1, other, other, corrected=True).fits_the_truth(best)
+    assert not watched.judged(copied, copied, corrected=True).fits_the_truth(best)
+    assert watched.judged(other, other, corrected=True).fits_the_truth(best)
     # Train nodes are judged by the pass with dropout, validation nodes by the whole network.
     copied_train, copied_val = other.clone(), other.clone()
     copied_train[TRAIN], copied_val[VAL] = copied[TRAIN], copied[VAL]
-    assert not watched.judged(1, other, copied_train, corrected=True).fits_the_truth(best)
-    assert not watched.judged(1, copied_val, other, corrected=True).fits_the_truth(best)
-    assert watched.judged(1, copied_train, copied_val, corrected=True).fits_the_truth(best)
+    assert not watched.judged(other, copied_train, corrected=True).fits_the_truth(best)
+    assert not watched.judged(copied_val, other, corrected=True).fits_the_truth(best)
+    assert watched.judged(copied_train, copied_val, corrected=True).fits_the_truth(best)
 
 
 def test_an_epoch_is_judged_on_all_nodes_there_are() -> None:
     labels = NoisyLabels(torch.tensor([0, 1, 2, 1]), torch.arange(4), torch.arange(0), torch.eye(3))
     all_ones = torch.tensor([[0.1, 0.8, 0.1]]).expand(4, 3)
-    found = trainer(labels).judged(3, all_ones, all_ones, corrected=False)
-    assert (found.epoch, found.on_train, found.on_val) == (3, 0.5, 0.5)
+    found = trainer(labels).judged(all_ones, all_ones, corrected=False)
+    assert (found.on_train, found.on_val) == (0.5, 0.5)
     assert found.loss == pytest.approx(-(math.log(0.8) + math.log(0.1)) / 2.0, rel=1e-5)
 
 
-KEPT = Judged(1, 1.0, 0.30, 0.30)
+KEPT = Judged(1.0, 0.30, 0.30)
 
 
 @pytest.mark.parametrize(
     ("found", "improves"),
     [
-        (Judged(2, 0.9, 0.35, 0.35), True),
-        (Judged(2, 1.0, 0.35, 0.35), False),  # loss not lower
-        (Judged(2, 0.9, 0.30, 0.35), False),  # agrees no more on train nodes
-        (Judged(2, 0.9, 0.35, 0.30), False),  # nor on validation nodes
-        (Judged(2, 0.9, 0.41, 0.35), True),  # within 5% of the bound 0.4
-        (Judged(2, 0.9, 0.43, 0.35), False),  # beyond
-        (Judged(2, 0.9, 0.35, 0.41), False),  # nothing is allowed on validation nodes
+        (Judged(0.9, 0.35, 0.35), True),
+        (Judged(1.0, 0.35, 0.35), False),  # loss not lower
+        (Judged(0.9, 0.30, 0.35), False),  # agrees no more on train nodes
+        (Judged(0.9, 0.35, 0.30), False),  # nor on validation nodes
+        (Judged(0.9, 0.41, 0.35), True),  # within 5% of the bound 0.4
+        (Judged(0.9, 0.43, 0.35), False),  # beyond
+        (Judged(0.9, 0.35, 0.41), False),  # nothing is allowed on validation nodes
     ],
 )
 def test_when_an_epoch_replaces_the_kept_one(found: Judged, improves: bool) -> None:
@@ -156,11 +164,11 @@ def test_the_drop_rule_keeps_an_epoch_that_does_not_fit_the_noise() -> None:
     assert watched.agreement(kept, labels.val) <= labels.best_accuracy
     assert 1 <= chosen.epochs < 60
     longer = Trainer(network, rows, hood, labels, Schedule(60, 0.05, 0.0, (0,)))
-    longer._run(longer._loss("drop", 0), 60, None)
+    longer._run(_Passes(network, rows, hood, longer.schedule), longer._loss("drop", 0), 60, None)
     with torch.no_grad():
         fitted = network(rows, hood).softmax(1)
     assert longer.agreement(fitted, labels.train) > longer.agreement(kept, labels.train)
-    assert not longer.judged(60, fitted, fitted, corrected=True).fits_the_truth(labels.best_accuracy)
+    assert not longer.judged(fitted, fitted, corrected=True).fits_the_truth(labels.best_accuracy)
 
 
 def test_labels_of_other_nodes_are_never_read() -> None:

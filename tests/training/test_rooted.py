@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,8 +23,8 @@ from hushgraph.nn.rooted import CONVOLUTIONS, RootedNetwork
 from hushgraph.noise.sampler import PoissonSampler
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.mixture import occurrence_bound
-from hushgraph.training import rooted_norms
-from hushgraph.training.rooted import RootedClippedGradient, train_rooted_privately
+from hushgraph.training import NoisySteps, RootedExamples, Training, rooted_norms, train_private
+from hushgraph.training.rooted import RootedClippedGradient
 
 NODES, CLASSES = 30, 3
 
@@ -69,45 +70,48 @@ def test_the_sum_is_that_of_a_loop_over_roots(convolution: str, layers: int, spa
     subgraphs = RootedSubgraphs(graph, torch.tensor(roots), layers)
     for chunk in (2, 1000):
         engine = RootedClippedGradient(
-            network, subgraphs, x, y[torch.tensor(roots)], max_grad_norm=bound, chunk_roots=chunk
+            network, subgraphs, x, y[torch.tensor(roots)], max_grad_norm=bound, chunk_rows=chunk
         )
         total = engine.sum(torch.arange(len(roots)))
-        torch.testing.assert_close(total, clipped(gradients, bound), rtol=1e-4, atol=1e-5)
+        expected = clipped(gradients, engine.clip_norm).double()
+        torch.testing.assert_close(total, expected, rtol=1e-3, atol=1e-4 * bound)
     squares = engine.square_norms(torch.arange(len(roots)))
-    torch.testing.assert_close(squares.sqrt(), torch.stack(gradients).norm(dim=1), rtol=1e-4, atol=1e-5)
+    exact = torch.stack(gradients).double().square().sum(1)
+    assert bool((squares >= exact * (1 - 1e-5)).all())
+    torch.testing.assert_close(squares, exact, rtol=1e-3, atol=1e-5)
+
+
+def test_a_batch_is_cut_into_whole_groups_and_large_groups_by_themselves() -> None:
+    network, graph, x, y = setup()
+    subgraphs = RootedSubgraphs(graph, torch.arange(NODES), 1)
+    engine = RootedClippedGradient(network, subgraphs, x, y, max_grad_norm=1.0, chunk_rows=100, chunk_roots=128)
+    assert list(engine._chunks([1] * 300)) == [(0, 64), (64, 128), (128, 192), (192, 256), (256, 300)]
+    engine.chunk_rows = 1000
+    assert list(engine._chunks([1] * 300)) == [(0, 128), (128, 256), (256, 300)]
+    large = [1] * 64 + [1] * 40 + [2000] + [1] * 23 + [1] * 5
+    single = [(k, k + 1) for k in range(96, 128)]
+    assert list(engine._chunks(large)) == [(0, 64), (64, 96), *single, (128, 133)]
+    assert list(engine._chunks([])) == []
 
 
 def test_hubs_with_sparse_features_take_the_other_way_and_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     network, graph, x, y = setup("gcn", 2, sparse=True)
     subgraphs = RootedSubgraphs(graph, torch.arange(NODES), 2)
     usual = RootedClippedGradient(network, subgraphs, x, y, max_grad_norm=0.5).sum(torch.arange(NODES))
-    monkeypatch.setattr(rooted_norms, "_KEPT_ROWS", 12)
+    monkeypatch.setattr(rooted_norms, "_MOST_ROWS", 12)
     mixed = RootedClippedGradient(network, subgraphs, x, y, max_grad_norm=0.5)
     assert 0 < int((mixed.products.sizes == 0).sum()) < NODES  # type: ignore[union-attr]
-    torch.testing.assert_close(mixed.sum(torch.arange(NODES)), usual, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(mixed.sum(torch.arange(NODES)), usual, rtol=1e-3, atol=1e-4)
 
 
-def test_padded_products_and_formed_gradients_agree() -> None:
-    generator = torch.Generator().manual_seed(0)
-    counts = torch.tensor([1, 9, 2, 0, 3, 40])
-    layout = rooted_norms.RowLayout(torch.cat((torch.zeros(1, dtype=torch.int64), counts.cumsum(0))))
-    assert len(layout.parts) > 1
-    a, g = torch.randn(55, 6, generator=generator), torch.randn(55, 4, generator=generator)
-    expected = [
-        float(torch.cat(((gi.T @ ai).reshape(-1), gi.sum(0))).square().sum())
-        for ai, gi in zip(a.split(counts.tolist()), g.split(counts.tolist()))
-    ]
-    found = rooted_norms.layer_square_norms(a, g, layout, bias=True)
-    torch.testing.assert_close(found, torch.tensor(expected), rtol=1e-4, atol=1e-4)
-
-
-def test_norms_are_never_below_the_true_ones_where_terms_cancel() -> None:
-    a = torch.ones(8, 64) * 1000 + torch.randn(8, 64, generator=torch.Generator().manual_seed(0)) * 1e-2
-    g = torch.randn(8, 16, generator=torch.Generator().manual_seed(1))
-    g[4:] = -g[:4]
-    layout = rooted_norms.RowLayout(torch.tensor([0, 8]))
-    exact = float((g.double().T @ a.double()).square().sum())
-    assert float(rooted_norms.layer_square_norms(a, g, layout, bias=False)) >= exact
+def test_products_that_do_not_fit_are_computed_again_and_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    network, graph, x, y = setup("gcn", 2, sparse=True)
+    subgraphs, everyone = RootedSubgraphs(graph, torch.arange(NODES), 2), torch.arange(NODES)
+    kept = RootedClippedGradient(network, subgraphs, x, y, max_grad_norm=0.5)
+    monkeypatch.setattr(rooted_norms, "_KEPT_PRODUCTS", int(subgraphs.num_rows.square().sum()) // 2)
+    some = RootedClippedGradient(network, subgraphs, x, y, max_grad_norm=0.5)
+    assert 0 < int((some.products.sizes == 0).sum()) < NODES  # type: ignore[union-attr]
+    assert torch.equal(kept.square_norms(everyone), some.square_norms(everyone))
 
 
 def test_an_empty_batch_is_zero_and_examples_with_nan_count_as_zero() -> None:
@@ -152,11 +156,18 @@ def test_deleting_or_replacing_a_record_moves_the_sum_as_declared(
     before = total(edges, x, y)
     null = x.clone()
     null[node] = 0.0
-    assert float((before - total(others_edges, null, y, without=node)).norm()) <= 0.1 * (2 * bound - 1) + 1e-5
+    assert float((before - total(others_edges, null, y, without=node)).norm()) <= 0.1 * (2 * bound - 1)
     other, label = x.clone(), y.clone()
     other[node], label[node] = -10 * x[node], (y[node] + 1) % CLASSES
     after = total(torch.cat((others_edges, fresh), 1), other, label)
-    assert float((before - after).norm()) <= 0.1 * 2 * (2 * bound - 1) + 1e-5
+    assert float((before - after).norm()) <= 0.1 * 2 * (2 * bound - 1)
+
+
+def train_roots(
+    network: RootedNetwork, subgraphs: RootedSubgraphs, x: Rows, y: Tensor, noisy_steps: NoisySteps, **training: Any
+) -> None:
+    examples = RootedExamples(network, subgraphs, x, y, noisy_steps)
+    train_private(examples, Training(1, **training), NoiseSource.seeded(1).stream("test"))
 
 
 def noise_of_one_step(std: float) -> np.ndarray:
@@ -165,10 +176,8 @@ def noise_of_one_step(std: float) -> np.ndarray:
     subgraphs = RootedSubgraphs(graph, torch.arange(NODES), 1)
     expected = RootedClippedGradient(network, subgraphs, x, y, max_grad_norm=0.1).sum(torch.arange(NODES))
     start = torch.cat([p.detach().reshape(-1) for p in network.parameters()])
-    train_rooted_privately(
-        network, subgraphs, x, y, sampler=PoissonSampler(NODES, 1.0), steps=1, max_grad_norm=0.1, noise_std=std,
-        noise=NoiseSource.seeded(1).stream("test"), lr=float(NODES), optimizer="sgd",
-    )  # fmt: skip
+    noisy_steps = NoisySteps(PoissonSampler(NODES, 1.0), 1, 0.1, std)
+    train_roots(network, subgraphs, x, y, noisy_steps, lr=float(NODES), optimizer="sgd")
     moved = start - torch.cat([p.detach().reshape(-1) for p in network.parameters()])
     return (moved - expected).double().numpy()
 
@@ -191,11 +200,10 @@ def test_training_learns_without_noise_and_refuses_it_unasked() -> None:
     assert isinstance(x, Tensor)
     y = (x[:, 0] > 0).long()
     subgraphs = RootedSubgraphs(graph, torch.arange(NODES), 1)
-    options = {"sampler": PoissonSampler(NODES, 0.5), "steps": 150, "max_grad_norm": 1.0, "noise_std": 0.0, "lr": 0.05}
-    noise = NoiseSource.seeded(0).stream("test")
     with pytest.raises(InputError, match="noise_std"):
-        train_rooted_privately(network, subgraphs, x, y, noise=noise, **options)  # type: ignore[arg-type]
-    train_rooted_privately(network, subgraphs, x, y, noise=noise, allow_no_noise=True, **options)  # type: ignore[arg-type]
+        NoisySteps(PoissonSampler(NODES, 0.5), 150, 1.0, 0.0)
+    noisy_steps = NoisySteps(PoissonSampler(NODES, 0.5), 150, 1.0, 0.0, allow_no_noise=True)
+    train_roots(network, subgraphs, x, y, noisy_steps, lr=0.05, average_last=0.5)
     hits = network(x, whole_graph(graph, 1)).argmax(1) == y
     assert float(hits.float().mean()) > 0.85
 
@@ -204,15 +212,24 @@ def test_training_learns_without_noise_and_refuses_it_unasked() -> None:
 def test_the_network_ends_with_the_mean_of_the_last_weights(averaged: float, last: int) -> None:
     def weights(steps: int, share: float) -> Tensor:
         network, graph, x, y = setup()
-        train_rooted_privately(
-            network, RootedSubgraphs(graph, torch.arange(NODES), 1), x, y, sampler=PoissonSampler(NODES, 1.0),
-            steps=steps, max_grad_norm=0.1, noise_std=1.0, noise=NoiseSource.seeded(1).stream("test"), lr=0.1,
-            averaged=share,
-        )  # fmt: skip
+        noisy_steps = NoisySteps(PoissonSampler(NODES, 1.0), steps, 0.1, 1.0)
+        subgraphs = RootedSubgraphs(graph, torch.arange(NODES), 1)
+        train_roots(network, subgraphs, x, y, noisy_steps, lr=0.1, average_last=share)
         return torch.cat([p.detach().reshape(-1) for p in network.parameters()])
 
     expected = torch.stack([weights(steps, 0.0) for steps in range(7 - last, 7)]).mean(0)
     torch.testing.assert_close(weights(6, averaged), expected)
+
+
+def test_a_root_without_a_record_counts_for_nothing() -> None:
+    network, graph, x, y = setup()
+    subgraphs = RootedSubgraphs(graph, torch.arange(NODES), 1)
+    y[[3, 17]] = -1
+    noisy_steps = NoisySteps(PoissonSampler(NODES, 1.0), 1, 0.1, 1.0)
+    examples = RootedExamples(network, subgraphs, x, y, noisy_steps)
+    (total,) = examples.sums(NoiseSource.seeded(0))
+    others = torch.tensor([i for i in range(NODES) if i not in (3, 17)])
+    torch.testing.assert_close(total, examples.engine.sum(others))
 
 
 class _Other(RootedNetwork):
@@ -234,7 +251,4 @@ def test_what_has_no_proof_is_refused() -> None:
     with pytest.raises(InputError, match="layers"):
         RootedClippedGradient(network, RootedSubgraphs(graph, torch.arange(NODES), 2), x, y, max_grad_norm=1.0)
     with pytest.raises(InputError, match="sampler"):
-        train_rooted_privately(
-            network, subgraphs, x, y, sampler=PoissonSampler(3, 0.5), steps=1, max_grad_norm=1.0, noise_std=1.0,
-            noise=NoiseSource.seeded(0), lr=0.1,
-        )  # fmt: skip
+        RootedExamples(network, subgraphs, x, y, NoisySteps(PoissonSampler(3, 0.5), 1, 1.0, 1.0))

@@ -17,7 +17,8 @@ from hushgraph.nn.messages import AnyMessages, sum_messages
 from hushgraph.nn.rooted import CONVOLUTIONS, RootedNetwork, Tape
 from hushgraph.noise.sampler import PoissonSampler
 from hushgraph.noise.source import NoiseSource
-from hushgraph.training.rooted import RootedClippedGradient, rooted_gradient, train_rooted_privately
+from hushgraph.training import NoisySteps, RootedExamples, Training, train_private
+from hushgraph.training.rooted import RootedClippedGradient, rooted_gradient
 from hushgraph.training.rooted_functional import FormedRootedGradient
 
 NODES, CLASSES = 24, 3
@@ -88,8 +89,11 @@ def test_both_ways_give_the_same_clipped_sum(convolution: str, layers: int, spar
     )
     assert isinstance(rooted_gradient(net, subgraphs, rows, y, max_grad_norm=1.0), RootedClippedGradient)
     some = torch.tensor([0, 23, 5, 7, 1, 12, 13])
-    torch.testing.assert_close(formed.sum(some), known.sum(some), rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(formed.square_norms(some), known.square_norms(some), rtol=1e-4, atol=1e-5)
+    formed.clip_norm = known.clip_norm  # they leave different room for rounding
+    torch.testing.assert_close(formed.sum(some), known.sum(some), rtol=1e-3, atol=1e-4)
+    exact, above = formed.square_norms(some).double(), known.square_norms(some)
+    assert bool((above >= exact * (1 - 1e-6)).all())
+    torch.testing.assert_close(above, exact, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("layers", [1, 2])
@@ -101,7 +105,8 @@ def test_unknown_layers_are_clipped_per_root(layers: int) -> None:
     engine = rooted_gradient(net, subgraphs, x, y, max_grad_norm=0.5)
     assert isinstance(engine, FormedRootedGradient)
     assert float(engine.square_norms(torch.arange(NODES)).max()) > 0.25
-    torch.testing.assert_close(engine.sum(torch.arange(NODES)), loop_over_roots(net, x, y, 0.5), rtol=1e-4, atol=1e-5)
+    expected = loop_over_roots(net, x, y, engine.clip_norm).double()
+    torch.testing.assert_close(engine.sum(torch.arange(NODES)), expected, rtol=1e-4, atol=1e-5)
     assert not engine.sum(torch.tensor([], dtype=torch.int64)).any()
 
 
@@ -117,10 +122,9 @@ def test_a_network_of_unknown_layers_learns() -> None:
     net, (x, _) = gated_network(), inputs()
     y = (x[:, 0] > 0).long()
     subgraphs = RootedSubgraphs(random_edges(), torch.arange(NODES), 1)
-    train_rooted_privately(
-        net, subgraphs, x, y, sampler=PoissonSampler(NODES, 1.0), steps=60, max_grad_norm=1.0, noise_std=0.01,
-        noise=NoiseSource.seeded(0).stream("test"), lr=0.05,
-    )  # fmt: skip
+    noisy_steps = NoisySteps(PoissonSampler(NODES, 1.0), 60, 1.0, 0.01)
+    examples = RootedExamples(net, subgraphs, x, y, noisy_steps)
+    train_private(examples, Training(1, 0.05, average_last=0.5), NoiseSource.seeded(0).stream("test"))
     assert float((net(x, whole_graph(random_edges(), 1)).argmax(1) == y).float().mean()) > 0.9
 
 

@@ -18,6 +18,7 @@ from hushgraph.data.rows import Rows, SparseRows, take_rows
 from hushgraph.mechanisms.canaries import SCALES, Evidence, OpenVault, audit_graph
 from hushgraph.nn import Linear
 from hushgraph.nn.chorus import Ensemble
+from hushgraph.nn.rowwise import require_rowwise
 from hushgraph.noise.sampler import PoissonSampler
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy import events
@@ -28,9 +29,9 @@ from hushgraph.privacy.plan import Stage
 from hushgraph.privacy.units import Unit
 from hushgraph.training.config import Training
 from hushgraph.training.ensemble import train_ensemble
-from hushgraph.training.plain import train_plainly
-from hushgraph.training.private import train_privately
-from hushgraph.training.rowwise import require_rowwise
+from hushgraph.training.examples import NoisySteps, RowExamples
+from hushgraph.training.loop import train_private
+from hushgraph.training.plain_rows import train as train_plain
 
 LOUD = 1e4  # a feature so large that the gradient is clipped
 QUIET = 1e-6  # weights so small that the model's confidence, and with it the gradient's direction, never changes
@@ -60,7 +61,7 @@ class Gradient(Mechanism):
     @classmethod
     def of(cls, num_examples: int, batch_size: int, epochs: int, max_grad_norm: float) -> Self:
         """Batches of `batch_size` examples on average, as many as make `epochs` passes."""
-        rate = min(1.0, batch_size / max(1, num_examples))
+        rate = PoissonSampler.rate_for(max(1, num_examples), batch_size)
         return cls(max_grad_norm, rate, epochs * math.ceil(1.0 / rate))
 
     def sensitivity(self, unit: Unit) -> float:
@@ -87,7 +88,7 @@ class Gradient(Mechanism):
         self, data: Any, module: nn.Module, rows: Rows, training: Training, *, nodes: Tensor | None = None
     ) -> None:
         """Train plainly on the training nodes; the best epoch on the validation nodes is kept."""
-        val = data.val if data.val.numel() and training.best_by is not None else None
+        val = data.val if data.val.numel() else None
         if isinstance(module, Ensemble):
             train_ensemble(
                 module,
@@ -102,19 +103,13 @@ class Gradient(Mechanism):
                 on_epoch=data.report,
             )
             return
-        train_plainly(
+        train_plain(
             module,
             rows,
             data.labels,
             data.train,
-            epochs=training.epochs,
-            lr=training.lr,
-            optimizer=training.optimizer,
-            weight_decay=training.weight_decay,
+            replace(training, select_best=val is not None),
             val=val,
-            select_best=val is not None,
-            best_by=training.best_by or "accuracy",
-            batch_size=training.batch_size,
             generator=data.generator("batches"),
             on_epoch=data.report,
         )
@@ -133,22 +128,10 @@ class Gradient(Mechanism):
         """Train by clipped, noised steps on the training nodes, or on those named by `nodes`."""
         self.check(module)
         train = data.train if nodes is None else nodes
-        train_privately(
-            module,
-            take_rows(rows, train),
-            data.labels[train],
-            sampler=PoissonSampler(train.numel(), self.sample_rate),
-            steps=self.steps,
-            max_grad_norm=self.max_grad_norm,
-            noise_std=scale,
-            noise=noise,
-            lr=training.lr,
-            optimizer=training.optimizer,
-            weight_decay=training.weight_decay,
-            normalize=training.normalize,
-            average_last=training.average_last,
-            on_step=data.report,
-        )
+        steps = NoisySteps(PoissonSampler(train.numel(), self.sample_rate), self.steps, self.max_grad_norm, scale)
+        labels = data.labels[train]
+        examples = RowExamples(module, take_rows(rows, train), labels, steps, normalize=training.normalize)
+        train_private(examples, training, noise, on_step=data.report)
 
     @classmethod
     def variants(cls) -> Sequence[Self]:

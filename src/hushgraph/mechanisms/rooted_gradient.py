@@ -26,8 +26,9 @@ from hushgraph.privacy.mixture import occurrence_bound
 from hushgraph.privacy.plan import Stage
 from hushgraph.privacy.units import Unit
 from hushgraph.training.config import Training
-from hushgraph.training.rooted import train_rooted_privately
-from hushgraph.training.rooted_plain import train_whole_graph
+from hushgraph.training.examples import NoisySteps, RootedExamples
+from hushgraph.training.loop import train_private
+from hushgraph.training.whole_graph import train_rooted
 
 _MOST_ROOTS = 60_000
 
@@ -78,16 +79,14 @@ class RootedGradient(Gradient):
 
     def query(self, data: Any, network: RootedNetwork, training: Training) -> None:  # type: ignore[override]
         """Train on the whole graph, without privacy."""
-        train_whole_graph(
+        train_rooted(
             network,
             whole_graph(data.whole_lists.load(), network.num_layers),
             data.features,
             data.labels,
+            training,
             train=data.train,
             val=data.val,
-            epochs=training.epochs,
-            lr=training.lr,
-            weight_decay=training.weight_decay,
             on_epoch=data.report,
         )
 
@@ -97,21 +96,10 @@ class RootedGradient(Gradient):
         """Train by clipped, noised steps on Poisson batches of roots."""
         self.check(network)
         train = data.train
-        train_rooted_privately(
-            network,
-            RootedSubgraphs(data.capped(self.max_degree).load(), train, self.num_layers),
-            data.features,
-            data.labels[train],
-            sampler=PoissonSampler(train.numel(), self.sample_rate),
-            steps=self.steps,
-            max_grad_norm=self.max_grad_norm,
-            noise_std=scale,
-            noise=noise,
-            lr=training.lr,
-            optimizer=training.optimizer,
-            weight_decay=training.weight_decay,
-            on_step=data.report,
-        )
+        steps = NoisySteps(PoissonSampler(train.numel(), self.sample_rate), self.steps, self.max_grad_norm, scale)
+        subgraphs = RootedSubgraphs(data.capped(self.max_degree).load(), train, self.num_layers)
+        examples = RootedExamples(network, subgraphs, data.features, data.labels[train], steps)
+        train_private(examples, training, noise, on_step=data.report)
 
     @classmethod
     def variants(cls) -> Sequence[Self]:

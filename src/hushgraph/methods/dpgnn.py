@@ -45,6 +45,7 @@ PRIVATE_STEPS, PRIVATE_LR = 150, 0.02
 PLAIN_EPOCHS, PLAIN_LR = 300, 0.005
 SMALLEST_CAP, LARGEST_CAP = 2, {1: 7, 2: 3, 3: 2}
 NODES_PER_ENTRY = 7_000
+AVERAGED = 0.5  # the weights after the last half of the private steps are averaged
 INFERENCES = ("full", "noisy")
 
 
@@ -137,7 +138,8 @@ class DPGNN(Method):
             plain = vault.plan.runs_exactly("network")
             lr = self.lr or (PLAIN_LR if plain else PRIVATE_LR)
             optimizer = cast(Any, self.optimizer)
-            vault.release("network", network, Training(self.epochs or PLAIN_EPOCHS, lr, optimizer, self.weight_decay))
+            training = Training(self.epochs or PLAIN_EPOCHS, lr, optimizer, self.weight_decay, average_last=AVERAGED)
+            vault.release("network", network, training)
         if "inference" in vault.plan and not vault.plan.runs_exactly("inference"):
             return self._noisy_inference(vault, network)
 

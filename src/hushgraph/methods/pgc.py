@@ -31,7 +31,9 @@ from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units import Local, Unit
 from hushgraph.settings import setting
-from hushgraph.training.early_stopping import Patience, train_watched
+from hushgraph.training.config import Training
+from hushgraph.training.loop import BestEpoch
+from hushgraph.training.whole_graph import at_inference, fresh_start, train_on_graph
 from hushgraph.vault import Vault
 
 _FEW_ONES = 0.1
@@ -149,15 +151,10 @@ class PGC(PerFeatureMethod):
             scores = network(rows, graph)
             return nn.functional.cross_entropy(scores[nodes], labels[nodes])
 
-        patience = Patience(self.patience, least=10)
-        train_watched(
-            network,
-            lambda: loss(train),
-            lambda: float(loss(val if val.numel() else train)),
-            torch.optim.Adam(network.parameters(), lr=self.lr, weight_decay=self.weight_decay),
-            epochs=self.epochs,
-            patience=patience,
-            seed=int(torch.randint(2**62, (1,), generator=vault.generator("weights"))),
-            report=lambda done: vault.report("training", done, self.epochs),
-        )
-        return patience.best_epoch
+        held_out = val if val.numel() else train
+        judge = at_inference(network, lambda: -float(loss(held_out)))
+        best = BestEpoch(network, judge, patience=self.patience, least=10)
+        training = Training(self.epochs, self.lr, weight_decay=self.weight_decay)
+        with fresh_start(network, int(torch.randint(2**62, (1,), generator=vault.generator("weights")))):
+            train_on_graph(network, lambda: loss(train), training, best=best, on_epoch=vault.progress_of("training"))
+        return best.epoch

@@ -26,7 +26,9 @@ from hushgraph.nn.propagation import Neighborhood
 from hushgraph.nn.vgae import LinkEncoder, divergence, link_scores, reconstruction_loss
 from hushgraph.privacy.plan import Plan
 from hushgraph.settings import setting
-from hushgraph.training.early_stopping import Patience, train_watched
+from hushgraph.training.config import Training
+from hushgraph.training.loop import BestEpoch
+from hushgraph.training.whole_graph import at_inference, fresh_start, train_on_graph
 from hushgraph.vault import Vault
 
 SCORERS = ("hops", "vgae")
@@ -139,20 +141,14 @@ class PGCLinks(PerFeatureMethod):
 
         def watched() -> float:
             rows_now = network(rows, graph)[0]
-            return -area_under_curve(link_scores(rows_now, links.val), link_scores(rows_now, links.val_apart))
+            return area_under_curve(link_scores(rows_now, links.val), link_scores(rows_now, links.val_apart))
 
-        patience = Patience(self.patience, least=min(100, self.epochs), every=10)
-        train_watched(
-            network,
-            loss,
-            watched,
-            torch.optim.Adam(network.parameters(), lr=self.lr, weight_decay=self.weight_decay),
-            epochs=self.epochs,
-            patience=patience,
-            seed=int(torch.randint(2**62, (1,), generator=vault.generator("weights"))),
-            report=lambda done: vault.report("training", done, self.epochs),
-        )
-        return patience.best_epoch
+        judge = at_inference(network, watched)
+        best = BestEpoch(network, judge, patience=self.patience, least=min(100, self.epochs), every=10)
+        training = Training(self.epochs, self.lr, weight_decay=self.weight_decay)
+        with fresh_start(network, int(torch.randint(2**62, (1,), generator=vault.generator("weights")))):
+            train_on_graph(network, loss, training, best=best, on_epoch=vault.progress_of("training"))
+        return best.epoch
 
     def _hide_some(
         self, links: Tensor, graph: Neighborhood, generator: torch.Generator | None = None

@@ -25,8 +25,7 @@ from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units import Unit
 from hushgraph.settings import setting
-from hushgraph.training.config import Training
-from hushgraph.training.plain import BEST_BY, BestBy
+from hushgraph.training.config import BEST_BY, BestBy, Training
 from hushgraph.vault import Vault
 
 PLAIN_EPOCHS, PRIVATE_EPOCHS = 100, 5

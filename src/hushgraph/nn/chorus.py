@@ -13,8 +13,10 @@ from torch import Tensor, nn
 from hushgraph.data.joined import JoinedRows
 from hushgraph.data.rows import Rows, SparseRows
 from hushgraph.nn.layers import Dropout, Linear, fresh_generator
+from hushgraph.nn.rowwise import Branches, rowwise, unfolds
 
 
+@rowwise("Divides a row by its own length.")
 class UnitRows(nn.Module):
     """Scale each row to length one, dense or sparse; an all-zero row stays zero."""
 
@@ -33,6 +35,7 @@ def without_mean(rows: Tensor) -> Tensor:
     return rows - rows.mean(dim=1, keepdim=True)
 
 
+@rowwise("Divides a row by its own length or a constant.")
 class FloorScale(nn.Module):
     """Divide each row by its length, but by no less than `floor`; with `centered`, take its mean off first.
 
@@ -63,6 +66,7 @@ class _Guessing(nn.Module):
         return probabilities.sqrt()
 
 
+@rowwise("Adds up linear maps of the parts of one row; averages class scores of one row.")
 class Ensemble(_Guessing):
     """Small networks side by side, each with one hidden layer; scores are the mean of their log probabilities.
 
@@ -101,6 +105,8 @@ class Ensemble(_Guessing):
         return [head(part) for head, part in zip(self.heads, hidden.chunk(len(self.heads), dim=1))]
 
 
+@rowwise("Adds up linear maps of the parts of one row.")
+@unfolds(lambda net: [Branches(net.maps, "sum")])
 class LinearNetwork(_Guessing):
     """A linear map of all parts together: few numbers to learn, so little noise per number.
 
@@ -122,6 +128,7 @@ class LinearNetwork(_Guessing):
         return torch.stack(scores).sum(0)
 
 
+@rowwise("Rescales the class scores of one row.")
 class FeatureModel(nn.Module):
     """What a classifier of features says: log probabilities above the uniform one, in rows of length at most one."""
 

@@ -8,8 +8,11 @@ from torch import Tensor, nn
 from hushgraph.data.rows import Rows
 from hushgraph.nn.layers import L2Normalize, fresh_generator, reset_all
 from hushgraph.nn.mlp import MLP, between_layers
+from hushgraph.nn.rowwise import rowwise, unfolds
 
 
+@rowwise("Only passes rows through the layers inside it.")
+@unfolds(lambda encoder: [encoder.body, encoder.middle, encoder.head])
 class Encoder(nn.Module):
     """Features to unit rows of width `hidden` (`encode`); as a module, class scores for pre-training.
 

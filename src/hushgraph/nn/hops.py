@@ -10,11 +10,13 @@ from torch import Tensor, nn
 from hushgraph.errors import InputError, did_you_mean
 from hushgraph.nn.layers import L2Normalize, Linear, fresh_generator, reset_all
 from hushgraph.nn.mlp import MLP, between_layers
+from hushgraph.nn.rowwise import Branches, rowwise, unfolds
 
 Combination = Literal["cat", "sum", "max", "attention"]
 COMBINATIONS = ("cat", "sum", "max", "attention")
 
 
+@rowwise("Concatenates, adds or weighs the hops of one row.")
 class Combine(nn.Module):
     """Turn the hops of each node, `[n, hops, width]`, into one row: `cat`, `sum`, `max` or learned `attention`.
 
@@ -43,6 +45,8 @@ class Combine(nn.Module):
         return (self.score(stack).softmax(dim=1) * stack).sum(1)
 
 
+@rowwise("Only passes rows through the layers inside it.")
+@unfolds(lambda net: [Branches(net.bases, net.combine.mode), net.middle, net.head])
 class HopClassifier(nn.Module):
     """Rows `[n, hops + 1, in]` (hop 0 to K embeddings of each node) to class scores `[n, classes]`.
 

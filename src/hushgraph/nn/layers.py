@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from hushgraph.data.rows import Rows, linear_input
 from hushgraph.errors import InputError, did_you_mean
+from hushgraph.nn.rowwise import rowwise
 
 Norm = Literal["batch", "group"]
 
@@ -56,6 +57,7 @@ def make_norm(name: str | None, channels: int) -> nn.Module:
     raise InputError(f"expected norm None, 'batch' or 'group'; got '{name}'; {did_you_mean(name, ['batch', 'group'])}")
 
 
+@rowwise("Each output row is the weight applied to one input row.")
 class Linear(nn.Linear):
     """`torch.nn.Linear` that also accepts `SparseRows` and draws its start from a given generator."""
 
@@ -80,6 +82,7 @@ class Linear(nn.Linear):
         return linear_input(x, self.weight, self.bias)
 
 
+@rowwise("Each entry is dropped by its own coin.")
 class Dropout(nn.Module):
     """Zero each entry with probability `p` while training, from a generator of its own."""
 
@@ -108,6 +111,7 @@ class Dropout(nn.Module):
         return f"p={self.p}"
 
 
+@rowwise("Divides a row by its own length.")
 class L2Normalize(nn.Module):
     """Scale each row to length one; an all-zero row stays zero."""
 

@@ -10,10 +10,13 @@ from torch import Tensor, nn
 from hushgraph.data.rows import Rows, dense_rows
 from hushgraph.errors import InputError
 from hushgraph.nn.layers import Dropout, Linear, fresh_generator, make_activation, make_norm, reset_all
+from hushgraph.nn.rowwise import rowwise, unfolds
 
 Order = Literal["norm-first", "activation-first"]
 
 
+@rowwise("Only passes rows through the layers inside it.")
+@unfolds(lambda mlp: [mlp.layers])
 class MLP(nn.Module):
     """`num_layers` linear layers with norm, dropout and activation between them.
 

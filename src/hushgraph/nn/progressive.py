@@ -13,8 +13,11 @@ from hushgraph.data.joined import JoinedRows
 from hushgraph.nn.hops import Combination, Combine
 from hushgraph.nn.layers import L2Normalize, Linear, fresh_generator
 from hushgraph.nn.mlp import MLP
+from hushgraph.nn.rowwise import Branches, rowwise, unfolds
 
 
+@rowwise("Only passes rows through the layers inside it.")
+@unfolds(lambda net: [Branches(net.bases, net.combine.mode), net.normalize, net.head])
 class Submodel(nn.Module):
     """Stage s: rows `(features, sum 1, ..., sum s)` to class scores, through bases 0..s.
 
@@ -55,6 +58,7 @@ def stage_base(
     return MLP(width, hidden, hidden, num_layers, norm=norm, order="activation-first", plain_last=False, **options)
 
 
+@rowwise("Only passes rows through the layers inside it.")
 class ProgressiveNetwork(nn.Module):
     """All of ProGAP: a base and a head per stage, and what each stage sent to the next (`senders`).
 

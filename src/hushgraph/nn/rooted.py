@@ -27,6 +27,7 @@ from hushgraph.nn.messages import (
     take_sources,
     take_targets,
 )
+from hushgraph.nn.rowwise import rowwise
 
 Convolution = Literal["gcn", "gin", "attention"]
 CONVOLUTIONS = ("gcn", "gin", "attention")
@@ -203,6 +204,7 @@ class RootedNetwork(nn.Module):
         return nn.Sequential(*parts[1:])
 
 
+@rowwise("Appends a constant to a row and scales that row.")
 class WithConstant(nn.Module):
     """Append a constant column, so that a sum over neighbors also tells (noisily) how many there were."""
 
@@ -212,6 +214,7 @@ class WithConstant(nn.Module):
         return F.normalize(torch.cat((x, constant), dim=1), dim=1)
 
 
+@rowwise("Divides a row by its own last entry.")
 class NoisyMean(nn.Module):
     """The mean of a node's own row and a noisy sum of others' rows, all of them made by `WithConstant`.
 
@@ -243,6 +246,7 @@ def shrunk(rows: Tensor, std: float) -> Tensor:
     return rows * (signal / squares.clamp(min=1e-30))
 
 
+@rowwise("Scales a row by its own length and appends what is missing.")
 class WithRest(nn.Module):
     """Append what a row lacks to the length sqrt(columns), so that rows of one length have sums that are exact."""
 
@@ -253,6 +257,7 @@ class WithRest(nn.Module):
         return torch.cat((rows, rest), dim=1)
 
 
+@rowwise("Adds the two parts of one row.")
 class NoisySum(nn.Module):
     """The sum of a node's own row and a noisy sum of others' rows, all made by `WithRest`; `std` as above."""
 

@@ -8,8 +8,6 @@ dropout mask is made of 16 random bits per entry instead of a whole random numbe
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
 
@@ -18,12 +16,12 @@ from hushgraph.data.rows import SparseRows
 from hushgraph.errors import InputError
 from hushgraph.nn.chorus import Ensemble
 from hushgraph.nn.layers import fresh_generator
-from hushgraph.training.flat import FlatParameters, views_of
+from hushgraph.training.loop import BestEpoch, Progress, train_epochs
 from hushgraph.training.losses import check_labels, cross_entropy_gradient
 from hushgraph.training.manual_batch_norm import BatchNormStep
-from hushgraph.training.manual_layers import ACTIVATIONS, ActivationStep, LinearStep, Parameterless
-from hushgraph.training.optimizers import make_optimizer
-from hushgraph.training.scratch import Scratch
+from hushgraph.training.manual_layers import ACTIVATIONS, ActivationStep, LinearStep, Parameterless, Scratch
+from hushgraph.training.optimizers import FlatParameters, make_optimizer, views_of
+from hushgraph.training.plain_rows import merit_of, scores_on
 
 
 def train_ensemble(
@@ -37,7 +35,7 @@ def train_ensemble(
     lr: float,
     patience: int | None = None,
     generator: torch.Generator | None = None,
-    on_epoch: Callable[[int, int], None] | None = None,
+    on_epoch: Progress | None = None,
 ) -> None:
     """Train all members in place by Adam, one step per epoch on all train rows; dropout draws from `generator`.
 
@@ -49,23 +47,27 @@ def train_ensemble(
     check_labels(targets, len(inputs))
     if len(inputs) < 2:
         raise InputError(f"expected at least two training rows; got {len(inputs)}; check the training mask")
-    best = None if val is None or val.numel() == 0 else _Best(network, rows.rows(val), labels.index_select(0, val))
+    best = None if val is None or val.numel() == 0 else _best_epoch(network, rows, labels, val, patience)
     network.train()
     with FlatParameters(network) as flat, torch.no_grad():
         gradient = EnsembleGradient(network, flat, inputs, targets, fresh_generator(generator))
         update = make_optimizer("adam", flat.vector, lr)
-        for epoch in range(epochs):
+
+        def epoch() -> None:
             gradient.write()
             update.step(flat.gradient)
-            if best is not None:
-                best.look(flat.vector)
-            if on_epoch is not None:
-                on_epoch(epoch + 1, epochs)
-            if best is not None and best.waited == patience:
-                break
-        if best is not None:
-            best.restore(flat.vector)
+
+        train_epochs(epoch, epochs, best=best, on_epoch=on_epoch)
     network.eval()
+
+
+def _best_epoch(
+    network: Ensemble, rows: JoinedRows, labels: Tensor, val: Tensor, patience: int | None
+) -> BestEpoch[float]:
+    held_out, classes = rows.rows(val), labels.index_select(0, val)
+    check_labels(classes, len(held_out))
+    scores = scores_on(network, held_out)  # type: ignore[arg-type]
+    return BestEpoch(network, lambda: merit_of(scores(), classes), patience=patience)
 
 
 class DropoutStep(Parameterless):
@@ -138,29 +140,6 @@ class EnsembleGradient:
             # This way round a product with a few columns is several times faster (measured).
             product = torch.mm(part.t(), grad) if isinstance(part, Tensor) else part.transpose_matmul(grad)
             view.copy_(product.t())
-
-
-class _Best:
-    """The state with the highest validation accuracy so far."""
-
-    def __init__(self, network: Ensemble, rows: JoinedRows, labels: Tensor) -> None:
-        check_labels(labels, len(rows))
-        self.network, self.rows, self.labels, self.accuracy, self.waited = network, rows, labels, -1.0, 0
-
-    def look(self, vector: Tensor) -> None:
-        self.network.eval()
-        accuracy = float((self.network(self.rows).argmax(dim=1) == self.labels).double().mean())
-        self.network.train()
-        self.waited += 1
-        if accuracy > self.accuracy:
-            self.accuracy, self.vector, self.waited = accuracy, vector.clone(), 0
-            self.buffers = [buffer.clone() for buffer in self.network.buffers()]
-
-    def restore(self, vector: Tensor) -> None:
-        if self.accuracy >= 0:
-            vector.copy_(self.vector)
-            for buffer, kept in zip(self.network.buffers(), self.buffers):
-                buffer.copy_(kept)
 
 
 def _linear(layer: nn.Module) -> nn.Linear:

@@ -1,7 +1,9 @@
-"""Per-example gradient norms for any module made of linear and normalization layers, with autograd for the rest.
+"""Per-example gradient norms of modules without a manual backward pass, by automatic differentiation.
 
-Automatic differentiation gives the gradient with respect to the *output* of every layer that has parameters; from that
-and the layer's input, norms and weighted sums follow in closed form, as in `chain`.
+*Ghost clipping*: autograd gives the gradient with respect to the *output* of every layer that has parameters; from that
+and the layer's input, norms and weighted sums follow in closed form, as in `manual_layers`, for linear and
+normalization layers. *Per-sample gradients* are formed outright by `torch.func`: that works for every row-wise module,
+at the price of memory and time.
 """
 
 from __future__ import annotations
@@ -9,22 +11,24 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
 
-from hushgraph.data.rows import Rows, SparseRows, row_square_norms
-from hushgraph.nn import Linear
+from hushgraph.data.rows import Rows, SparseRows, dense_rows, row_square_norms
+from hushgraph.nn.layers import Linear
 from hushgraph.training.losses import RowLoss
 from hushgraph.training.manual_backward import shares_parameters
 from hushgraph.training.manual_layers import Views
+from hushgraph.training.rounding import HALF_BLOCK, SINGLE, UNDERFLOW, add_products, write_products, write_row_sum
 
 _LINEAR = (nn.Linear, Linear)
 _NORMS = (nn.LayerNorm, nn.GroupNorm)
 
 
-class NotClosedForm(Exception):
-    """The module used a layer in a way that has no closed form here; fall back to per-example gradients."""
+class NoGhostNorms(Exception):
+    """The module used a layer in a way that has no closed form here; fall back to per-sample gradients."""
 
 
-def has_closed_form(module: nn.Module) -> bool:
+def has_ghost_norms(module: nn.Module) -> bool:
     """Whether every trainable parameter sits in exactly one layer of a known kind, and that layer in one place."""
     for layer in module.modules():
         trainable = any(p.requires_grad for p in layer.parameters(recurse=False))
@@ -48,14 +52,20 @@ class _Record:
         return torch.stack(parts).sum(0)
 
     def _linear_norms(self, weight: bool, bias: bool) -> Tensor:
+        of_grad, of_input = row_square_norms(self.grad).add_(UNDERFLOW), row_square_norms(self.x).add_(UNDERFLOW)
+        of_rows = of_grad * (of_input * float(weight) + float(bias))
         if self.grad.dim() == 2:
-            of_grad = row_square_norms(self.grad)
-            return of_grad * (row_square_norms(self.x) * float(weight) + float(bias))
+            return of_rows
         # Several positions per example: |sum_t g_t a_t^T|^2 = sum over pairs of positions of (g.g')(a.a').
         assert isinstance(self.x, Tensor)
         pairs = self.grad @ self.grad.transpose(1, 2)
         inputs = self.x @ self.x.transpose(1, 2) * float(weight) + float(bias)
-        return (pairs * inputs).sum((1, 2))
+        square = (pairs * inputs).sum((1, 2), dtype=torch.float64)
+        # What cancels is lost in rounding: for T positions, never less than (sum_t |g_t| |a_t| / T)^2 is assumed.
+        positions, width = of_rows.shape[1], self.x.shape[2] + self.grad.shape[2] + 8
+        together = of_rows.sqrt().sum(1, dtype=torch.float64).square()
+        safe = torch.maximum(square + 2.0 * width * SINGLE * together, together / positions**2)
+        return safe.to(self.grad.dtype)
 
     def _norm_parts(self, views: Views) -> dict[int, Tensor]:
         """Per-example gradients of scale and shift: as small as the activations, so formed outright."""
@@ -74,17 +84,23 @@ class _Record:
     def write(self, factors: Tensor, views: Views) -> None:
         if type(self.layer) not in _LINEAR:
             for key, part in self._norm_parts(views).items():
-                torch.mv(part.t(), factors, out=views[key])
+                write_row_sum(part * factors.unsqueeze(1), views[key])
             return
         weighted = self.grad * factors.view(-1, *[1] * (self.grad.dim() - 1))
-        flat = weighted.reshape(-1, weighted.shape[-1])
         if id(self.layer.weight) in views:
-            if isinstance(self.x, Tensor):
-                torch.mm(flat.t(), self.x.reshape(-1, self.x.shape[-1]), out=views[id(self.layer.weight)])
-            else:
-                views[id(self.layer.weight)].copy_(self.x.transpose_matmul(flat).t())
+            self._write_weight(weighted, views[id(self.layer.weight)])
         if id(self.layer.bias) in views:
-            torch.sum(flat, 0, out=views[id(self.layer.bias)])
+            write_row_sum(weighted.flatten(0, -2), views[id(self.layer.bias)])
+
+    def _write_weight(self, weighted: Tensor, view: Tensor) -> None:
+        if not isinstance(self.x, Tensor):
+            view.copy_(self.x.transpose_matmul(weighted.to(view.dtype)).t())
+        elif weighted.dim() == 2:
+            write_products(weighted, self.x, view)
+        else:
+            rows, whole = len(weighted) * weighted.shape[1], HALF_BLOCK // weighted.shape[1] * weighted.shape[1]
+            view.zero_()
+            add_products(weighted.flatten(0, 1), self.x.flatten(0, 1), view, range(0, rows + whole, whole))
 
 
 def _sum_positions(part: Tensor, channels_last: bool) -> Tensor:
@@ -94,7 +110,7 @@ def _sum_positions(part: Tensor, channels_last: bool) -> Tensor:
     return part.flatten(1, -2).sum(1) if channels_last else part.flatten(2).sum(2)
 
 
-class ClosedFormGradient:
+class GhostGradient:
     """Per-example norms and weighted sums of gradients, through autograd and closed forms."""
 
     def __init__(self, module: nn.Module, loss: RowLoss, views: Views) -> None:
@@ -125,16 +141,18 @@ class ClosedFormGradient:
         self._check(records, len(rows))
         outputs = [record.output for record in records]
         grads = torch.autograd.grad(total, outputs, allow_unused=True)
-        for record, grad in zip(records, grads):
-            record.grad = torch.zeros_like(record.output) if grad is None else grad
+        for record, found in zip(records, grads):
+            record.grad = torch.zeros_like(record.output) if found is None else found
             record.output = record.grad
         return records
 
     def _check(self, records: list[_Record], examples: int) -> None:
         if sorted(id(r.layer) for r in records) != sorted(id(layer) for layer in self.layers):
-            raise NotClosedForm("a layer was used more than once, or not at all")
+            raise NoGhostNorms("a layer was used more than once, or not at all")
         if any(r.output.dim() not in (2, 3) or len(r.output) != examples for r in records):
-            raise NotClosedForm("a layer saw rows of an unexpected shape")
+            raise NoGhostNorms("a layer saw rows of an unexpected shape")
+        if any(r.output.dim() == 3 and not 0 < r.output.shape[1] <= HALF_BLOCK for r in records):
+            raise NoGhostNorms("a layer saw too many positions of one example")
 
     @torch.no_grad()
     def write_sum(self, factors: Tensor) -> None:
@@ -142,3 +160,34 @@ class ClosedFormGradient:
         for record in self.records:
             record.write(factors, self.views)
         self.records = []
+
+
+class PerSampleGradient:
+    """Per-example norms and weighted sums from per-sample gradients that are formed outright."""
+
+    def __init__(self, module: nn.Module, loss: RowLoss, views: Views) -> None:
+        self.module, self.loss, self.views = module, loss, views
+        self.parameters = {name: p for name, p in module.named_parameters() if id(p) in views}
+        self.constants: dict[str, Tensor] = {name: p for name, p in module.named_parameters() if id(p) not in views}
+        self.constants |= dict(module.named_buffers())
+        self._gradients = vmap(grad(self._one_loss), in_dims=(None, 0, 0), randomness="different")
+
+    def _one_loss(self, parameters: dict[str, Tensor], row: Tensor, label: Tensor) -> Tensor:
+        state = {**parameters, **{name: t.detach() for name, t in self.constants.items()}}
+        scores = functional_call(self.module, state, (row.unsqueeze(0),))
+        return self.loss(scores, label.unsqueeze(0)).squeeze(0)
+
+    def square_norms(self, rows: Rows, labels: Tensor, input_square_norms: Tensor | None) -> Tensor:
+        """Each example's squared gradient norm; keeps what `write_sum` needs."""
+        detached = {name: p.detach() for name, p in self.parameters.items()}
+        found = self._gradients(detached, dense_rows(rows), labels)
+        self.gradients = {name: g.flatten(1).double() for name, g in found.items()}
+        squares = torch.stack([g.square().sum(1) for g in self.gradients.values()]).sum(0)
+        return squares.to(next(iter(found.values())).dtype)
+
+    @torch.no_grad()
+    def write_sum(self, factors: Tensor) -> None:
+        """Write the sum of the gradients, example i scaled by `factors[i]`, into the views."""
+        for name, gradients in self.gradients.items():
+            torch.mv(gradients.t(), factors.double(), out=self.views[id(self.parameters[name])].view(-1))
+        self.gradients = {}

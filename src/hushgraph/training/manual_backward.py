@@ -1,13 +1,13 @@
 """Whole models as chains of written-out layers, for private and plain training.
 
 What automatic differentiation would do in general is done here by hand for the common shapes, because at the size of
-these models its overhead costs more than the arithmetic.
+these models its overhead costs more than the arithmetic. Which layers a model consists of is declared beside its class
+(`hushgraph.nn.rowwise.unfolds`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.data.rows import Rows
-from hushgraph.nn import MLP, Combine, Dropout, Encoder, HopClassifier, L2Normalize, Linear
+from hushgraph.nn.layers import Dropout, L2Normalize, Linear
+from hushgraph.nn.rowwise import Branches, unfolded
 from hushgraph.training.losses import cross_entropy_gradient
 from hushgraph.training.manual_batch_norm import BatchNormStep, BatchSeluStep
 from hushgraph.training.manual_layers import (
@@ -24,78 +25,52 @@ from hushgraph.training.manual_layers import (
     LinearStep,
     NormalizeStep,
     RowNormStep,
+    Scratch,
     Step,
     Views,
 )
-from hushgraph.training.scratch import Scratch
 
 
-@dataclass(frozen=True)
-class Branches:
-    """One network per part of the input, and the combination of their outputs."""
-
-    bases: Sequence[nn.Module]
-    combine: nn.Module
-
-
-_UNFOLDINGS: dict[type[nn.Module], Callable[[Any], Sequence[nn.Module | Branches]]] = {}
-
-
-def register_unfolding(kind: type[nn.Module], unfold: Callable[[Any], Sequence[nn.Module | Branches]]) -> None:
-    """Declare that `kind.forward` passes its rows through the modules that `unfold` lists, one after the other.
-
-    Only the exact type is covered. The claim must be true: private training then runs the listed modules and never
-    calls `forward`.
-    """
-    _UNFOLDINGS[kind] = unfold
-
-
-register_unfolding(nn.Sequential, lambda module: list(module.children()))
-register_unfolding(MLP, lambda module: [module.layers])
-register_unfolding(Encoder, lambda module: [module.body, module.middle, module.head])
-register_unfolding(HopClassifier, lambda module: [Branches(module.bases, module.combine), module.middle, module.head])
-
-
-class HopsStep:
-    """One chain per hop on `[n, hops, width]` (or on rows with `parts`), and their outputs concatenated or added."""
+class BranchesStep:
+    """One chain per part of a row, `[n, parts, width]` or rows with `parts`; their outputs side by side or added."""
 
     in_place, output_is_free = False, True
 
-    def __init__(self, branches: list[list[Step]], mode: str, width: int, like: Tensor) -> None:
-        self.branches, self.mode, self.width, self.like = branches, mode, width, like
+    def __init__(self, branches: list[list[Step]], mode: str, widths: list[int], like: Tensor) -> None:
+        self.branches, self.mode, self.widths, self.like = branches, mode, widths, like
         self.scratch = self.temporary = Scratch()
 
     def forward(self, x: Any, square_norms: Tensor | None) -> Tensor:
-        """Each hop through its own chain, then combined."""
+        """Each part through its own chain, then combined."""
         known: Sequence[Tensor | None] = [None] * len(self.branches)
         if square_norms is not None and square_norms.dim() == 2:
             known = square_norms.unbind(1)
-        hops = list(zip(self.branches, x.unbind(1) if isinstance(x, Tensor) else x.parts, known))
+        parts = list(zip(self.branches, x.unbind(1) if isinstance(x, Tensor) else x.parts, known))
         if self.mode == "sum":
-            return torch.stack([run_forward(*hop) for hop in hops]).sum(0)
+            return torch.stack([run_forward(*part) for part in parts]).sum(0)
         like = x if isinstance(x, Tensor) else self.like
-        out = self.scratch("output", like, len(x), len(hops) * self.width)
-        out = like.new_empty(len(x), len(hops) * self.width) if out is None else out
-        for (branch, hop, norms), part in zip(hops, out.split(self.width, 1)):
-            _run_forward_into(part, branch, hop, norms)
+        out = self.scratch("output", like, len(x), sum(self.widths))
+        out = like.new_empty(len(x), sum(self.widths)) if out is None else out
+        for (branch, part, norms), place in zip(parts, out.split(self.widths, 1)):
+            _run_forward_into(place, branch, part, norms)
         return out
 
     def backward(self, grad: Tensor, first: bool) -> Tensor:
-        """Each hop's part of the gradient through its own chain."""
+        """Each branch's part of the gradient through its own chain."""
         copies = [grad.clone() for _ in self.branches] if self.mode == "sum" else None
-        pieces = copies or grad.split(self.width, 1)
+        pieces = copies or grad.split(self.widths, 1)
         for branch, piece in zip(self.branches, pieces):
             run_backward(branch, piece)
         return grad
 
     def square_norms(self, total: Tensor) -> None:
-        """Those of all hops."""
+        """Those of all branches."""
         for branch in self.branches:
             for step in branch:
                 step.square_norms(total)
 
     def write(self, factors: Tensor | None) -> None:
-        """Those of all hops."""
+        """Those of all branches."""
         for branch in self.branches:
             for step in branch:
                 step.write(factors)
@@ -127,7 +102,7 @@ def run_backward(steps: list[Step], grad: Tensor) -> None:
         grad = steps[i].backward(grad, i == 0)
 
 
-def build_chain(module: nn.Module, views: Views, *, batch_norm: bool = False) -> list[Step] | None:
+def build_steps(module: nn.Module, views: Views, *, batch_norm: bool = False) -> list[Step] | None:
     """The module as a chain of written-out steps, or None when it holds something that has none.
 
     `batch_norm=True` admits batch norm; such a chain has no per-example gradients.
@@ -146,7 +121,7 @@ def _fuse(steps: list[Step], views: Views) -> list[Step]:
     for i, step in enumerate(steps):
         before = fused[-1] if fused else None
         after = steps[i + 1] if i + 1 < len(steps) else None
-        if isinstance(step, HopsStep):
+        if isinstance(step, BranchesStep):
             step.branches = [_fuse(branch, views) for branch in step.branches]
         if isinstance(step, BatchNormStep) and isinstance(before, NormalizeStep):
             fused[-1] = BatchNormStep(step.layer, views, unit_rows=True)
@@ -168,7 +143,7 @@ def _connect(steps: list[Step], temporary: Scratch) -> None:
         step.in_place = before.output_is_free
     for step in steps:
         step.temporary = temporary
-        if isinstance(step, HopsStep):
+        if isinstance(step, BranchesStep):
             for branch in step.branches:
                 _connect(branch, temporary)
 
@@ -187,9 +162,8 @@ def shares_parameters(module: nn.Module) -> bool:
 def _build(module: nn.Module | Branches, views: Views, batch_norm: bool) -> list[Step] | None:
     if isinstance(module, Branches):
         return _build_branches(module, views, batch_norm)
-    if type(module) in _UNFOLDINGS:
-        return _join(_UNFOLDINGS[type(module)](module), views, batch_norm)
-    return _build_layer(module, views, batch_norm)
+    inside = unfolded(module)
+    return _build_layer(module, views, batch_norm) if inside is None else _join(inside, views, batch_norm)
 
 
 def _build_layer(layer: nn.Module, views: Views, batch_norm: bool) -> list[Step] | None:
@@ -223,18 +197,23 @@ def _join(parts: Sequence[nn.Module | Branches], views: Views, batch_norm: bool)
 
 
 def _build_branches(module: Branches, views: Views, batch_norm: bool) -> list[Step] | None:
-    combine = module.combine
-    if type(combine) is not Combine or combine.mode not in ("cat", "sum"):
+    if module.combine not in ("cat", "sum"):
         return None
     branches = [_build(base, views, batch_norm) for base in module.bases]
-    if any(branch is None for branch in branches):
+    widths = [_width(base) for base in module.bases]
+    if any(branch is None for branch in branches) or None in widths:
         return None
-    width = combine.out_features // (len(branches) if combine.mode == "cat" else 1)
     like = next((p.detach() for base in module.bases for p in base.parameters()), torch.empty(0))
-    return [HopsStep(branches, combine.mode, width, like)]  # type: ignore[arg-type]
+    return [BranchesStep(branches, module.combine, widths, like)]  # type: ignore[arg-type]
 
 
-class ChainGradient:
+def _width(base: nn.Module) -> int | None:
+    """The number of columns that a module puts out, if it says so."""
+    width = getattr(base, "out_features", None)
+    return width if isinstance(width, int) else None
+
+
+class ManualGradient:
     """Gradients of cross entropy through a written-out chain: per example, or plain."""
 
     def __init__(self, steps: list[Step]) -> None:
@@ -293,6 +272,6 @@ def _batch_norms(steps: list[Step]) -> Iterator[BatchNormStep]:
     for step in steps:
         if isinstance(step, BatchNormStep):
             yield step
-        elif isinstance(step, HopsStep):
+        elif isinstance(step, BranchesStep):
             for branch in step.branches:
                 yield from _batch_norms(branch)

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from hushgraph.errors import InputError
 from hushgraph.nn.layers import L2Normalize
-from hushgraph.training.manual_layers import LOG2_E, SELU_ALPHA, SELU_SCALE, Views, ones_like_row
-from hushgraph.training.scratch import Scratch
+from hushgraph.training.manual_layers import LOG2_E, SELU_ALPHA, SELU_SCALE, Scratch, Views, ones_like_row
 
 _MIXES_ROWS = "expected a row-wise layer; got batch norm, which mixes rows; use norm='group'"
 _FLOOR = SELU_ALPHA * LOG2_E

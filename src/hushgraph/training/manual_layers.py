@@ -8,10 +8,13 @@ automatic differentiation, and large results go to reused memory.
 Who may overwrite what: a step with parameters keeps the gradient it is given and returns a new one; a step without
 parameters keeps nothing of it and works in place. In the forward direction a step may overwrite its input when
 `in_place` is set, which the builder of the chain does where the step before has `output_is_free`.
+
+The views that sums are written to are in double precision for private training: see `rounding`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Protocol
@@ -21,13 +24,43 @@ from torch import Tensor, nn
 
 from hushgraph.data.rows import Rows, row_square_norms
 from hushgraph.nn.layers import L2Normalize
-from hushgraph.training.scratch import Scratch
+from hushgraph.training.rounding import UNDERFLOW, write_products, write_row_sum
 
 # Products with fewer output columns than this are computed transposed (measured).
 _NARROW = 12
+# Memory for more numbers than this is reused.
+_LARGE = 32_768
 
 Views = dict[int, Tensor]
 """Where the gradient of each trainable parameter goes, by `id(parameter)`."""
+
+
+class Scratch:
+    """Named pieces of memory that grow when needed and are overwritten by the next use of the same name.
+
+    Fresh memory for a large tensor comes from the operating system page by page, which costs more than most of the
+    arithmetic done on it. Small tensors are cheap to allocate and are left alone.
+    """
+
+    def __init__(self) -> None:
+        self._pieces: dict[str, Tensor] = {}
+        self._views: dict[tuple[str, torch.dtype, tuple[int, ...]], Tensor] = {}
+
+    def __call__(self, name: str, like: Tensor, *shape: int) -> Tensor | None:
+        """Memory of the given shape and the type of `like`, for `out=`; None (allocate as usual) when small."""
+        view = self._views.get((name, like.dtype, shape))
+        return view if view is not None else self._make(name, like.dtype, shape)
+
+    def _make(self, name: str, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor | None:
+        size = math.prod(shape)
+        if size < _LARGE:
+            return None
+        piece = self._pieces.get(name)
+        if piece is None or piece.numel() < size or piece.dtype != dtype:
+            piece = self._pieces[name] = torch.empty(size + size // 8, dtype=dtype)
+            self._views = {key: view for key, view in self._views.items() if key[0] != name}
+        view = self._views[name, dtype, shape] = piece[:size].view(shape)
+        return view
 
 
 class Step(Protocol):
@@ -99,12 +132,14 @@ class LinearStep:
 
     def square_norms(self, total: Tensor) -> None:
         """|g|^2 |a|^2 for the weight, |g|^2 for the bias."""
-        of_grad = short_row_norms(self.grad, self.temporary)
+        of_grad = norms_from_above(self.grad, self.temporary)
         if self.weight_view is not None:
             of_input = row_square_norms(self.x) if self.known is None else self.known
             total.addcmul_(of_grad, of_input)
         if self.bias_view is not None:
             total.add_(of_grad)
+        elif self.weight_view is not None:
+            total.add_(of_grad, alpha=UNDERFLOW)
 
     def write(self, factors: Tensor | None) -> None:
         """(w * g)^T a for the weight, the sum of w * g for the bias."""
@@ -113,19 +148,30 @@ class LinearStep:
             grad = torch.mul(grad, factors.unsqueeze(1), out=self.temporary("temporary", grad, *grad.shape))
         if self.weight_view is not None:
             if isinstance(self.x, Tensor):
-                torch.mm(grad.t(), self.x, out=self.weight_view)
+                write_products(grad, self.x, self.weight_view, self.temporary)
             else:
-                self.weight_view.copy_(self.x.transpose_matmul(grad).t())
+                self.weight_view.copy_(self.x.transpose_matmul(grad.to(self.weight_view.dtype)).t())
             if self.input_scale != 1.0:
                 self.weight_view.mul_(self.input_scale)
         if self.bias_view is not None:
-            torch.sum(grad, 0, out=self.bias_view)
+            write_row_sum(grad, self.bias_view)
 
 
 def short_row_norms(x: Tensor, temporary: Scratch) -> Tensor:
     """Squared norms of narrow rows: a product with ones adds them up faster than a sum over a short dimension."""
     squares = torch.square(x, out=temporary("temporary", x, *x.shape))
     return torch.mv(squares, ones_like_row(x.shape[1], x.dtype))
+
+
+def norms_from_above(x: Tensor, temporary: Scratch) -> Tensor:
+    """As `short_row_norms`, and not smaller than the true ones where squares are too small for single precision."""
+    squares = torch.square(x, out=temporary("temporary", x, *x.shape))
+    return torch.addmv(_underflow(x.dtype), squares, ones_like_row(x.shape[1], x.dtype))
+
+
+@lru_cache(maxsize=4)
+def _underflow(dtype: torch.dtype) -> Tensor:
+    return torch.full((1,), UNDERFLOW, dtype=dtype)
 
 
 @lru_cache(maxsize=64)
@@ -173,13 +219,16 @@ SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805
 
 
 def _selu(x: Tensor, out: Tensor, temporary: Scratch) -> Tensor:
-    falling = temporary("temporary", x, *x.shape)
-    if falling is None:
-        return torch.ops.aten.elu.out(x, SELU_ALPHA, SELU_SCALE, 1.0, out=out)
     # In large, a power of two is much faster than the expm1 of torch.selu, and as exact as single precision needs here.
-    torch.mul(x, LOG2_E, out=falling).clamp_max_(0.0).exp2_()
+    # Small batches go the same way: a row's result must not depend on how many rows there are.
+    falling = torch.mul(x, LOG2_E, out=temporary("temporary", x, *x.shape)).clamp_max_(0.0).exp2_()
     rising = torch.clamp_min(x, 0.0, out=out).add_(falling, alpha=SELU_ALPHA)
-    return torch.add(x.new_tensor(-SELU_ALPHA * SELU_SCALE), rising, alpha=SELU_SCALE, out=out)
+    return torch.add(_selu_floor(x.dtype), rising, alpha=SELU_SCALE, out=out)
+
+
+@lru_cache(maxsize=4)
+def _selu_floor(dtype: torch.dtype) -> Tensor:
+    return torch.tensor(-SELU_ALPHA * SELU_SCALE, dtype=dtype)
 
 
 def _relu(x: Tensor, out: Tensor, temporary: Scratch) -> Tensor:
@@ -265,14 +314,14 @@ class RowNormStep:
     def square_norms(self, total: Tensor) -> None:
         """Scale and shift have one gradient entry per channel and example: formed outright."""
         if self.weight_view is not None:
-            total.add_(short_row_norms(self.grad * self.standard, self.temporary))
+            total.add_(norms_from_above(self.grad * self.standard, self.temporary))
         if self.bias_view is not None:
-            total.add_(short_row_norms(self.grad, self.temporary))
+            total.add_(norms_from_above(self.grad, self.temporary))
 
     def write(self, factors: Tensor | None) -> None:
         """Weighted sums of those entries."""
-        factors = self.grad.new_ones(len(self.grad)) if factors is None else factors
+        grad = self.grad if factors is None else self.grad * factors.unsqueeze(1)
         if self.weight_view is not None:
-            torch.mv((self.grad * self.standard).t(), factors, out=self.weight_view)
+            write_row_sum(grad * self.standard, self.weight_view)
         if self.bias_view is not None:
-            torch.mv(self.grad.t(), factors, out=self.bias_view)
+            write_row_sum(grad, self.bias_view)

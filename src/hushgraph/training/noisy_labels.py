@@ -26,6 +26,7 @@ from torch import Tensor
 from hushgraph.nn.backbones import Backbone, Multiplied
 from hushgraph.nn.kprop import kprop
 from hushgraph.nn.propagation import Neighborhood
+from hushgraph.training.loop import BestEpoch, Observer, train_epochs
 
 RULES = ("votes", "drop", "forward", "cross-entropy")
 _TINY = 1e-20
@@ -34,7 +35,6 @@ _SMOOTHED = 5
 _PATIENCE = 30
 _SLACK = 1.05
 Loss = Callable[[Tensor], Tensor]
-Watch = Callable[[int, Tensor, Tensor | None], bool]
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,6 @@ class Judged:
     far more often, and would be refused almost from the start.
     """
 
-    epoch: int
     loss: float
     on_train: float
     on_val: float
@@ -141,33 +140,27 @@ class Trainer:
     # The published rules: one run per candidate. Every epoch is judged by `Judged.improves_on`.
 
     def _fit_watched(self, rule: str) -> Chosen:
-        best, kept = Chosen(0, 0, math.inf), None
+        found, kept = Chosen(0, 0, math.inf), None
         for steps in self.schedule.steps if rule == "drop" else (0,):
-            chosen, state = self._watched(self._loss(rule, steps), steps, corrected=rule != "cross-entropy")
-            if kept is None or chosen.loss < best.loss:
-                best, kept = chosen, state
+            chosen, best = self._watched(self._loss(rule, steps), steps, corrected=rule != "cross-entropy")
+            if kept is None or chosen.loss < found.loss:
+                found, kept = chosen, best
         assert kept is not None
-        self.network.load_state_dict(kept)
-        return best
+        kept.restore()
+        return found
 
-    def _watched(self, loss: Loss, steps: int, *, corrected: bool) -> tuple[Chosen, dict[str, Tensor]]:
-        kept: Judged | None = None
-        state: dict[str, Tensor] = {}
-
-        def watch(epoch: int, probabilities: Tensor, in_training: Tensor | None) -> bool:
-            nonlocal kept, state
-            if in_training is None:
-                return False
-            found = self.judged(epoch, probabilities, in_training, corrected=corrected)
-            if kept is None or found.improves_on(kept, self.labels.best_accuracy):
-                kept = found
-                state = {name: value.clone() for name, value in self.network.state_dict().items()}
-            return False
-
-        self._run(loss, self.schedule.epochs, watch)
-        assert kept is not None
-        fits = kept.fits_the_truth(self.labels.best_accuracy)
-        return Chosen(steps, kept.epoch, kept.loss if fits else math.inf), state
+    def _watched(self, loss: Loss, steps: int, *, corrected: bool) -> tuple[Chosen, BestEpoch[Judged]]:
+        passes = _Passes(self.network, self.rows, self.graph, self.schedule)
+        truth = self.labels.best_accuracy
+        best = BestEpoch(
+            self.network,
+            lambda: self.judged(passes.probabilities(), passes.in_training, corrected=corrected),
+            lambda new, kept: new.improves_on(kept, truth),
+        )
+        self._run(passes, loss, self.schedule.epochs, best)
+        assert best.verdict is not None
+        fits = best.verdict.fits_the_truth(truth)
+        return Chosen(steps, best.epoch, best.verdict.loss if fits else math.inf), best
 
     def _loss(self, rule: str, steps: int) -> Loss:
         labels, train = self.labels, self.labels.train
@@ -190,19 +183,17 @@ class Trainer:
     def _fit_votes(self) -> Chosen:
         chosen = min((self._try_votes(steps) for steps in self.schedule.steps), key=lambda found: found.loss)
         everybody = torch.cat([self.labels.train, self.labels.val])
-        self._run(self._vote_loss(everybody, chosen.steps), chosen.epochs, None)
+        loss = self._vote_loss(everybody, chosen.steps)
+        self._run(_Passes(self.network, self.rows, self.graph, self.schedule), loss, chosen.epochs, None)
         return chosen
 
     def _try_votes(self, steps: int) -> Chosen:
-        losses: list[float] = []
-
-        def watch(epoch: int, probabilities: Tensor, in_training: Tensor | None) -> bool:
-            losses.append(self.validation_loss(probabilities, corrected=True))
-            return epoch - least_smoothed(losses)[0] >= _PATIENCE
-
-        self._run(self._vote_loss(self.labels.train, steps), self.schedule.epochs, watch)
-        epoch, loss = least_smoothed(losses)
-        return Chosen(steps, epoch, loss)
+        loss = self._vote_loss(self.labels.train, steps)
+        passes = _Passes(self.network, self.rows, self.graph, self.schedule)
+        falling = _Falling(lambda: self.validation_loss(passes.probabilities(), corrected=True))
+        self._run(passes, loss, self.schedule.epochs, falling)
+        epoch, least = least_smoothed(falling.losses)
+        return Chosen(steps, epoch, least)
 
     def _vote_loss(self, voters: Tensor, steps: int) -> Loss:
         target = vote_posterior(self.graph, self.labels.one_hot(voters), steps, self.labels.epsilon)
@@ -217,10 +208,9 @@ class Trainer:
         shown = shown @ self.labels.transition if corrected else shown
         return float(_cross_entropy(shown, self.labels.reports[nodes]))
 
-    def judged(self, epoch: int, probabilities: Tensor, in_training: Tensor, *, corrected: bool) -> Judged:
+    def judged(self, probabilities: Tensor, in_training: Tensor, *, corrected: bool) -> Judged:
         """What the noisy labels say about an epoch; `in_training` is the pass with dropout that led to it."""
         return Judged(
-            epoch,
             self.validation_loss(probabilities, corrected=corrected),
             on_train=self.agreement(in_training, self.labels.train),
             on_val=self.agreement(probabilities, self._held_out),
@@ -235,31 +225,56 @@ class Trainer:
         """How often the likeliest class is the reported one."""
         return float((probabilities[nodes].argmax(dim=1) == self.labels.reports[nodes]).float().mean())
 
-    def _run(self, loss: Loss, epochs: int, watch: Watch | None) -> None:
-        """`epochs` steps from fresh weights.
+    def _run(self, passes: _Passes, loss: Loss, epochs: int, best: Observer | None) -> None:
+        train_epochs(lambda: passes.epoch(loss), epochs, best=best, on_epoch=self.report)
 
-        `watch(epoch, probabilities, in_training)` sees each network and may say: enough. `in_training` is the pass with
-        dropout of the step that led to it (None: no step yet).
-        """
-        network = self.network
+
+class _Passes:
+    """Steps from fresh weights. The first sums of a pass do not depend on dropout: they serve judging and training."""
+
+    def __init__(self, network: Backbone, rows: Multiplied, graph: Neighborhood, schedule: Schedule) -> None:
+        self.network, self.rows, self.graph = network, rows, graph
         network.reset_parameters()
-        optimizer = torch.optim.Adam(network.parameters(), lr=self.schedule.lr, weight_decay=self.schedule.weight_decay)
-        enough, in_training = False, None
-        for epoch in range(epochs + 1):
-            hidden = network.hidden(self.rows, self.graph)
-            if watch is not None:
-                network.eval()
-                with torch.no_grad():
-                    enough = watch(epoch, network.scores(hidden, self.graph).softmax(dim=1), in_training)
-            if epoch == epochs or enough:
-                return
-            network.train()
-            optimizer.zero_grad()
-            passed = network.scores(hidden, self.graph).softmax(dim=1)
-            loss(passed).backward()
-            optimizer.step()
-            in_training = passed.detach()
-            self.report(epoch + 1, epochs)
+        self.optimizer = torch.optim.Adam(network.parameters(), lr=schedule.lr, weight_decay=schedule.weight_decay)
+        self._hidden: Tensor | None = None
+        self.in_training = torch.empty(0)
+
+    def hidden(self) -> Tensor:
+        """What both kinds of passes begin with, for the present weights."""
+        if self._hidden is None:
+            self._hidden = self.network.hidden(self.rows, self.graph)
+        return self._hidden
+
+    def probabilities(self) -> Tensor:
+        """Class probabilities as at inference."""
+        hidden = self.hidden()
+        self.network.eval()
+        with torch.no_grad():
+            return self.network.scores(hidden, self.graph).softmax(dim=1)
+
+    def epoch(self, loss: Loss) -> None:
+        """One step on all train nodes; `in_training` keeps the pass with dropout."""
+        hidden, self._hidden = self.hidden(), None
+        self.network.train()
+        self.optimizer.zero_grad()
+        passed = self.network.scores(hidden, self.graph).softmax(dim=1)
+        loss(passed).backward()
+        self.optimizer.step()
+        self.in_training = passed.detach()
+
+
+class _Falling:
+    """Stops once the smoothed loss has not fallen for a while; keeps the losses, from before the first epoch on."""
+
+    def __init__(self, loss: Callable[[], float]) -> None:
+        self.loss, self.losses = loss, list[float]()
+
+    def look(self, epoch: int) -> bool:
+        self.losses.append(self.loss())
+        return epoch - least_smoothed(self.losses)[0] >= _PATIENCE
+
+    def restore(self) -> None:
+        """Nothing: the number of epochs is what is wanted."""
 
 
 def vote_posterior(graph: Neighborhood, one_hot: Tensor, steps: int, epsilon: float) -> Tensor:

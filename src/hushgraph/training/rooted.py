@@ -1,25 +1,27 @@
 """Per-root clipped gradients: what a training step may use when one example is a whole rooted subgraph.
 
-Formal guarantee: `RootedClippedGradient.sum` is a sum of one vector per root, each of norm at most `max_grad_norm` over
-all parameters together, and each a function of that root's rooted subgraph alone. Who can change how many of them is
-the business of the graph (docs/proofs/dpgnn.md). Edge cases:
+Formal guarantee: let k roots of a batch change (the batch is in random order, and they may also come or go). Then
+`RootedClippedGradient.sum`, each entry rounded to a multiple of `grid`, is at most k times `max_grad_norm` away from
+what it is without these roots: in exact arithmetic on the numbers that are returned (docs/proofs/gradient.md). Who can
+change how many roots is the business of the graph (docs/proofs/dpgnn.md). Edge cases:
 
 | case | what happens |
 | --- | --- |
 | empty batch | a zero vector |
-| gradient norm above the bound | scaled down to the bound (less one part in a million, for rounding) |
+| gradient norm above the clip norm | scaled down to it; it is the bound less what rounding may add (`rounding`) |
+| gradient of which more than 3/4 cancels between the rows of a root | clipped as if it were longer |
 | gradient not finite | the root counts as zero |
 | a layer that the closed form does not know | refused here; `rooted_gradient` takes the way of `rooted_functional` |
 
 How: a linear layer that was applied to several rows of a root has the gradient sum_j g_j a_j^T, with a its inputs and g
 the gradients of its outputs. Its norm follows from the products of rows of one root (`rooted_norms`), so no per-root
-gradient is formed; the clipped sum is then one matrix product with the g scaled per root. Roots are taken in chunks.
+gradient is formed; the clipped sum is then matrix products with the g scaled per root, over blocks of 32 roots. Roots
+are taken in chunks.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,22 +30,32 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hushgraph.data.rows import Rows, SparseRows, take_rows
-from hushgraph.errors import HushgraphError, InputError, UnprovenError
+from hushgraph.errors import InputError, UnprovenError
 from hushgraph.graph.rooted import RootedBatch, RootedSubgraphs
 from hushgraph.nn.layers import Linear
 from hushgraph.nn.rooted import AttentionLayer, GCNLayer, GINLayer, RootedNetwork
-from hushgraph.noise.sampler import Noise, PoissonSampler
-from hushgraph.training.flat import FlatParameters, trainable, views_of
-from hushgraph.training.optimizers import OptimizerName, make_optimizer
+from hushgraph.nn.rowwise import is_registered
+from hushgraph.training.clipping import widest_layer
+from hushgraph.training.optimizers import trainable, views_of
 from hushgraph.training.rooted_functional import FormedRootedGradient, check_rooted, state_objection
-from hushgraph.training.rooted_inputs import InputRows, SharedInputs
-from hushgraph.training.rooted_norms import InputProducts, RowLayout, layer_square_norms
-from hushgraph.training.rowwise import is_registered
+from hushgraph.training.rooted_norms import InputProducts, InputRows, RowLayout, SharedInputs, layer_norms
+from hushgraph.training.rounding import (
+    BLOCK_ROWS,
+    HALF_BLOCK,
+    add_products,
+    block_slack,
+    checked_sum,
+    clip_factors,
+    clip_norm,
+    double_slack,
+    norm_slack,
+)
 
-_ROUNDING = 1e-6
 _KNOWN = (RootedNetwork, GCNLayer, GINLayer, AttentionLayer)
 CHUNK_ROOTS = 1_000
 CHUNK_ROWS = 16_384
+BLOCK_ROOTS = 32
+_MOST_CANCELED = BLOCK_ROWS // BLOCK_ROOTS
 
 
 @dataclass
@@ -77,8 +89,9 @@ class RecordingTape:
 class RootedClippedGradient:
     """Clipped gradient sums of `network` over roots of `subgraphs`, whose rows are `features` of the graph's nodes.
 
-    `labels` has one class per root. `chunk_roots` and `chunk_rows` bound the work done at a time and change nothing
-    else. Memory grows with `chunk_rows`, not with the batch.
+    `labels` has one class per root. `max_grad_norm` and `grid` as in `ClippedGradient`. `chunk_roots` and `chunk_rows`
+    bound the work done at a time (not below 64 roots, and one root) and change nothing else. Memory grows with
+    `chunk_rows`, not with the batch.
     """
 
     def __init__(
@@ -89,17 +102,21 @@ class RootedClippedGradient:
         labels: Tensor,
         *,
         max_grad_norm: float,
+        grid: float = 0.0,
         chunk_roots: int = CHUNK_ROOTS,
         chunk_rows: int = CHUNK_ROWS,
     ) -> None:
         require_rooted(network)
         check_rooted(network, subgraphs, labels, max_grad_norm)
         self.network, self.subgraphs, self.features, self.labels = network, subgraphs, features, labels
-        self.max_grad_norm = float(max_grad_norm)
         self.chunk_roots, self.chunk_rows = chunk_roots, chunk_rows
         parameters = trainable(network)
-        self.buffer = torch.zeros(sum(p.numel() for p in parameters), dtype=parameters[0].dtype)
+        self.buffer = torch.zeros(sum(p.numel() for p in parameters), dtype=torch.float64)
         self.views = {id(p): view for p, view in zip(parameters, views_of(self.buffer, parameters))}
+        terms, lengths = len(features) + subgraphs.num_roots, subgraphs.num_roots * _MOST_CANCELED
+        slack = norm_slack(widest_layer(network)) + block_slack() + double_slack(terms, lengths)
+        self.max_grad_norm = float(max_grad_norm)
+        self.clip_norm = clip_norm(max_grad_norm, slack, grid, self.num_parameters)
         self.products = InputProducts(subgraphs, features) if isinstance(features, SparseRows) else None
         self.shared = SharedInputs(features) if isinstance(features, SparseRows) else None
 
@@ -113,11 +130,11 @@ class RootedClippedGradient:
         self.buffer.zero_()
         if self.shared is not None:
             self.shared.begin(self.subgraphs.nodes_of(positions))
-        for chunk in self._chunks(positions):
-            self._add_chunk(chunk)
+        for start, stop in self._chunks(self.subgraphs.num_rows[positions].tolist()):
+            self._add_chunk(positions[start:stop], torch.arange(start, stop))
         if self.shared is not None:
             self.shared.finish(self.views[id(self.network.encoder[0].weight)])
-        return self.buffer.clone()
+        return checked_sum(self.buffer.clone(), len(positions), self.max_grad_norm)
 
     def square_norms(self, positions: Tensor) -> Tensor:
         """Upper bounds, tight up to rounding, of the squared gradient norms of these roots (tests, diagnostics)."""
@@ -126,31 +143,47 @@ class RootedClippedGradient:
             self.shared.begin(batch.nodes)
         return self._square_norms(self._record(batch, positions), batch, positions)[0]
 
-    def _chunks(self, positions: Tensor) -> Iterator[Tensor]:
-        """Roots of similar size together: less padding, and a bounded number of rows (but at least one root)."""
-        rows = self.subgraphs.num_rows[positions]
-        order = torch.argsort(rows)
-        positions, ends = positions[order], torch.cumsum(rows[order], 0)
-        first = 0
-        while first < positions.numel():
-            begin = int(ends[first - 1]) if first else 0
-            last = int(torch.searchsorted(ends, begin + self.chunk_rows, right=True))
-            last = min(max(last, first + 1), first + self.chunk_roots)
-            yield positions[first:last]
-            first = last
+    def _chunks(self, rows: list[int]) -> Iterator[tuple[int, int]]:
+        """Where to cut a batch of roots with so many rows: groups of 64 together, up to a bounded number of rows.
 
-    def _add_chunk(self, positions: Tensor) -> None:
+        How one group is cut depends on its own roots alone.
+        """
+        first = held = 0
+        for start in range(0, len(rows), HALF_BLOCK):
+            stop = min(start + HALF_BLOCK, len(rows))
+            found = sum(rows[start:stop])
+            if first < start and (held + found > self.chunk_rows or stop - first > self.chunk_roots):
+                yield first, start
+                first, held = start, 0
+            held += found
+            if held > self.chunk_rows:
+                yield from self._cut_group(rows, start, stop)
+                first, held = stop, 0
+        if first < len(rows):
+            yield first, len(rows)
+
+    def _cut_group(self, rows: list[int], start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """A group of too many rows, cut into its blocks, and these into single roots where they are too large."""
+        for first in range(start, stop, BLOCK_ROOTS):
+            last = min(first + BLOCK_ROOTS, stop)
+            if sum(rows[first:last]) <= self.chunk_rows:
+                yield first, last
+            else:
+                yield from ((root, root + 1) for root in range(first, last))
+
+    def _add_chunk(self, positions: Tensor, places: Tensor) -> None:
         batch = self.subgraphs.batch(positions)
         used = self._record(batch, positions)
         squares, gradients = self._square_norms(used, batch, positions)
         bad = ~torch.isfinite(squares)
         if bool(bad.any()):  # zero times NaN would still be NaN: start again without these roots
             if not bool(bad.all()):
-                self._add_chunk(positions[~bad])
+                self._add_chunk(positions[~bad], places[~bad])
             return
-        factors = self._factors(squares.sqrt())
+        factors = clip_factors(squares.sqrt_(), self.clip_norm).to(gradients[0].dtype)
+        cuts = [_row_cuts(offsets, places) for offsets in batch.row_offsets]
         for use, gradient in zip(used, gradients):
-            self._add_layer(use, gradient * batch_rows(factors, batch, use.level))
+            self._add_layer(use, gradient * batch_rows(factors, batch, use.level), cuts[use.level])
 
     def _record(self, batch: RootedBatch, positions: Tensor) -> list[RecordedLinear]:
         tape = RecordingTape()
@@ -169,31 +202,42 @@ class RootedClippedGradient:
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Squared norms per root, and the gradients of all outputs. Roots share no row, so one backward pass does."""
         gradients = torch.autograd.grad(self._loss, [use.outputs for use in used])
-        total = torch.zeros(batch.num_roots, dtype=gradients[0].dtype)
+        squares = torch.zeros(batch.num_roots, dtype=torch.float64)
+        together = torch.zeros_like(squares)
         layouts = [RowLayout(offsets) for offsets in batch.row_offsets]
         with torch.no_grad():
             for use, gradient in zip(used, gradients):
                 inputs = use.inputs.detach() if isinstance(use.inputs, Tensor) else use.inputs
                 bias = use.layer.bias is not None
-                total += layer_square_norms(inputs, gradient, layouts[use.level], bias, self.products, positions)
-        return total, gradients
+                found = layer_norms(inputs, gradient, layouts[use.level], bias, self.products, positions)
+                squares += found.squares
+                together += found.together
+        return torch.maximum(squares, together / _MOST_CANCELED**2), gradients
 
-    def _add_layer(self, use: RecordedLinear, gradient: Tensor) -> None:
-        if isinstance(use.inputs, InputRows):
-            use.inputs.shared.add(use.inputs.nodes, gradient)
-        else:
-            self.views[id(use.layer.weight)].addmm_(gradient.t(), use.inputs.detach())
-        if use.layer.bias is not None:
-            self.views[id(use.layer.bias)] += gradient.sum(0)
+    def _add_layer(self, use: RecordedLinear, gradient: Tensor, cuts: list[int]) -> None:
+        bias = None if use.layer.bias is None else self.views[id(use.layer.bias)]
+        if not isinstance(use.inputs, InputRows):
+            add_products(gradient, use.inputs.detach(), self.views[id(use.layer.weight)], cuts, bias)
+            return
+        use.inputs.shared.add(use.inputs.nodes, gradient)
+        if bias is not None:
+            bias += gradient.sum(0, dtype=torch.float64)
 
-    def _factors(self, norms: Tensor) -> Tensor:
-        """What to scale each root by; checked on the very numbers that are used."""
-        bound = self.max_grad_norm
-        factors = norms.reciprocal().mul_(bound * (1.0 - _ROUNDING)).clamp_(max=1.0)
-        largest = float((norms * factors).max()) if norms.numel() else 0.0
-        if not largest <= bound * (1.0 + _ROUNDING):
-            raise HushgraphError(f"expected clipped norms of at most {bound}; got {largest}; nothing was released")
-        return factors
+
+def _row_cuts(offsets: Tensor, places: Tensor) -> list[int]:
+    """Where the rows of a level are cut into blocks: whole roots of one block of the batch, at most 128 rows.
+
+    Where every root has one row, a block holds more roots.
+    """
+    single = int(offsets[-1]) == len(places)
+    block = places // (HALF_BLOCK if single else BLOCK_ROOTS)
+    ends = torch.cat(((block.diff() != 0).nonzero().squeeze(1) + 1, block.new_full((1,), len(places))))
+    cuts = [0]
+    for end in offsets[ends].tolist():
+        while end - cuts[-1] > BLOCK_ROWS:
+            cuts.append(cuts[-1] + BLOCK_ROWS)
+        cuts.append(end)
+    return cuts
 
 
 def batch_rows(values: Tensor, batch: RootedBatch, level: int) -> Tensor:
@@ -225,61 +269,17 @@ def require_rooted(network: RootedNetwork) -> None:
 
 
 def rooted_gradient(
-    network: RootedNetwork, subgraphs: RootedSubgraphs, features: Rows, labels: Tensor, *, max_grad_norm: float
-) -> RootedClippedGradient | FormedRootedGradient:
-    """The closed form where it is known, and otherwise gradients formed outright: the same sum, slower."""
-    try:
-        require_rooted(network)
-    except UnprovenError:
-        return FormedRootedGradient(network, subgraphs, features, labels, max_grad_norm=max_grad_norm)
-    return RootedClippedGradient(network, subgraphs, features, labels, max_grad_norm=max_grad_norm)
-
-
-def train_rooted_privately(
     network: RootedNetwork,
     subgraphs: RootedSubgraphs,
     features: Rows,
     labels: Tensor,
     *,
-    sampler: PoissonSampler,
-    steps: int,
     max_grad_norm: float,
-    noise_std: float,
-    noise: Noise,
-    lr: float,
-    optimizer: OptimizerName = "adam",
-    weight_decay: float = 0.0,
-    averaged: float = 0.5,
-    allow_no_noise: bool = False,
-    on_step: Callable[[int, int], None] | None = None,
-) -> None:
-    """Train `network` in place with `steps` noisy sums of clipped per-root gradients (DP-SGD or DP-Adam).
-
-    `sampler` draws roots; `noise_std` is absolute. The sum is divided by the expected batch size. The network ends with
-    the mean of the weights after each step of the last share `averaged` (0: with the last weights): noise moves the
-    weights to and fro, and the mean of what was released costs nothing. Nothing is charged here: the vault that owns
-    the rows charges before it calls.
-    """
-    if sampler.num_examples != subgraphs.num_roots:
-        raise InputError(f"expected a sampler over {subgraphs.num_roots} roots; got {sampler.num_examples}")
-    if not (math.isfinite(noise_std) and noise_std >= 0) or (noise_std == 0 and not allow_no_noise):
-        raise InputError(f"expected a finite noise_std > 0; got {noise_std}; a plan without privacy trains plainly")
-    if not 0.0 <= averaged <= 1.0:
-        raise InputError(f"averaged: expected a share of the steps, 0 to 1; got {averaged}")
-    engine = rooted_gradient(network, subgraphs, features, labels, max_grad_norm=max_grad_norm)
-    with FlatParameters(network) as flat, torch.no_grad():
-        update = make_optimizer(optimizer, flat.vector, lr, weight_decay)
-        mean, first = torch.zeros_like(flat.vector), min(int((1.0 - averaged) * steps), max(steps - 1, 0))
-        for step in range(steps):
-            total = engine.sum(sampler.draw(noise))
-            if noise_std > 0:
-                total += noise.gaussian((engine.num_parameters,), noise_std)
-            update.step(total.div_(sampler.expected_batch_size))
-            if step >= first:
-                mean.add_(flat.vector, alpha=1.0 / (steps - first))
-            if on_step is not None:
-                on_step(step + 1, steps)
-        if steps > 0:
-            flat.vector.copy_(mean)
-        if not bool(torch.isfinite(flat.vector).all()):
-            raise HushgraphError("expected finite weights after training; got others; lower the learning rate")
+    grid: float = 0.0,
+) -> RootedClippedGradient | FormedRootedGradient:
+    """The closed form where it is known, and otherwise gradients formed outright: the same sum, slower."""
+    try:
+        require_rooted(network)
+    except UnprovenError:
+        return FormedRootedGradient(network, subgraphs, features, labels, max_grad_norm=max_grad_norm, grid=grid)
+    return RootedClippedGradient(network, subgraphs, features, labels, max_grad_norm=max_grad_norm, grid=grid)

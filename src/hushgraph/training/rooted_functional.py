@@ -20,16 +20,17 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.modules.batchnorm import _NormBase
 
 from hushgraph.data.rows import Rows, dense_rows, take_rows
-from hushgraph.errors import HushgraphError, InputError, UnprovenError
+from hushgraph.errors import InputError, UnprovenError
 from hushgraph.graph.rooted import RootedBatch, RootedSubgraphs
 from hushgraph.nn.messages import AnyMessages, LocalMessages
 from hushgraph.nn.rooted import RootedNetwork
-from hushgraph.training.flat import trainable
+from hushgraph.nn.rowwise import has_hooks
 from hushgraph.training.losses import check_labels
+from hushgraph.training.optimizers import trainable
+from hushgraph.training.rounding import checked_sum, clip_factors, clip_norm, double_slack, norm_slack
 
-_ROUNDING = 1e-6
-# Gradients are formed for at most this many numbers at a time (256 MiB in single precision).
-_NUMBERS = 2**26
+# Gradients are formed for at most this many numbers at a time (64 MiB in single precision).
+_NUMBERS = 2**24
 
 Edges = tuple[tuple[Tensor, Tensor, Tensor], ...]
 
@@ -40,7 +41,7 @@ def check_rooted(network: RootedNetwork, subgraphs: RootedSubgraphs, labels: Ten
         raise InputError(f"expected a finite max_grad_norm > 0; got {max_grad_norm}; 1.0 is usual")
     if network.num_layers != subgraphs.num_layers:
         raise InputError(f"expected subgraphs of {network.num_layers} layers; got {subgraphs.num_layers}")
-    check_labels(labels, subgraphs.num_roots)
+    check_labels(labels, subgraphs.num_roots, with_null=True)
 
 
 class FormedRootedGradient:
@@ -54,24 +55,27 @@ class FormedRootedGradient:
         labels: Tensor,
         *,
         max_grad_norm: float,
+        grid: float = 0.0,
     ) -> None:
         require_stateless(network)
         check_rooted(network, subgraphs, labels, max_grad_norm)
         self.network, self.subgraphs, self.features, self.labels = network, subgraphs, features, labels
-        self.max_grad_norm = float(max_grad_norm)
         self.parameters = {name: p for name, p in network.named_parameters() if p.requires_grad}
         self.num_parameters = sum(p.numel() for p in trainable(network))
+        self.max_grad_norm = float(max_grad_norm)
+        slack = norm_slack(0) + double_slack(subgraphs.num_roots, subgraphs.num_roots)
+        self.clip_norm = clip_norm(max_grad_norm, slack, grid, self.num_parameters)
         self._gradients = vmap(grad(self._one_loss), in_dims=(None, 0, 0, 0), randomness="different")
 
     def sum(self, positions: Tensor) -> Tensor:
         """The clipped sum over the roots at these positions, in the order of the network's trainable parameters."""
-        total = torch.zeros(self.num_parameters, dtype=next(iter(self.parameters.values())).dtype)
+        total = torch.zeros(self.num_parameters, dtype=torch.float64)
         for group in self._groups(positions):
-            gradients = self._formed(group)
+            gradients = self._formed(group).double()
             norms = gradients.norm(dim=1)
             finite = torch.isfinite(norms)
-            total += self._factors(norms[finite]) @ gradients[finite]
-        return total
+            total += clip_factors(norms[finite], self.clip_norm) @ gradients[finite]
+        return checked_sum(total, len(positions), self.max_grad_norm)
 
     def square_norms(self, positions: Tensor) -> Tensor:
         """The squared gradient norms of these roots (tests, diagnostics)."""
@@ -110,14 +114,6 @@ class FormedRootedGradient:
         scores = functional_call(self.network, parameters, (rows, batch))
         return F.cross_entropy(scores, label.unsqueeze(0))
 
-    def _factors(self, norms: Tensor) -> Tensor:
-        """What to scale each root by; checked on the very numbers that are used."""
-        factors = norms.reciprocal().mul_(self.max_grad_norm * (1.0 - _ROUNDING)).clamp_(max=1.0)
-        largest = float((norms * factors).max()) if norms.numel() else 0.0
-        if not largest <= self.max_grad_norm * (1.0 + _ROUNDING):
-            raise HushgraphError(f"expected clipped norms of at most {self.max_grad_norm}; got {largest}")
-        return factors
-
 
 def _edges_by_root(batch: RootedBatch, level: int) -> tuple[Tensor, Tensor, Tensor]:
     """Sources, targets and message counts with one row per root, numbered within the root (all of one shape)."""
@@ -148,6 +144,6 @@ def state_objection(layer: nn.Module) -> str | None:
         return "expected a layer on rooted subgraphs; got one of PyG; write it with hushgraph.nn.messages"
     if next(layer.buffers(recurse=False), None) is not None:
         return "expected a layer without buffers; got one that could keep data in them; remove them"
-    if layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or "forward" in vars(layer):
+    if has_hooks(layer):
         return "expected a plain layer; got one with hooks or a replaced forward; remove them"
     return None

@@ -18,11 +18,11 @@ from hushgraph.data.rows import Rows, dense_rows
 from hushgraph.errors import InputError, PrivateAccessError, UnprovenError
 from hushgraph.graph.edges import Edges
 from hushgraph.ledger.run import Run
+from hushgraph.nn.rowwise import require_rowwise
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.notes import Code, Note
 from hushgraph.privacy.plan import Plan, Stage
-from hushgraph.training.rowwise import require_rowwise
 from hushgraph.vault.handles import PrivateRows
 from hushgraph.vault.view import View
 
@@ -112,8 +112,8 @@ class Vault:
             self._refuse_private(stage, inputs)
             return mechanism.query(view, *inputs, **options)
         if self.protects:
-            _require_noise(stage)
             mechanism.check(*inputs)
+            _require_noise(stage)
         part = self._charge(stage, nodes)
         opened = tuple(self._open(one) if isinstance(one, PrivateRows) else one for one in inputs)
         if not self.protects:
@@ -232,6 +232,10 @@ class Vault:
         """Tell whoever watches how far a stage is; carries no private value."""
         if self._progress is not None:
             self._progress(stage, done, total)
+
+    def progress_of(self, stage: str) -> Callable[[int, int], None]:
+        """`report` for one stage."""
+        return lambda done, total: self.report(stage, done, total)
 
     # Inside
 

@@ -10,8 +10,8 @@ from markupsafe import Markup
 
 from hushgraph.ledger.certificate import Randomness
 from hushgraph.report import words
-from hushgraph.report.cells import pill
 from hushgraph.report.context import RunContext
+from hushgraph.report.parts import pill
 from hushgraph.report.sections import section
 from hushgraph.report.svg import Axis, Series, line_chart
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from hushgraph.report.cells import below
 from hushgraph.report.context import RunContext
+from hushgraph.report.parts import below
 from hushgraph.report.sections import section
 from hushgraph.report.svg import Axis, Series, line_chart
 

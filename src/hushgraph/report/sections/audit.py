@@ -8,8 +8,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from hushgraph.report.cells import pill
 from hushgraph.report.context import RunContext
+from hushgraph.report.parts import pill
 from hushgraph.report.sections import section
 from hushgraph.report.svg import Bar, bar_chart
 

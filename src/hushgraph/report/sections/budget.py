@@ -8,8 +8,8 @@ from typing import Any
 from markupsafe import Markup
 
 from hushgraph.report import words
-from hushgraph.report.cells import below
 from hushgraph.report.context import RunContext, StageCost
+from hushgraph.report.parts import below
 from hushgraph.report.sections import section
 from hushgraph.report.svg import Bar, bar_chart
 

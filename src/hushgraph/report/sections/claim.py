@@ -11,8 +11,8 @@ from hushgraph.ledger.certificate import Randomness
 from hushgraph.privacy.adaptive import WorstOf
 from hushgraph.privacy.loss import PrivacyLoss
 from hushgraph.report import words
-from hushgraph.report.cells import pill
 from hushgraph.report.context import RunContext
+from hushgraph.report.parts import pill
 from hushgraph.report.sections import section
 from hushgraph.tasks import EVALUATION
 from hushgraph.text import rounded_up

@@ -8,8 +8,8 @@ from typing import Any
 from markupsafe import Markup
 
 from hushgraph.report import words
-from hushgraph.report.cells import below, mono, pill
 from hushgraph.report.context import DatasetRun, DatasetState, RunContext
+from hushgraph.report.parts import below, mono, pill
 from hushgraph.report.sections import section
 
 _MOST_RUNS = 200

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from hushgraph.report import words
-from hushgraph.report.checklist import Row, State
 from hushgraph.report.context import RunContext
+from hushgraph.report.parts import Row, State
 from hushgraph.report.sections import section
 
 _NUMBERS = {

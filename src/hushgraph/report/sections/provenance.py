@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from hushgraph.report import words
-from hushgraph.report.cells import below, mono
 from hushgraph.report.context import RunContext
+from hushgraph.report.parts import below, mono
 from hushgraph.report.sections import section
 
 _SIZES = {

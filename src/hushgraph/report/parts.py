@@ -1,12 +1,26 @@
-"""Table cells that are more than text. What is put into them is escaped."""
+"""Parts that sections share: rows of checklists, and table cells that are more than text."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Literal
+
 from markupsafe import Markup
+
+State = Literal["handled", "partly", "not handled", "outside"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """An item of a checklist, its state, and what is true of it in this run."""
+
+    name: str
+    state: State
+    words: str
 
 
 def pill(words: str, kind: str) -> Markup:
-    """A short colored label: `good`, `warn`, `bad` or `plain`."""
+    """A short colored label: `good`, `warn`, `bad` or `plain`. What is put into it is escaped."""
     return Markup('<span class="pill {}">{}</span>').format(kind, words)
 
 

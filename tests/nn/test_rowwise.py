@@ -6,8 +6,8 @@ from torch import Tensor, nn
 from torch_geometric.nn import SAGEConv
 
 from hushgraph.errors import UnprovenError
-from hushgraph.nn import MLP, Encoder, HopClassifier, L2Normalize, Linear
-from hushgraph.training import register_rowwise, require_rowwise, rowwise
+from hushgraph.nn import MLP, Encoder, HopClassifier, L2Normalize, Linear, rowwise
+from hushgraph.nn.rowwise import register_rowwise, require_rowwise, unfolded, unfolds
 
 
 def _is_accepted(module: nn.Module) -> bool:
@@ -101,6 +101,29 @@ def test_registering_needs_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     register_rowwise(nn.Hardtanh, "Applied to each entry by itself.")
     require_rowwise(nn.Hardtanh())
     assert rowwise.is_registered(nn.Hardtanh())
+
+
+def test_a_class_declares_itself_and_its_subclasses_do_not_inherit_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rowwise, "_ROWWISE", dict(rowwise._ROWWISE))
+    monkeypatch.setattr(rowwise, "_UNFOLDINGS", dict(rowwise._UNFOLDINGS))
+
+    @rowwise.rowwise("Negates each entry.", lambda layer: None if layer.training else "expected training mode")
+    @unfolds(lambda layer: [layer.inside])
+    class Negated(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inside = nn.Identity()
+
+    class Other(Negated):
+        pass
+
+    require_rowwise(Negated())
+    assert unfolded(Negated()) is not None
+    assert unfolded(Other()) is None
+    with pytest.raises(UnprovenError, match="without proof"):
+        require_rowwise(Other())
+    with pytest.raises(UnprovenError, match="training mode"):
+        require_rowwise(Negated().eval())
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,222 @@
+"""Private examples: Poisson batches of rows or of rooted subgraphs, and the clipped gradient sum of each batch.
+
+`train_privately` in `loop` knows nothing else of the data. A batch is put in uniformly random order, which bounds what
+rounding can add to the change that one example makes (docs/proofs/gradient.md); null records are left out before
+anything is computed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from hushgraph.data.rows import Rows, narrow_rows, row_square_norms, take_rows
+from hushgraph.errors import InputError
+from hushgraph.graph.rooted import RootedSubgraphs
+from hushgraph.nn.rooted import RootedNetwork
+from hushgraph.noise import grid_of
+from hushgraph.noise import sampler as sampling
+from hushgraph.noise.sampler import PoissonSampler
+from hushgraph.training.clipping import ClippedGradient
+from hushgraph.training.losses import RowLoss, are_present, check_labels
+from hushgraph.training.rooted import rooted_gradient
+
+# Steps are prepared together up to about this many numbers, where a row counts as at least so many (measured).
+_NUMBERS_AT_ONCE, _ROW_COST = 2**19, 64
+_STEPS_AT_ONCE = 1000
+# Vector instructions treat the end of an array differently: a batch has whole vectors, up to the longest ones in use.
+_VECTOR = 32
+_KEY_BITS = 53
+
+
+class Noise(sampling.Noise, Protocol):
+    """What private training needs from a source of randomness (`hushgraph.noise.NoiseSource` has it)."""
+
+    def integers(self, n: int, high: int) -> Tensor:
+        """`n` uniform integers in [0, high), int64."""
+        ...
+
+
+@dataclass(frozen=True)
+class NoisySteps:
+    """What is released: `steps` noisy sums of clipped gradients, one per Poisson batch.
+
+    One example changes a sum by at most `max_grad_norm`; `noise_std` is absolute (noise multiplier times the bound).
+    Zero noise is refused unless `allow_no_noise` says that no privacy is claimed.
+    """
+
+    sampler: PoissonSampler
+    steps: int
+    max_grad_norm: float
+    noise_std: float
+    allow_no_noise: bool = False
+
+    def __post_init__(self) -> None:
+        problems = []
+        if self.steps < 0:
+            problems.append(f"expected steps >= 0; got {self.steps}; 0 trains nothing")
+        if not (math.isfinite(self.max_grad_norm) and self.max_grad_norm > 0):
+            problems.append(f"expected a finite max_grad_norm > 0; got {self.max_grad_norm}; 1.0 is usual")
+        fits = math.isfinite(self.noise_std) and self.noise_std >= 0
+        if not fits or (self.noise_std == 0 and not self.allow_no_noise):
+            problems.append(
+                f"expected a finite noise_std > 0; got {self.noise_std};"
+                " for a run without privacy pass allow_no_noise=True"
+            )
+        InputError.collect(problems)
+
+    @property
+    def grid(self) -> float:
+        """What the sums are rounded to multiples of before noise is added; 0: there is no noise."""
+        return grid_of(self.noise_std) if self.noise_std > 0 else 0.0
+
+    def check_examples(self, found: int) -> None:
+        """Refuse examples of another number than the sampler draws from."""
+        if found != self.sampler.num_examples:
+            raise InputError(
+                f"expected {self.sampler.num_examples} rows, as the sampler says; got {found}; pass the same set"
+            )
+
+
+class Examples(Protocol):
+    """What the private loop trains on."""
+
+    module: nn.Module
+    noisy_steps: NoisySteps
+
+    @property
+    def without_autograd(self) -> bool:
+        """Whether sums are computed without automatic differentiation."""
+        ...
+
+    def sums(self, noise: Noise) -> Iterator[Tensor]:
+        """The clipped sum of each step's batch, float64; computed when asked for, with the weights of that moment."""
+        ...
+
+
+class RowExamples:
+    """One example per row of `rows`; `loss`, `microbatch` and `normalize` as in `ClippedGradient`."""
+
+    def __init__(
+        self,
+        module: nn.Module,
+        rows: Rows,
+        labels: Tensor,
+        noisy_steps: NoisySteps,
+        *,
+        loss: str | RowLoss = "cross_entropy",
+        microbatch: int | None = None,
+        normalize: bool = False,
+    ) -> None:
+        noisy_steps.check_examples(len(rows))
+        check_labels(labels, len(rows), with_null=True)
+        self.module, self.rows, self.labels, self.noisy_steps = module, rows, labels, noisy_steps
+        self.engine = ClippedGradient(
+            module,
+            max_grad_norm=noisy_steps.max_grad_norm,
+            grid=noisy_steps.grid,
+            loss=loss,
+            microbatch=microbatch,
+            normalize=normalize,
+        )
+        self.present = are_present(labels)
+        self.square_norms = _input_norms(rows)
+        width = rows[0].numel() if isinstance(rows, Tensor) and len(rows) else 1
+        batch = noisy_steps.sampler.expected_batch_size
+        self.at_once = min(_STEPS_AT_ONCE, max(1, int(_NUMBERS_AT_ONCE / (batch * max(width, _ROW_COST)))))
+
+    @property
+    def without_autograd(self) -> bool:
+        """Whether sums are computed without automatic differentiation."""
+        return self.engine.method == "manual"
+
+    def sums(self, noise: Noise) -> Iterator[Tensor]:
+        """The clipped sum of each step's batch; rows of several small steps are gathered at once."""
+        steps, sampler = self.noisy_steps.steps, self.noisy_steps.sampler
+        for done in range(0, steps, self.at_once):
+            drawn = sampler.draw_several(noise, min(self.at_once, steps - done))
+            batches = shuffled(without_null(drawn, self.present), noise)
+            index, start = filled_up(batches), 0
+            rows, labels = take_rows(self.rows, index), self.labels.index_select(0, index)
+            square_norms = self.square_norms.index_select(0, index)
+            for size in map(len, batches):
+                stop = start + whole_vectors(size)
+                piece, known = narrow_rows(rows, start, stop - start), square_norms[start:stop]
+                yield self.engine.sum(piece, labels[start:stop], size=size, input_square_norms=known)
+                start = stop
+
+
+class RootedExamples:
+    """One example per root of `subgraphs`, whose rows are `features` of the graph's nodes; one label per root."""
+
+    def __init__(
+        self,
+        network: RootedNetwork,
+        subgraphs: RootedSubgraphs,
+        features: Rows,
+        labels: Tensor,
+        noisy_steps: NoisySteps,
+    ) -> None:
+        noisy_steps.check_examples(subgraphs.num_roots)
+        check_labels(labels, subgraphs.num_roots, with_null=True)
+        self.module: nn.Module = network
+        self.noisy_steps = noisy_steps
+        self.engine = rooted_gradient(
+            network,
+            subgraphs,
+            features,
+            labels,
+            max_grad_norm=noisy_steps.max_grad_norm,
+            grid=noisy_steps.grid,
+        )
+        self.present = are_present(labels)
+        self.without_autograd = False
+
+    def sums(self, noise: Noise) -> Iterator[Tensor]:
+        """The clipped sum of each step's batch of roots."""
+        for _ in range(self.noisy_steps.steps):
+            drawn = self.noisy_steps.sampler.draw_several(noise, 1)
+            yield self.engine.sum(shuffled(without_null(drawn, self.present), noise)[0])
+
+
+def without_null(batches: Sequence[Tensor], present: Tensor) -> Sequence[Tensor]:
+    """The batches without the examples whose record is null."""
+    return batches if bool(present.all()) else [batch[present[batch]] for batch in batches]
+
+
+def shuffled(batches: Sequence[Tensor], noise: Noise) -> list[Tensor]:
+    """Each batch in uniformly random order: sorted by random keys, which are drawn again should two be equal."""
+    index, sizes = torch.cat(list(batches)), [len(batch) for batch in batches]
+    first_bits = np.repeat(np.arange(len(sizes)) << _KEY_BITS, sizes)
+    while True:
+        keys = noise.integers(len(index), 1 << _KEY_BITS).numpy() | first_bits
+        order = np.argsort(keys)
+        if np.diff(keys[order]).all():
+            return list(index[torch.from_numpy(order)].split(sizes))
+
+
+def whole_vectors(size: int) -> int:
+    """The next number of rows that fills whole vectors."""
+    return -(-size // _VECTOR) * _VECTOR
+
+
+def filled_up(batches: Sequence[Tensor]) -> Tensor:
+    """The batches one after the other, the first row of each repeated to a whole number of vectors."""
+    pieces = []
+    for batch in batches:
+        pieces += [batch, batch[:1].expand(whole_vectors(len(batch)) - len(batch))]
+    return torch.cat(pieces)
+
+
+def _input_norms(rows: Any) -> Tensor:
+    """The squared norms of the rows: `[n]`, or `[n, parts]` for rows in parts."""
+    parts = getattr(rows, "parts", None)
+    if parts is None:
+        return row_square_norms(rows)
+    return torch.stack([row_square_norms(part) for part in parts], dim=1)

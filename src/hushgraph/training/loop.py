@@ -1,0 +1,159 @@
+"""The two training loops, private and plain, and the keeper of the best epoch.
+
+Private: clipped, noised gradient steps (DP-SGD, DP-Adam) on one flat parameter vector. Nothing here charges a ledger:
+whoever owns the examples charges for the noisy sums before the loop is called. Plain: for data that is public under the
+unit in force, or for baselines that claim nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from hushgraph.errors import HushgraphError
+from hushgraph.noise import perturb
+from hushgraph.training.config import Training
+from hushgraph.training.examples import Examples, Noise
+from hushgraph.training.optimizers import FlatParameters, make_optimizer
+
+Progress = Callable[[int, int], None]
+"""Told how many of how many steps are done; for progress bars."""
+
+Verdict = TypeVar("Verdict")
+
+
+def train_private(examples: Examples, training: Training, noise: Noise, *, on_step: Progress | None = None) -> None:
+    """Train `examples.module` in place with noisy clipped gradient sums; the final weights are the release.
+
+    Each step draws a Poisson batch, clips every example's gradient, rounds the sum to the grid of the noise, adds the
+    noise, divides by the *expected* batch size and updates. `noise` must be a stream that nobody else draws from.
+    `on_step(done, steps)` learns nothing.
+    """
+    steps, module = examples.noisy_steps, examples.module
+    batch_size, was_training = steps.sampler.expected_batch_size, module.training
+    module.train()
+    with FlatParameters(module) as flat, _without_autograd(examples):
+        variance = (steps.noise_std / batch_size) ** 2
+        update = make_optimizer(
+            training.optimizer, flat.vector, training.lr, training.weight_decay, noise_variance=variance
+        )
+        tail = _Tail(flat.vector, steps.steps, training.average_last)
+        for step, total in enumerate(examples.sums(noise)):
+            if steps.noise_std > 0:
+                total = perturb(total, steps.noise_std, noise)
+            update.step(total.div_(batch_size).to(flat.vector.dtype))
+            tail.add(step)
+            if on_step is not None:
+                on_step(step + 1, steps.steps)
+        tail.use()
+        if not bool(torch.isfinite(flat.vector).all()):
+            raise HushgraphError("expected finite weights after training; got others; lower the learning rate")
+    module.train(was_training)
+
+
+def _without_autograd(examples: Examples) -> AbstractContextManager[Any]:
+    """Inference mode, which makes small operations cheaper still, where no gradient comes from autograd."""
+    return torch.inference_mode() if examples.without_autograd else torch.no_grad()
+
+
+class _Tail:
+    """The mean of the weights after the last steps. Every one of them is released already: this is free."""
+
+    def __init__(self, vector: Tensor, steps: int, share: float) -> None:
+        self.vector, self.count = vector, 0
+        self.first = steps - round(share * steps)
+        self.mean = torch.zeros_like(vector)
+
+    def add(self, step: int) -> None:
+        if step >= self.first:
+            self.count += 1
+            self.mean.lerp_(self.vector, 1.0 / self.count)
+
+    def use(self) -> None:
+        if self.count:
+            self.vector.copy_(self.mean)
+
+
+class Observer(Protocol):
+    """Somebody who looks at the state of a network between epochs, as `BestEpoch` does."""
+
+    def look(self, epoch: int) -> bool:
+        """The state after `epoch` epochs; True: stop."""
+        ...
+
+    def restore(self) -> None:
+        """Called at the end: the state to leave behind."""
+        ...
+
+
+def train_epochs(
+    epoch: Callable[[], object],
+    epochs: int,
+    *,
+    best: Observer | None = None,
+    on_epoch: Progress | None = None,
+) -> None:
+    """The plain loop: `epoch()` up to `epochs` times, then back to the best state, if somebody looks for it.
+
+    `best` looks at the state before the first epoch and after every one.
+    """
+    for done in range(epochs + 1):
+        is_over = best is not None and best.look(done)
+        if is_over or done == epochs:
+            break
+        epoch()
+        if on_epoch is not None:
+            on_epoch(done + 1, epochs)
+    if best is not None:
+        best.restore()
+
+
+def larger(new: Any, kept: Any) -> bool:
+    """Whether the new number is larger; what is not a number is smaller than all."""
+    return bool(new > kept or kept != kept)
+
+
+@dataclass
+class BestEpoch(Generic[Verdict]):
+    """Judges the state of a module between epochs and keeps the best one (the first, among equals).
+
+    `judge()` says how good the present state is and `improves(new, kept)` which of two is better: by default the larger
+    number, and what is not a number is never better. `patience`: stop after so many looks without a better state, but
+    not before epoch `least`. `first` and `every` say after how many epochs to look.
+
+    This looks at what `judge` reads after every epoch: legal only where that is public or already randomized.
+    """
+
+    module: nn.Module
+    judge: Callable[[], Verdict]
+    improves: Callable[[Verdict, Verdict], bool] = larger
+    patience: int | None = None
+    least: int = 0
+    first: int = 1
+    every: int = 1
+    verdict: Verdict | None = None
+    epoch: int = 0
+    _waited: int = 0
+    _state: dict[str, Tensor] = field(default_factory=dict)
+
+    def look(self, epoch: int) -> bool:
+        """Judge the state after `epoch` epochs, keep it if it is the best so far; True: stop."""
+        if epoch < self.first or epoch % self.every:
+            return False
+        found = self.judge()
+        if self.verdict is None or self.improves(found, self.verdict):
+            self.verdict, self.epoch, self._waited = found, epoch, 0
+            self._state = {name: tensor.clone() for name, tensor in self.module.state_dict().items()}
+        else:
+            self._waited += 1
+        return self.patience is not None and self._waited >= self.patience and epoch >= self.least
+
+    def restore(self) -> None:
+        """Go back to the best state, if there was one."""
+        if self._state:
+            self.module.load_state_dict(self._state)

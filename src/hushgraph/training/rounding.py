@@ -1,0 +1,150 @@
+"""What floating point may add to a clipped sum, and sums that keep it small. Proof: docs/proofs/gradient.md.
+
+An example is clipped to a little less than the declared bound, so that the bound holds for the numbers that the machine
+adds: with the error of the computed norm, the rounding of the sum and the rounding to the grid of the noise included.
+
+Products of rows are added up in single precision within blocks of 128 rows, and the blocks in double precision. One
+example touches its own block and, because batches are in random order, one more: what rounding adds is bounded by two
+blocks, however many rows there are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from hushgraph.errors import HushgraphError, InputError
+
+SINGLE, DOUBLE = 2.0**-24, 2.0**-53
+"""The largest relative error of one rounded operation."""
+
+BLOCK_ROWS, HALF_BLOCK = 128, 64
+"""Rows that are added up in single precision: examples of one row each, and examples of several."""
+
+PIECE_ROWS = 2**13
+"""Rows of a batch that are processed together, at most."""
+
+MOST_ROWS = 2**24
+"""Rows in one batch, at most: what rounding in double precision may add is bounded for so many."""
+
+UNDERFLOW = 2.0**-100
+"""More than a sum of squares can lack because some of them are too small for single precision."""
+
+Memory = Callable[..., Tensor | None]
+
+_LEAST_BOUND, _LARGEST_BOUND = 2.0**-40, 2.0**40
+# Measured: for small results short blocks cost little, for large ones one block at a time is faster. The way may not
+# depend on the number of rows: all blocks would be rounded differently at once.
+_SMALL_OUTPUT, _SMALL_BLOCK, _LARGE_OUTPUT = 2**11, 32, 2**15
+
+
+def norm_slack(width: int) -> float:
+    """How much longer, relatively, an example can be than its norm in single precision says.
+
+    `width` is the number of squares that are added up, over the widest layer's inputs and outputs.
+    """
+    return (width + 32) * SINGLE
+
+
+def block_slack(rows: int = BLOCK_ROWS) -> float:
+    """What the rounding of sums may add to the change that one example makes, relative to the clip norm.
+
+    Both blocks that the example touches are rounded differently, each by at most `BLOCK_ROWS` roundings of what their
+    examples hold together; `rows` is the number of examples in a block times how much longer than its gradient the
+    parts of an example can be, all together.
+    """
+    return 4.0 * BLOCK_ROWS * rows * SINGLE * 1.05
+
+
+def double_slack(depth: int = PIECE_ROWS + MOST_ROWS // PIECE_ROWS, examples: int = MOST_ROWS) -> float:
+    """The same for sums in double precision: `depth` additions on the way of any one term."""
+    return 2.0 * depth * examples * DOUBLE
+
+
+def clip_norm(max_grad_norm: float, slack: float, grid: float, num_parameters: int) -> float:
+    """The norm to clip to, so that one example changes the released sum by at most `max_grad_norm`.
+
+    `slack` is relative; rounding every entry to a multiple of `grid` adds at most grid * sqrt(entries).
+    """
+    if not _LEAST_BOUND <= max_grad_norm <= _LARGEST_BOUND:
+        raise InputError(f"expected max_grad_norm between 2^-40 and 2^40; got {max_grad_norm}; 1.0 is usual")
+    left = (max_grad_norm - grid * math.sqrt(num_parameters)) / (1.0 + slack)
+    if left < max_grad_norm / 2.0:
+        raise InputError(
+            f"expected rounding far below max_grad_norm {max_grad_norm}; got up to {max_grad_norm - left:.3g} over"
+            f" {num_parameters} parameters; use less noise or a smaller network"
+        )
+    return left
+
+
+def clip_factors(norms: Tensor, bound: float) -> Tensor:
+    """What to scale gradients of these norms by, so that none is longer than `bound`."""
+    return norms.reciprocal().mul_(bound).clamp_(max=1.0)
+
+
+def checked_sum(total: Tensor, examples: int, max_grad_norm: float) -> Tensor:
+    """The sum, if it is not longer than so many clipped gradients can be together; an error otherwise."""
+    length = float(total.norm())
+    if not length <= examples * max_grad_norm:
+        raise HushgraphError(
+            f"expected a sum of {examples} gradients of norm at most {max_grad_norm}; got one of norm {length};"
+            " nothing was released"
+        )
+    return total
+
+
+def write_products(left: Tensor, right: Tensor, out: Tensor, memory: Memory = lambda *_: None) -> None:
+    """Write `left.T @ right`, a sum over rows, to `out`.
+
+    An `out` of the rows' own type is plain training; one in double precision gets sums of blocks of rows. `memory` may
+    have room for intermediate results.
+    """
+    if out.dtype is left.dtype:
+        torch.mm(left.t(), right, out=out)
+    elif out.numel() > _LARGE_OUTPUT:
+        out.zero_()
+        add_products(left, right, out, range(0, len(left) + BLOCK_ROWS, BLOCK_ROWS))
+    else:
+        block = BLOCK_ROWS if out.numel() > _SMALL_OUTPUT else _SMALL_BLOCK
+        torch.sum(_products_of_blocks(left, right, block, memory), 0, dtype=out.dtype, out=out)
+
+
+def add_products(left: Tensor, right: Tensor, out: Tensor, cuts: Sequence[int], row_sum: Tensor | None = None) -> None:
+    """Add `left.T @ right` to `out`, one block of rows after the other; `cuts` says where they begin and end.
+
+    `row_sum`, if wanted, gets the sum of the rows of `left` added.
+    """
+    product, sums = left.new_empty(out.shape), left.new_empty(len(cuts) - 1, left.shape[1])
+    for block, (start, stop) in enumerate(pairwise(cuts)):
+        rows = left[start:stop]
+        torch.mm(rows.t(), right[start:stop], out=product)
+        out += product
+        if row_sum is not None:
+            torch.sum(rows, 0, out=sums[block])
+    if row_sum is not None:
+        row_sum += sums.sum(0, dtype=row_sum.dtype)
+
+
+def _products_of_blocks(left: Tensor, right: Tensor, block: int, memory: Memory) -> Tensor:
+    """One product per block, `[blocks, columns of left, columns of right]`; the last block may be short."""
+    full, rest = divmod(len(left), block)
+    columns = (left.shape[1], right.shape[1])
+    products = None if block == _SMALL_BLOCK else memory("products", left, full + bool(rest), *columns)
+    if not rest:
+        return torch.bmm(left.view(full, block, -1).mT, right.view(full, block, -1), out=products)
+    products = left.new_empty(full + 1, *columns) if products is None else products
+    rows = full * block
+    torch.bmm(
+        left[:rows].view(full, block, columns[0]).mT, right[:rows].view(full, block, columns[1]), out=products[:full]
+    )
+    torch.mm(left[rows:].t(), right[rows:], out=products[full])
+    return products
+
+
+def write_row_sum(rows: Tensor, out: Tensor) -> None:
+    """Write the sum of the rows to `out`, in its precision."""
+    torch.sum(rows, 0, dtype=out.dtype, out=out)
