@@ -13,11 +13,11 @@ NOT_MOVED_YET = frozenset({"audit", "attacks", "collect", "report", "cli"})
 """Packages that still have their older shape; they are left out of the strict rules below."""
 
 MOST = {
-    "unit type tests": (measures.unit_type_tests, 1),
+    "unit type tests": (measures.unit_type_tests, 0),
     "stage type tests": (measures.stage_type_tests, 5),
     "prose parsers": (measures.prose_parsers, 0),
     "protection branches": (measures.protection_branches, 5),
-    "small files": (measures.small_files, 14),
+    "small files": (measures.small_files, 10),
 }
 """Counts outside `NOT_MOVED_YET`, which may fall and never rise: lower the number whenever it falls."""
 

@@ -112,8 +112,8 @@ class Vault:
             self._refuse_private(stage, inputs)
             return mechanism.query(view, *inputs, **options)
         if self.protects:
-            mechanism.check(*inputs)
             _require_noise(stage)
+            mechanism.check(*inputs)
         part = self._charge(stage, nodes)
         opened = tuple(self._open(one) if isinstance(one, PrivateRows) else one for one in inputs)
         if not self.protects:
@@ -166,7 +166,8 @@ class Vault:
     def charge_what_was_open(self) -> None:
         """Charge what a run without protection planned and did not release: raw data was there to be read anyway."""
         for stage in self.plan.stages:
-            if not self.protects and not stage.is_free(self.unit) and not self._count[stage.name]:
+            raw = self.plan.runs_exactly(stage.name) and not stage.is_free(self.unit)
+            if raw and not self._count[stage.name]:
                 self._charge(stage, None)
 
     def choose(self, branch: Plan, reason: Note) -> None:

@@ -25,8 +25,12 @@ def test_figures_have_their_intervals_and_the_mark_of_an_evaluation() -> None:
 
 
 def test_the_limit_of_the_guarantee_is_drawn_where_there_is_one() -> None:
-    assert "most that the guarantee allows" in shown("attacks", context(attacks=(SCORED,)))
-    assert "most that the guarantee" not in shown("attacks", context(epsilon=math.inf, attacks=(SCORED,)))
+    page = shown("attacks", context(attacks=(SCORED,)))
+    assert "most that the guarantee allows" in page
+    assert "A curve above it does not contradict" in page
+    without = shown("attacks", context(epsilon=math.inf, attacks=(SCORED,)))
+    assert "guarantee allows" not in without
+    assert "A curve above it" not in without
 
 
 def test_without_attacks_nothing_is_concluded() -> None:

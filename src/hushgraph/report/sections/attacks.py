@@ -15,6 +15,11 @@ from hushgraph.report.svg import Axis, Series, line_chart
 
 EVALUATION = "Not private: evaluation. An attack is judged with the private data itself, outside the guarantee."
 _HEAD = ["attack", "target", "AUC", "TPR at 1% FPR", "TPR at 0.1% FPR", "balanced accuracy"]
+_LINE = (
+    "The line of the guarantee bounds what one unit adds to an attacker's knowledge, all else known. A curve above it "
+    "does not contradict the claim where the attack also uses what holds without that unit, for example that nodes "
+    "that are alike are more often connected (docs/threats.md)."
+)
 _MEASURES = {"euclidean": "Euclidean distance", "ssim": "1 - SSIM"}
 _INSIDE = "data:image/png;base64,"
 
@@ -26,7 +31,7 @@ _INSIDE = "data:image/png;base64,"
     template="""
 {% if not found %}<p>No attack was run against this model (hushgraph attack).</p>
 {% else %}<p class="lead">{{ evaluation }}</p>{% endif %}
-{% if rows %}{{ chart }}{{ ui.table(head, rows, numeric=[2, 3, 4, 5]) }}{% endif %}
+{% if rows %}{{ chart }}{{ ui.note(line) }}{{ ui.table(head, rows, numeric=[2, 3, 4, 5]) }}{% endif %}
 {% for one in others %}
 <h3>{{ one.title }}</h3>
 {{ ui.table(["figure", "value"], one.figures, numeric=[1]) }}
@@ -58,6 +63,7 @@ def attacks(context: RunContext) -> dict[str, Any]:
         "found": found,
         "evaluation": EVALUATION,
         "chart": _roc(context, scored),
+        "line": _LINE if _limits(context) else "",
         "head": _HEAD,
         "rows": [_row(one) for one in scored],
         "others": [_other(one) for one in found if not one.get("roc")],
