@@ -4,24 +4,43 @@ from __future__ import annotations
 
 from typing import Any
 
-from hushgraph.privacy.count import CountStage
 from scipy import optimize
 
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.run import Run, open_run
+from hushgraph.mechanisms import EdgeCount, Gradient, NeighborSum, Raw, RootedGradient
 from hushgraph.privacy import events, units
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.loss import PrivacyLoss
-from hushgraph.privacy.plan import AggregationStage, GradientStage, Plan, RootedGradientStage, UnprotectedStage
+from hushgraph.privacy.metadata import Metadata
+from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units import Unit
 
 EDGE, NODE = units.UndirectedEdge(), units.Node(max_degree=5)
 DELTA = 1e-6
+SIZES = Metadata(1_000, 750)
+
+
+def plan_of(
+    *stages: Stage, unit: Unit = EDGE, epsilon: float = 500.0, delta: float = DELTA, method: str = "toy"
+) -> Plan:
+    """A plan with these stages as they are."""
+    return Plan(method, SIZES, unit, Budget(epsilon, delta), stages)
+
+
+def sum_stage(name: str, count: int, std: float) -> Stage:
+    """Gaussian sums over neighbors with this noise."""
+    return Stage(name, NeighborSum(), count, scale=std)
+
+
+def gradient_stage(name: str, steps: int, std: float, rate: float) -> Stage:
+    """DP-SGD with clip norm 1."""
+    return Stage(name, Gradient(1.0, rate, steps), scale=std)
 
 
 def sums(std: float = 20.0, count: int = 2, unit: Unit = EDGE, delta: float = DELTA) -> Plan:
     """Gaussian sums over neighbors."""
-    return Plan("toy", unit, Budget(500.0, delta), (AggregationStage("aggregation", count, std),), unit)
+    return plan_of(sum_stage("aggregation", count, std), unit=unit, delta=delta)
 
 
 def sums_of(epsilon: float, unit: Unit = EDGE, delta: float = DELTA) -> Plan:
@@ -31,42 +50,41 @@ def sums_of(epsilon: float, unit: Unit = EDGE, delta: float = DELTA) -> Plan:
         return PrivacyLoss(events.gaussian(multiplier), unit.relation).epsilon(delta) - epsilon
 
     multiplier = float(optimize.brentq(cost, 0.01, 1e4, xtol=1e-14, rtol=1e-14))
-    return sums(multiplier * unit.aggregation_sensitivity(1.0), 1, unit, delta)
+    return sums(multiplier * NeighborSum().sensitivity(unit), 1, unit, delta)
 
 
 def training(std: float = 2.0, steps: int = 100, rate: float = 0.05, unit: Unit = NODE, delta: float = DELTA) -> Plan:
     """DP-SGD: sampled Gaussian releases."""
-    stage = GradientStage("training", steps, std, 1.0, rate)
-    return Plan("toy", unit, Budget(500.0, delta), (stage,), unit)
+    return plan_of(gradient_stage("training", steps, std, rate), unit=unit, delta=delta)
 
 
 def rooted(std: float = 20.0, steps: int = 20, delta: float = DELTA) -> Plan:
     """DP-GNN: batches in which one node touches several examples."""
-    stage = RootedGradientStage("training", steps, std, 1.0, 0.05, 3, 1)
-    return Plan("toy", NODE, Budget(500.0, delta), (stage,), NODE)
+    stage = Stage("training", RootedGradient(1.0, 0.05, steps, 3, 1), scale=std)
+    return plan_of(stage, unit=NODE, delta=delta)
 
 
 def baseline(unit: Unit = EDGE) -> Plan:
     """No protection at all."""
-    return Plan("toy", unit, Budget(float("inf"), DELTA), (UnprotectedStage("unprotected", 1, 0.0),), unit)
+    return plan_of(Stage("edges", Raw("edges"), scale=0.0), unit=unit, epsilon=float("inf"))
 
 
 def option(method: str, stage: str, std: float, unit: Unit = NODE, delta: float = DELTA) -> Plan:
-    return Plan(method, unit, Budget(5.0, delta), (AggregationStage(stage, 1, std),), unit)
+    return plan_of(sum_stage(stage, 1, std), unit=unit, epsilon=5.0, delta=delta, method=method)
 
 
-COUNT = CountStage.within("count", 0.25, NODE, 5)
+COUNT = Stage("count", EdgeCount(5), noise=None, scale=EdgeCount(5).whole_scale_within(0.25, NODE))
 
 
 def choice(**changes: Any) -> Plan:
     """A noisy count, and then one of two methods."""
     values: dict[str, Any] = {
         "method": "toy",
+        "metadata": SIZES,
         "unit": NODE,
         "budget": Budget(5.0, DELTA),
         "stages": (COUNT,),
-        "charged_unit": NODE,
-        "options": (option("cheap", "low", 20.0), option("dear", "high", 10.0)),
+        "branches": (option("cheap", "low", 20.0), option("dear", "high", 10.0)),
     }
     return Plan(**{**values, **changes})
 

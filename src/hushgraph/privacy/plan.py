@@ -210,7 +210,12 @@ class Plan:
     # What it costs
 
     def ways(self, unit: Unit) -> list[Event]:
-        """What can be released in all, for `unit`: one event, or one for each branch."""
+        """What can be released in all, for `unit`: one event, or one for each branch.
+
+        Another unit than the one the run is charged for is refused where the run does not keep to its bounds.
+        """
+        if unit != self.unit and not self.unit.covers(unit):
+            raise UnprovenError(f"a run charged for the unit '{self.unit}' proves nothing for the unit '{unit}'")
         own = [stage.event(unit) for stage in self.stages]
         parts = [[stage.event(unit) for stage in branch.stages] for branch in self.branches] or [[]]
         return [events.composed([*own, *part]) for part in parts]
