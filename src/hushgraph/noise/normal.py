@@ -175,14 +175,14 @@ def perturb(values: Tensor, std: float, noise: IntegerNoise) -> Tensor:
     multiples are not exact in float64.
     """
     grid = grid_of(std)
-    steps = torch.round(values.detach().to(torch.float64) / grid)
-    if not bool((steps.abs() <= _LARGEST_MULTIPLE).all()):
+    steps = (values.detach().to(torch.float64) / grid).round_()
+    if steps.numel() and not float(torch.linalg.vector_norm(steps, math.inf)) <= _LARGEST_MULTIPLE:
         raise InputError(
             f"expected finite values below {_LARGEST_MULTIPLE * grid:g}, 2^31 times the noise scale {std:g}; "
             "got NaN, infinite or larger ones; bound what is released"
         )
-    steps = steps.to(torch.int64) + noise.integer_gaussian(tuple(values.shape), std / grid)
-    return steps.to(torch.float64) * grid
+    # Whole numbers of this size are exact in float64, and so are their sums.
+    return steps.add_(noise.integer_gaussian(tuple(values.shape), std / grid)).mul_(grid)
 
 
 def checked_std(std: float, least: float = 0.0, most: float = math.inf) -> float:
