@@ -182,6 +182,13 @@ def test_an_empty_batch_gives_zero(method: str) -> None:
     assert not engine.sum(sparse, torch.empty(0, dtype=torch.int64)).any()
 
 
+def test_a_batch_of_too_many_pieces_is_refused() -> None:
+    engine = ClippedGradient(nn.Linear(1, 2), max_grad_norm=1.0, microbatch=1)
+    rows, labels = torch.zeros(2**13 + 1, 1), torch.zeros(2**13 + 1, dtype=torch.int64)
+    with pytest.raises(InputError, match="sampling rate"):
+        engine.sum(rows, labels)
+
+
 def test_results_are_not_overwritten_by_the_next_call() -> None:
     module, rows = MODELS["encoder"]
     engine = ClippedGradient(module, max_grad_norm=1.0)

@@ -26,12 +26,11 @@ from hushgraph.noise.sampler import PoissonSampler
 from hushgraph.training.clipping import ClippedGradient
 from hushgraph.training.losses import RowLoss, are_present, check_labels
 from hushgraph.training.rooted import rooted_gradient
+from hushgraph.training.rounding import VECTOR_ROWS
 
 # Steps are prepared together up to about this many numbers, where a row counts as at least so many (measured).
 _NUMBERS_AT_ONCE, _ROW_COST = 2**19, 64
 _STEPS_AT_ONCE = 1000
-# Vector instructions treat the end of an array differently: a batch has whole vectors, up to the longest ones in use.
-_VECTOR = 32
 _KEY_BITS = 53
 
 
@@ -203,7 +202,7 @@ def shuffled(batches: Sequence[Tensor], noise: Noise) -> list[Tensor]:
 
 def whole_vectors(size: int) -> int:
     """The next number of rows that fills whole vectors."""
-    return -(-size // _VECTOR) * _VECTOR
+    return -(-size // VECTOR_ROWS) * VECTOR_ROWS
 
 
 def filled_up(batches: Sequence[Tensor]) -> Tensor:
