@@ -481,6 +481,9 @@ def shipped_models() -> dict[str, tuple[nn.Module, Tensor]]:
         "encoder": (Encoder(128, 16, 6, generator=g), torch.randn(400, 128, generator=g)),
         "hops": (HopClassifier(2, 16, 16, 6, generator=g), torch.randn(400, 3, 16, generator=g)),
         "group": (MLP(64, 32, 40, 2, norm="group", generator=g), torch.randn(400, 64, generator=g)),
+        # Here large batches reuse memory:
+        "large": (MLP(64, 256, 100, 2, generator=g), torch.randn(400, 64, generator=g)),
+        "large hops": (HopClassifier(2, 16, 120, 6, generator=g), torch.randn(400, 3, 16, generator=g)),
     }
 
 
