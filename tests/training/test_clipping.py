@@ -182,6 +182,13 @@ def test_an_empty_batch_gives_zero(method: str) -> None:
     assert not engine.sum(sparse, torch.empty(0, dtype=torch.int64)).any()
 
 
+def test_a_batch_of_too_many_pieces_is_refused() -> None:
+    engine = ClippedGradient(nn.Linear(1, 2), max_grad_norm=1.0, microbatch=1)
+    rows, labels = torch.zeros(2**13 + 1, 1), torch.zeros(2**13 + 1, dtype=torch.int64)
+    with pytest.raises(InputError, match="sampling rate"):
+        engine.sum(rows, labels)
+
+
 def test_results_are_not_overwritten_by_the_next_call() -> None:
     module, rows = MODELS["encoder"]
     engine = ClippedGradient(module, max_grad_norm=1.0)
@@ -474,6 +481,9 @@ def shipped_models() -> dict[str, tuple[nn.Module, Tensor]]:
         "encoder": (Encoder(128, 16, 6, generator=g), torch.randn(400, 128, generator=g)),
         "hops": (HopClassifier(2, 16, 16, 6, generator=g), torch.randn(400, 3, 16, generator=g)),
         "group": (MLP(64, 32, 40, 2, norm="group", generator=g), torch.randn(400, 64, generator=g)),
+        # Here large batches reuse memory:
+        "large": (MLP(64, 256, 100, 2, generator=g), torch.randn(400, 64, generator=g)),
+        "large hops": (HopClassifier(2, 16, 120, 6, generator=g), torch.randn(400, 3, 16, generator=g)),
     }
 
 

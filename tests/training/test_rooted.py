@@ -19,6 +19,7 @@ from hushgraph.errors import InputError, UnprovenError
 from hushgraph.graph.degree import cap_owned_lists
 from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.rooted import RootedSubgraphs, whole_graph
+from hushgraph.nn.messages import sum_messages
 from hushgraph.nn.rooted import CONVOLUTIONS, RootedNetwork
 from hushgraph.noise.sampler import PoissonSampler
 from hushgraph.noise.source import NoiseSource
@@ -161,6 +162,47 @@ def test_deleting_or_replacing_a_record_moves_the_sum_as_declared(
     other[node], label[node] = -10 * x[node], (y[node] + 1) % CLASSES
     after = total(torch.cat((others_edges, fresh), 1), other, label)
     assert float((before - after).norm()) <= 0.1 * 2 * (2 * bound - 1)
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("convolution", CONVOLUTIONS)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_what_is_computed_for_a_root_does_not_depend_on_other_roots(
+    convolution: str, layers: int, sparse: bool
+) -> None:
+    """Bit by bit: in other batches, with another record elsewhere, and with a record gone that many roots read."""
+    generator, nodes = torch.Generator().manual_seed(0), 300
+    edges = torch.randint(nodes, (2, 1500), generator=generator)
+    edges = torch.cat((edges, torch.stack((torch.full((40,), 5), torch.arange(40, 80)))), 1)  # node 5 has a long list
+    edges = edges[:, edges[0] != edges[1]]
+    x = torch.randn(nodes, 20, generator=generator)
+    x *= x > 0.5
+    y = torch.randint(CLASSES, (nodes,), generator=generator)
+    network = RootedNetwork(20, 16, CLASSES, num_layers=layers, convolution=convolution, generator=generator)
+
+    def norms(lists: Tensor, rows: Tensor, positions: Tensor) -> Tensor:
+        subgraphs = RootedSubgraphs(InNeighbors.from_edge_index(lists, nodes).coalesce(), torch.arange(nodes), layers)
+        features = SparseRows.from_tensor(rows) if sparse else rows
+        return RootedClippedGradient(network, subgraphs, features, y, max_grad_norm=1.0).square_norms(positions)
+
+    everyone = torch.arange(nodes)
+    usual = norms(edges, x, everyone)
+    for size in (1, 30, 257):
+        some = torch.randperm(nodes, generator=generator)[:size]
+        assert torch.equal(norms(edges, x, some), usual[some])
+    reads = whole_graph(InNeighbors.from_edge_index(edges, nodes).coalesce(), layers)
+    touched = torch.zeros(nodes, 1)
+    touched[5] = 1.0
+    for messages in reads.layers:
+        touched = touched + sum_messages(touched, messages)
+    untouched = touched.squeeze(1) == 0
+    assert 30 < int((~untouched).sum()) < nodes - 30
+    other = x.clone()
+    other[5] = torch.arange(20) * 100.0
+    for lists in (edges, edges[:, edges[0] != 5]):
+        changed = norms(lists, other, everyone)
+        assert torch.equal(changed[untouched], usual[untouched])
+        assert not torch.equal(changed, usual)
 
 
 def train_roots(

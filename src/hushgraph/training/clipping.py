@@ -12,7 +12,7 @@ docs/proofs/gradient.md. Edge cases:
 | gradient norm above the clip norm | scaled down to it; it is the bound less what rounding may add (`rounding`) |
 | gradient not finite (NaN, infinity, or a norm beyond the floating-point range) | the example counts as zero |
 | layer that mixes rows, or is unknown | refused when the engine is built |
-| more than 2^24 rows in a batch | refused |
+| more than 2^24 rows, or 2^13 pieces, in a batch | refused |
 """
 
 from __future__ import annotations
@@ -31,9 +31,11 @@ from hushgraph.training.losses import RowLoss, row_loss
 from hushgraph.training.manual_backward import ManualGradient, build_steps
 from hushgraph.training.optimizers import trainable, views_of
 from hushgraph.training.rounding import (
+    MOST_PIECES,
     MOST_ROWS,
     PIECE_ROWS,
     block_slack,
+    check_size,
     checked_sum,
     clip_factors,
     clip_norm,
@@ -126,9 +128,8 @@ class ClippedGradient:
         last dimension, or of each of their parts, for a caller that knows them.
         """
         size = len(rows) if size is None else size
-        if len(rows) > MOST_ROWS:
-            raise InputError(f"expected at most {MOST_ROWS} rows in a batch; got {len(rows)}; lower the sampling rate")
         length = self._rows_at_a_time()
+        check_size(len(rows), min(MOST_ROWS, length * MOST_PIECES))
         if len(rows) <= length:
             total = self._clipped(rows, labels, input_square_norms, size).clone()
             return checked_sum(total, size, self.max_grad_norm)

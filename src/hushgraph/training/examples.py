@@ -26,12 +26,10 @@ from hushgraph.noise.sampler import PoissonSampler
 from hushgraph.training.clipping import ClippedGradient
 from hushgraph.training.losses import RowLoss, are_present, check_labels
 from hushgraph.training.rooted import rooted_gradient
+from hushgraph.training.rounding import VECTOR_ROWS
 
 # Steps are prepared together up to about this many numbers, where a row counts as at least so many (measured).
 _NUMBERS_AT_ONCE, _ROW_COST = 2**19, 64
-_STEPS_AT_ONCE = 1000
-# Vector instructions treat the end of an array differently: a batch has whole vectors, up to the longest ones in use.
-_VECTOR = 32
 _KEY_BITS = 53
 
 
@@ -129,7 +127,7 @@ class RowExamples:
         self.square_norms = _input_norms(rows)
         width = rows[0].numel() if isinstance(rows, Tensor) and len(rows) else 1
         batch = noisy_steps.sampler.expected_batch_size
-        self.at_once = min(_STEPS_AT_ONCE, max(1, int(_NUMBERS_AT_ONCE / (batch * max(width, _ROW_COST)))))
+        self.at_once = max(1, int(_NUMBERS_AT_ONCE / (batch * max(width, _ROW_COST))))
 
     @property
     def without_autograd(self) -> bool:
@@ -193,9 +191,10 @@ def without_null(batches: Sequence[Tensor], present: Tensor) -> Sequence[Tensor]
 def shuffled(batches: Sequence[Tensor], noise: Noise) -> list[Tensor]:
     """Each batch in uniformly random order: sorted by random keys, which are drawn again should two be equal."""
     index, sizes = torch.cat(list(batches)), [len(batch) for batch in batches]
-    first_bits = np.repeat(np.arange(len(sizes)) << _KEY_BITS, sizes)
+    bits = min(_KEY_BITS, 62 - len(sizes).bit_length())
+    first_bits = np.repeat(np.arange(len(sizes)) << bits, sizes)
     while True:
-        keys = noise.integers(len(index), 1 << _KEY_BITS).numpy() | first_bits
+        keys = noise.integers(len(index), 1 << bits).numpy() | first_bits
         order = np.argsort(keys)
         if np.diff(keys[order]).all():
             return list(index[torch.from_numpy(order)].split(sizes))
@@ -203,7 +202,7 @@ def shuffled(batches: Sequence[Tensor], noise: Noise) -> list[Tensor]:
 
 def whole_vectors(size: int) -> int:
     """The next number of rows that fills whole vectors."""
-    return -(-size // _VECTOR) * _VECTOR
+    return -(-size // VECTOR_ROWS) * VECTOR_ROWS
 
 
 def filled_up(batches: Sequence[Tensor]) -> Tensor:

@@ -51,6 +51,13 @@ class Scratch:
         view = self._views.get((name, like.dtype, shape))
         return view if view is not None else self._make(name, like.dtype, shape)
 
+    def alike(self, x: Tensor) -> Tensor | None:
+        """Temporary memory in the shape and the order of `x`: with another order sums are rounded differently."""
+        if x.is_contiguous() or not x.t().is_contiguous():
+            return self("temporary", x, *x.shape)
+        turned = self("temporary", x, *x.t().shape)
+        return None if turned is None else turned.t()
+
     def _make(self, name: str, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor | None:
         size = math.prod(shape)
         if size < _LARGE:
@@ -145,7 +152,7 @@ class LinearStep:
         """(w * g)^T a for the weight, the sum of w * g for the bias."""
         grad = self.grad
         if factors is not None:
-            grad = torch.mul(grad, factors.unsqueeze(1), out=self.temporary("temporary", grad, *grad.shape))
+            grad = torch.mul(grad, factors.unsqueeze(1), out=self.temporary.alike(grad))
         if self.weight_view is not None:
             if isinstance(self.x, Tensor):
                 write_products(grad, self.x, self.weight_view, self.temporary)
@@ -165,7 +172,7 @@ def short_row_norms(x: Tensor, temporary: Scratch) -> Tensor:
 
 def norms_from_above(x: Tensor, temporary: Scratch) -> Tensor:
     """As `short_row_norms`, and not smaller than the true ones where squares are too small for single precision."""
-    squares = torch.square(x, out=temporary("temporary", x, *x.shape))
+    squares = torch.square(x, out=temporary.alike(x))
     return torch.addmv(_underflow(x.dtype), squares, ones_like_row(x.shape[1], x.dtype))
 
 

@@ -31,7 +31,7 @@ from torch import Tensor
 
 from hushgraph.data.rows import Rows, SparseRows, take_rows
 from hushgraph.errors import InputError, UnprovenError
-from hushgraph.graph.rooted import RootedBatch, RootedSubgraphs
+from hushgraph.graph.rooted import Messages, RootedBatch, RootedSubgraphs
 from hushgraph.nn.layers import Linear
 from hushgraph.nn.rooted import AttentionLayer, GCNLayer, GINLayer, RootedNetwork
 from hushgraph.nn.rowwise import is_registered
@@ -42,8 +42,10 @@ from hushgraph.training.rooted_norms import InputProducts, InputRows, RowLayout,
 from hushgraph.training.rounding import (
     BLOCK_ROWS,
     HALF_BLOCK,
+    VECTOR_ROWS,
     add_products,
     block_slack,
+    check_size,
     checked_sum,
     clip_factors,
     clip_norm,
@@ -56,6 +58,7 @@ CHUNK_ROOTS = 1_000
 CHUNK_ROWS = 16_384
 BLOCK_ROOTS = 32
 _MOST_CANCELED = BLOCK_ROWS // BLOCK_ROOTS
+_MOST_BLOCKS = 2**20
 
 
 @dataclass
@@ -113,7 +116,7 @@ class RootedClippedGradient:
         parameters = trainable(network)
         self.buffer = torch.zeros(sum(p.numel() for p in parameters), dtype=torch.float64)
         self.views = {id(p): view for p, view in zip(parameters, views_of(self.buffer, parameters))}
-        terms, lengths = len(features) + subgraphs.num_roots, subgraphs.num_roots * _MOST_CANCELED
+        terms, lengths = len(features) + subgraphs.num_roots + _MOST_BLOCKS, subgraphs.num_roots * _MOST_CANCELED
         slack = norm_slack(widest_layer(network)) + block_slack() + double_slack(terms, lengths)
         self.max_grad_norm = float(max_grad_norm)
         self.clip_norm = clip_norm(max_grad_norm, slack, grid, self.num_parameters)
@@ -127,10 +130,12 @@ class RootedClippedGradient:
 
     def sum(self, positions: Tensor) -> Tensor:
         """The clipped sum over the roots at these positions, in the order of the network's trainable parameters."""
+        rows = self.subgraphs.num_rows[positions]
+        check_size(int(rows.sum()), _MOST_BLOCKS * HALF_BLOCK)
         self.buffer.zero_()
         if self.shared is not None:
             self.shared.begin(self.subgraphs.nodes_of(positions))
-        for start, stop in self._chunks(self.subgraphs.num_rows[positions].tolist()):
+        for start, stop in self._chunks(rows.tolist()):
             self._add_chunk(positions[start:stop], torch.arange(start, stop))
         if self.shared is not None:
             self.shared.finish(self.views[id(self.network.encoder[0].weight)])
@@ -186,9 +191,9 @@ class RootedClippedGradient:
             self._add_layer(use, gradient * batch_rows(factors, batch, use.level), cuts[use.level])
 
     def _record(self, batch: RootedBatch, positions: Tensor) -> list[RecordedLinear]:
-        tape = RecordingTape()
+        tape, filled = RecordingTape(), filled_up(batch)
         with torch.enable_grad():
-            scores = self.network(self._inputs(batch.nodes), batch, tape)
+            scores = self.network(self._inputs(filled.nodes), filled, tape)[: batch.num_roots]
             self._loss = F.cross_entropy(scores, self.labels[positions], reduction="sum")
         if len({id(use.layer) for use in tape.used}) != len(tape.used):
             raise UnprovenError("expected each linear layer to be used once per example; got one used more often")
@@ -201,27 +206,60 @@ class RootedClippedGradient:
         self, used: list[RecordedLinear], batch: RootedBatch, positions: Tensor
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Squared norms per root, and the gradients of all outputs. Roots share no row, so one backward pass does."""
-        gradients = torch.autograd.grad(self._loss, [use.outputs for use in used])
+        found = torch.autograd.grad(self._loss, [use.outputs for use in used])
+        rows = [int(offsets[-1]) for offsets in batch.row_offsets]
+        gradients = tuple(gradient[: rows[use.level]] for use, gradient in zip(used, found))
         squares = torch.zeros(batch.num_roots, dtype=torch.float64)
         together = torch.zeros_like(squares)
         layouts = [RowLayout(offsets) for offsets in batch.row_offsets]
         with torch.no_grad():
             for use, gradient in zip(used, gradients):
-                inputs = use.inputs.detach() if isinstance(use.inputs, Tensor) else use.inputs
+                use.inputs = _first_rows(use.inputs, len(gradient))
                 bias = use.layer.bias is not None
-                found = layer_norms(inputs, gradient, layouts[use.level], bias, self.products, positions)
-                squares += found.squares
-                together += found.together
+                norms = layer_norms(use.inputs, gradient, layouts[use.level], bias, self.products, positions)
+                squares += norms.squares
+                together += norms.together
         return torch.maximum(squares, together / _MOST_CANCELED**2), gradients
 
     def _add_layer(self, use: RecordedLinear, gradient: Tensor, cuts: list[int]) -> None:
         bias = None if use.layer.bias is None else self.views[id(use.layer.bias)]
         if not isinstance(use.inputs, InputRows):
-            add_products(gradient, use.inputs.detach(), self.views[id(use.layer.weight)], cuts, bias)
+            add_products(gradient, use.inputs, self.views[id(use.layer.weight)], cuts, bias)
             return
         use.inputs.shared.add(use.inputs.nodes, gradient)
         if bias is not None:
             bias += gradient.sum(0, dtype=torch.float64)
+
+
+def _first_rows(inputs: Tensor | InputRows, count: int) -> Tensor | InputRows:
+    if isinstance(inputs, Tensor):
+        return inputs.detach()[:count]
+    return InputRows(inputs.shared, inputs.nodes[:count])
+
+
+def filled_up(batch: RootedBatch) -> RootedBatch:
+    """The batch with rows at the end of every level that nobody reads, so that each level has whole vectors of rows.
+
+    What is computed for a row would otherwise depend on whether it stands at the end of an array.
+    """
+    rows = [int(offsets[-1]) for offsets in batch.row_offsets]
+    extra = [0] * len(rows)
+    least = 0
+    for level in reversed(range(len(rows))):  # a row needs one on the level before
+        least = extra[level] = least + -(rows[level] + least) % VECTOR_ROWS
+    layers = []
+    for level, messages in enumerate(batch.layers):
+        own = torch.arange(rows[level], rows[level] + extra[level + 1])
+        layers.append(
+            Messages(
+                rows[level] + extra[level],
+                torch.cat((messages.own, own)),
+                torch.cat((messages.offsets, messages.offsets[-1:].expand(extra[level + 1]))),
+                messages.sources,
+            )
+        )
+    nodes = torch.cat((batch.nodes, batch.nodes[:1].expand(extra[0])))
+    return RootedBatch(nodes, batch.row_offsets, tuple(layers))
 
 
 def _row_cuts(offsets: Tensor, places: Tensor) -> list[int]:

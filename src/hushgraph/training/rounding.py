@@ -25,11 +25,14 @@ SINGLE, DOUBLE = 2.0**-24, 2.0**-53
 BLOCK_ROWS, HALF_BLOCK = 128, 64
 """Rows that are added up in single precision: examples of one row each, and examples of several."""
 
+VECTOR_ROWS = 32
+"""Vector instructions treat the end of an array differently: batches are filled up to a multiple of so many rows."""
+
 PIECE_ROWS = 2**13
 """Rows of a batch that are processed together, at most."""
 
-MOST_ROWS = 2**24
-"""Rows in one batch, at most: what rounding in double precision may add is bounded for so many."""
+MOST_ROWS, MOST_PIECES = 2**24, 2**13
+"""Rows and pieces of one batch, at most: what rounding in double precision may add is bounded for so many."""
 
 UNDERFLOW = 2.0**-100
 """More than a sum of squares can lack because some of them are too small for single precision."""
@@ -60,8 +63,8 @@ def block_slack(rows: int = BLOCK_ROWS) -> float:
     return 4.0 * BLOCK_ROWS * rows * SINGLE * 1.05
 
 
-def double_slack(depth: int = PIECE_ROWS + MOST_ROWS // PIECE_ROWS, examples: int = MOST_ROWS) -> float:
-    """The same for sums in double precision: `depth` additions on the way of any one term."""
+def double_slack(depth: int = PIECE_ROWS + MOST_PIECES, examples: int = MOST_ROWS) -> float:
+    """The same for sums in double precision: at most `depth` additions on the way of any one term."""
     return 2.0 * depth * examples * DOUBLE
 
 
@@ -79,6 +82,12 @@ def clip_norm(max_grad_norm: float, slack: float, grid: float, num_parameters: i
             f" {num_parameters} parameters; use less noise or a smaller network"
         )
     return left
+
+
+def check_size(rows: int, most: int) -> None:
+    """Refuse a batch that is so large that what rounding adds is not bounded any more."""
+    if rows > most:
+        raise InputError(f"expected at most {most} rows in a batch; got {rows}; lower the sampling rate")
 
 
 def clip_factors(norms: Tensor, bound: float) -> Tensor:
