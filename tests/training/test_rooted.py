@@ -181,7 +181,7 @@ def test_what_is_computed_for_a_root_does_not_depend_on_other_roots(
     network = RootedNetwork(20, 16, CLASSES, num_layers=layers, convolution=convolution, generator=generator)
 
     def norms(lists: Tensor, rows: Tensor, positions: Tensor) -> Tensor:
-        subgraphs = RootedSubgraphs(InNeighbors.from_edge_index(lists, nodes).coalesce(), torch.arange(nodes), layers)
+        subgraphs = RootedSubgraphs(MemoryEdges.from_edge_index(lists, nodes).coalesce(), torch.arange(nodes), layers)
         features = SparseRows.from_tensor(rows) if sparse else rows
         return RootedClippedGradient(network, subgraphs, features, y, max_grad_norm=1.0).square_norms(positions)
 
@@ -190,7 +190,7 @@ def test_what_is_computed_for_a_root_does_not_depend_on_other_roots(
     for size in (1, 30, 257):
         some = torch.randperm(nodes, generator=generator)[:size]
         assert torch.equal(norms(edges, x, some), usual[some])
-    reads = whole_graph(InNeighbors.from_edge_index(edges, nodes).coalesce(), layers)
+    reads = whole_graph(MemoryEdges.from_edge_index(edges, nodes).coalesce(), layers)
     touched = torch.zeros(nodes, 1)
     touched[5] = 1.0
     for messages in reads.layers:
