@@ -43,7 +43,7 @@ class Server:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
-        self.command = [sys.executable, "-m", "hushgraph.collect", "serve", "--store", str(store)]
+        self.command = [sys.executable, "-m", "hushgraph", "collect", "serve", "--store", str(store)]
         self.command += ["--port", str(self.port)]
 
     def start(self) -> None:

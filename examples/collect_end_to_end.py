@@ -58,7 +58,7 @@ class Service:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         self.address = f"http://127.0.0.1:{self.port}"
-        self.command = [sys.executable, "-m", "hushgraph.collect", "serve", "--store", str(store)]
+        self.command = [sys.executable, "-m", "hushgraph", "collect", "serve", "--store", str(store)]
         self.command += ["--port", str(self.port)]
 
     def start(self) -> None:

@@ -12,6 +12,7 @@ if _TYPE_CHECKING:
     from typing import Any as _Any
 
     from hushgraph import datasets, local, mechanisms
+    from hushgraph.graph.disk import DiskEdges
     from hushgraph.ledger.certificate import Certificate
     from hushgraph.ledger.ledger import Ledger
     from hushgraph.methods.auto import Auto, fit
@@ -41,6 +42,7 @@ _PLACES = {
     "Certificate": "ledger.certificate",
     "Chorus": "methods.chorus",
     "DPGNN": "methods.dpgnn",
+    "DiskEdges": "graph.disk",
     "DPMLP": "methods.mlp",
     "GAP": "methods.gap",
     "GAT": "methods.plain_gnn",
@@ -80,6 +82,7 @@ __all__ = [
     "Budget",
     "Certificate",
     "Chorus",
+    "DiskEdges",
     "GraphSAGE",
     "Ledger",
     "Mechanism",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -77,6 +77,10 @@ class LocalReport(Mechanism):
             return events.non_private()
         self.require(unit)
         return events.pure(self.epsilon)
+
+    def as_published(self) -> LocalReport:
+        """With the range of the features taken from the data."""
+        return replace(self, range_from_data=True) if self.part == "features" else self
 
     def query(self, data: Any) -> Any:
         """The raw part."""

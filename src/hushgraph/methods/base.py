@@ -80,10 +80,6 @@ class Method(Settings):
         """The accountant of the method's publication, for paper mode."""
         return "tightest"
 
-    def as_published(self, stage: Stage) -> Stage:
-        """A stage as the publication makes it, for paper mode."""
-        return stage
-
     def public_notes(self, metadata: Metadata, unit: Unit) -> Sequence[Note]:
         """What is taken as public."""
         sizes = note(Code.SIZES, nodes=metadata.num_nodes, train=metadata.num_train)
@@ -125,7 +121,7 @@ class Method(Settings):
             metadata,
             unit,
             budget,
-            [self.as_published(stage) for stage in stages] if paper_mode else stages,
+            [replace(stage, mechanism=stage.mechanism.as_published()) for stage in stages] if paper_mode else stages,
             public=self.public_notes(metadata, unit),
             unprotected=self.unprotected_notes(metadata, unit),
             paper=self.paper_accountant(unit) if paper_mode else None,

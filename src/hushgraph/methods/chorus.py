@@ -181,9 +181,7 @@ class Chorus(Method):
 
     def _scaled(self, vault: Vault, released: Held, network: ChorusNetwork) -> Held:
         """The sums on a scale that fits the classifier: in multiples of their noise, or of length at most one."""
-        stage, sums = vault.plan[SUMS], vault.plan[SUMS].mechanism
-        assert isinstance(sums, LabelSum)
-        std = stage.scale or 0.0
+        sums, std = vault.plan.mechanism(SUMS, LabelSum), vault.plan[SUMS].scale or 0.0
         if not network.plain:
             columns = vault.metadata.classes - (1 if sums.centered else 0)
             return vault.apply(FloorScale(self.noise_floor * math.sqrt(columns) * std, sums.centered), released)

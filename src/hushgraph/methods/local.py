@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -68,13 +68,6 @@ class LocalMethod(Method):
         low, high = (self.low, self.high) if part == "features" else (0.0, 1.0)
         mechanism = LocalReport(randomizer, part, 0.0 if low is None else low, 1.0 if high is None else high)
         return Stage(name, mechanism, noise=None, scale=1.0)
-
-    def as_published(self, stage: Stage) -> Stage:
-        """With the range taken from the data."""
-        mechanism = stage.mechanism
-        if not isinstance(mechanism, LocalReport) or mechanism.part != "features":
-            return stage
-        return replace(stage, mechanism=replace(mechanism, range_from_data=True))
 
     def plan(self, metadata: Metadata, unit: Unit, budget: Budget, *, paper_mode: bool = False) -> Plan:
         """The reports and what they cost, from public sizes only."""

@@ -139,16 +139,14 @@ class LPGNN(LocalMethod):
         value = vault.release("features")
         if vault.plan.runs_exactly("features"):
             return FeatureReports(value)
-        mechanism = vault.plan["features"].mechanism
-        assert isinstance(mechanism, LocalReport)
+        mechanism = vault.plan.mechanism("features", LocalReport)
         return FeatureReports.of(value, mechanism.randomizer)
 
     def _labels(self, vault: Vault) -> NoisyLabels:
         train, val, classes = vault.nodes("train"), vault.nodes("val"), vault.metadata.classes
         if vault.is_public("labels"):
             return NoisyLabels(vault.labels, train, val, torch.eye(classes))
-        mechanism = vault.plan["labels"].mechanism
-        assert isinstance(mechanism, LocalReport)
+        mechanism = vault.plan.mechanism("labels", LocalReport)
         # A unary report that names one class has the same law as randomized response.
         response = RandomizedResponse(mechanism.epsilon, classes)
         transition = torch.from_numpy(response.transition).to(torch.float32)

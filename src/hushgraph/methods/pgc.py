@@ -78,8 +78,7 @@ class PerFeatureMethod(LocalMethod):
         value = vault.release("features")
         if vault.plan.runs_exactly("features"):
             return Estimates(value)
-        mechanism = vault.plan["features"].mechanism
-        assert isinstance(mechanism, LocalReport)
+        mechanism = vault.plan.mechanism("features", LocalReport)
         return Estimates.of(torch.as_tensor(value), mechanism.randomizer)
 
 

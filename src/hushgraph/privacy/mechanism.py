@@ -81,6 +81,10 @@ class Mechanism(ABC):
         """What a publication would claim for a release, where that is more than can be proved."""
         return self.event(unit, scale)
 
+    def as_published(self) -> Mechanism:
+        """The mechanism as the publication of a method uses it, for paper mode."""
+        return self
+
     def stays_private(self, unit: Unit) -> bool:
         """Whether the result is part of each node's own record, so that only a handle leaves the vault."""
         return False

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from hushgraph.errors import CalibrationError, InputError, UnprovenError
 from hushgraph.privacy import events
@@ -26,6 +26,8 @@ from hushgraph.privacy.notes import Note
 from hushgraph.privacy.units import Unit
 from hushgraph.privacy.units import from_dict as unit_from_dict
 from hushgraph.text import plain
+
+M = TypeVar("M", bound=Mechanism)
 
 
 @dataclass(frozen=True)
@@ -184,6 +186,13 @@ class Plan:
             if stage.name == name:
                 return stage
         raise InputError(f"the plan of {self.method} has no stage '{name}'")
+
+    def mechanism(self, name: str, kind: type[M]) -> M:
+        """The mechanism of a stage, which must be of this kind."""
+        found = self[name].mechanism
+        if not isinstance(found, kind):
+            raise InputError(f"stage '{name}': expected a {kind.name}; got a {found.name}")
+        return found
 
     def __contains__(self, name: str) -> bool:
         return any(stage.name == name for stage in self.stages)

@@ -111,12 +111,13 @@ class Vault:
         if stage.is_free(self.unit):
             self._refuse_private(stage, inputs)
             return mechanism.query(view, *inputs, **options)
-        if self.protects:
+        exact = self.plan.runs_exactly(stage.name)
+        if not exact:
             _require_noise(stage)
             mechanism.check(*inputs)
         part = self._charge(stage, nodes)
         opened = tuple(self._open(one) if isinstance(one, PrivateRows) else one for one in inputs)
-        if not self.protects:
+        if exact:
             return mechanism.query(view, *opened, **options)
         assert stage.scale is not None
         noise = self._noise.stream(f"{mechanism.name}/{stage.name}/{part}")
@@ -139,8 +140,7 @@ class Vault:
         return number
 
     def _view(self, stage: Stage) -> View:
-        cap = self.unit.cap if self.protects else None
-        name = stage.name
+        cap, name = None if self.plan.runs_exactly(stage.name) else self.unit.cap, stage.name
         return View(
             self._graph,
             stage.mechanism.reads,
@@ -218,12 +218,13 @@ class Vault:
 
     def raw_scores(self, network: Callable[[Rows, Edges], Tensor]) -> PrivateRows | Tensor:
         """Class scores from raw features and edges. They are NOT protected, and the plan must say so."""
-        declared = any(note.code is Code.RAW_PREDICTIONS for note in self.plan.unprotected)
-        if self.protects and not declared:
-            raise UnprovenError("predictions from raw neighborhoods: expected a plan that declares them unprotected")
         with torch.no_grad():
             scores = network(self._graph.features, self._graph.edges)
-        return self._keep(scores, "class scores from raw neighborhoods") if self.protects else scores
+        if not self.protects:
+            return scores
+        if not any(note.code is Code.RAW_PREDICTIONS for note in self.plan.unprotected):
+            raise UnprovenError("predictions from raw neighborhoods: expected a plan that declares them unprotected")
+        return self._keep(scores, "class scores from raw neighborhoods")
 
     def hand_over(self, scores: Tensor | PrivateRows | None) -> Tensor | None:
         """The scores for the holder of the data, who evaluates them; not protected where they are private."""

@@ -1,0 +1,7 @@
+"""`python -m hushgraph`: the command line."""
+
+from __future__ import annotations
+
+from hushgraph.cli import main
+
+main()
