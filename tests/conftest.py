@@ -12,9 +12,9 @@ torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)
-def no_ledger_of_the_user(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands without --ledger write to a folder of the test, never to the project's or the user's."""
-    monkeypatch.setenv("HUSHGRAPH_LEDGER", str(tmp_path_factory.mktemp("ledger") / "home"))
+def no_ledger_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is written to the project's or the user's ledger: it is in memory, and a folder for commands."""
+    monkeypatch.setenv("HUSHGRAPH_LEDGER", ":memory:")
     monkeypatch.setenv("HUSHGRAPH_OPERATOR", "tester")
 
 

@@ -32,7 +32,8 @@ class ServerProcess:
         self.command = [
             sys.executable,
             "-m",
-            "hushgraph.collect",
+            "hushgraph",
+            "collect",
             "serve",
             "--store",
             str(store),

@@ -12,6 +12,7 @@ from hushgraph.ledger.ledger import Ledger
 
 FOLDER = ".hushgraph"
 PLACE = "HUSHGRAPH_LEDGER"
+IN_MEMORY = ":memory:"
 
 
 @dataclass(frozen=True)
@@ -43,5 +44,10 @@ class Project:
 
 
 def default_ledger(folder: str | os.PathLike[str] | None = None) -> Ledger:
-    """The ledger in `folder` if one is named, else that of the project."""
+    """The ledger in `folder` if one is named, else that of the project.
+
+    HUSHGRAPH_LEDGER=:memory: asks for a ledger that ends with the process, for tests; it warns.
+    """
+    if folder is None and os.environ.get(PLACE, "").strip() == IN_MEMORY:
+        return Ledger.in_memory()
     return Ledger(folder) if folder is not None else Project.find().ledger
