@@ -17,7 +17,7 @@ from hushgraph.datasets import write_npz
 from small_graphs import random_graph
 
 PAGE = Path(__file__).parents[2] / "docs" / "ledger.md"
-QUICK = "--delta 1e-4 --set hidden=4 --set epochs=2"
+QUICK = "--delta 1e-4 --set hidden_channels=4 --set epochs=2"
 
 
 def run(words: str, *, who: str = "officer", expect: int = 0) -> str:
