@@ -87,6 +87,10 @@ def context(
         paper=None,
         reason=None,
         total=DatasetTotal(epsilon, 1e-5, "together", math.isfinite(epsilon), 1, None),
+        operator="ann",
+        purpose="",
+        unpublished=False,
+        ledger_in_memory=False,
         ledger_hash="f" * 64,
         versions={"hushgraph": "0"},
     )

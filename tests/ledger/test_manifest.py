@@ -115,8 +115,10 @@ def test_every_part_of_the_total_is_compared(ledger: Ledger, model: Path, field:
 
 
 def test_a_ledger_in_the_model_folder_is_not_part_of_the_model(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "model" / "ledger")
-    model = save(ledger, tmp_path / "model")
+    model = tmp_path / "model"
+    ledger = Ledger(model / "ledger")
+    shutil.copytree(save(ledger, tmp_path / "made"), model, dirs_exist_ok=True)
+    write_manifest(model, ledger, ledger.history().runs()[0])
     assert not any(name.startswith("ledger/") for name in json.loads((model / "manifest.json").read_text())["files"])
     carry_out(ledger, sums())  # it goes on changing
     assert require_uncontradicted(model, ledger) is Status.VERIFIED
