@@ -37,17 +37,19 @@ from hushgraph.ledger.run import open_run
 from hushgraph.ledger.statement import statement
 from hushgraph.ledger.transfer import export
 from hushgraph.ledger.verify import verify_ledger
+from hushgraph.mechanisms import NeighborSum
 from hushgraph.privacy.budget import Budget
-from hushgraph.privacy.plan import AggregationStage, Plan
+from hushgraph.privacy.metadata import Metadata
+from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units import UndirectedEdge
 
-UNIT, DELTA = UndirectedEdge(), 1e-6
+UNIT, DELTA, SIZES = UndirectedEdge(), 1e-6, Metadata(1_000, 750)
 FORK = multiprocessing.get_context("fork")
 DATA = GraphArrays(np.arange(2_000).reshape(2, 1_000))
 
 
 def plan(std: float = 100.0, count: int = 1) -> Plan:
-    return Plan("toy", UNIT, Budget(1e6, DELTA), (AggregationStage("sum", count, std),), UNIT)
+    return Plan("toy", SIZES, UNIT, Budget(1e6, DELTA), (Stage("sum", NeighborSum(), count, scale=std),))
 
 
 def one_run(ledger: Ledger, std: float = 100.0) -> None:

@@ -86,7 +86,11 @@ def context(
         randomness=Randomness.SYSTEM if private else Randomness.UNUSED,
         paper=None,
         reason=None,
-        total=DatasetTotal(epsilon, 1e-5, "together", True, 1, None),
+        total=DatasetTotal(epsilon, 1e-5, "together", math.isfinite(epsilon), 1, None),
+        operator="ann",
+        purpose="",
+        unpublished=False,
+        ledger_in_memory=False,
         ledger_hash="f" * 64,
         versions={"hushgraph": "0"},
     )

@@ -77,10 +77,15 @@ FIELDS = {
     "delta": 1e-9,
     "unit": {"name": "node", "max_degree": 100},
     "method": "other",
-    "dataset_epsilon": 0.5,
-    "dataset_private": False,
-    "dataset_limit": {"epsilon": 1.0, "delta": 1e-6},
-    "sentence": "all is well",
+    "charges": [],
+    "randomness": "unused",
+    "profile": {},
+    "public": [{"code": "settings"}],
+    "unprotected": [],
+    "operator": "somebody else",
+    "purpose": "all is well",
+    "unpublished": True,
+    "ledger_in_memory": True,
     "ledger_hash": "0" * 64,
     "run": "nobody",
     "more": 1,
@@ -95,6 +100,29 @@ def test_every_field_of_a_certificate_is_compared(ledger: Ledger, model: Path, f
     expected = Status.NOT_VERIFIED if field in ("run", "more", "ledger_hash") else Status.CONTRADICTED
     assert found.status is expected
     assert field in " ".join(finding.what + finding.detail for finding in found.findings)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("epsilon", 0.5), ("private", False), ("limit", 1.0), ("used", 0.1), ("left_out", 3)]
+)
+def test_every_part_of_the_total_is_compared(ledger: Ledger, model: Path, field: str, value: object) -> None:
+    total = json.loads((model / "certificate.json").read_text())["total"]
+    assert total[field] != value
+    edit(model / "certificate.json", total={**total, field: value})
+    (model / "manifest.json").unlink()
+    found = verify_model(model, ledger)
+    assert [finding.what for finding in found.having(Status.CONTRADICTED)] == ["certificate, total"]
+
+
+def test_a_ledger_in_the_model_folder_is_not_part_of_the_model(tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    ledger = Ledger(model / "ledger")
+    shutil.copytree(save(ledger, tmp_path / "made"), model, dirs_exist_ok=True)
+    write_manifest(model, ledger, ledger.history().runs()[0])
+    assert not any(name.startswith("ledger/") for name in json.loads((model / "manifest.json").read_text())["files"])
+    carry_out(ledger, sums())  # it goes on changing
+    assert require_uncontradicted(model, ledger) is Status.VERIFIED
+    assert verify_model(model, ledger).status is Status.VERIFIED
 
 
 def test_weights_of_epsilon_50_in_a_folder_of_epsilon_4_are_caught(ledger: Ledger, tmp_path: Path) -> None:

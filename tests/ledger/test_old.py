@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 
 from hushgraph.errors import BudgetError, InputError, LedgerError
-from hushgraph.ledger.certificate import certify
+from hushgraph.ledger.certificate import Certificate, certify
 from hushgraph.ledger.ledger import Ledger
-from hushgraph.ledger.old import read_old
-from hushgraph.ledger.run import open_run, spent
+from hushgraph.ledger.old import OldLedger, read_old
+from hushgraph.ledger.run import check_history, open_run, spent
 from hushgraph.ledger.statement import statement
 from hushgraph.ledger.totals import Kind
-from hushgraph.ledger.transfer import export, import_into
+from hushgraph.ledger.transfer import export, import_into, replay_old
 from hushgraph.ledger.verify import require_sound, verify_ledger
 from hushgraph.privacy import units
+from hushgraph.report.words import explain
 from toy_plans import carry_out, sums, sums_of
 
 FILES = Path(__file__).parent / "format1"
@@ -60,8 +62,32 @@ def test_a_run_with_a_choice_a_seed_and_a_torn_line_is_read(tmp_path: Path) -> N
     assert first in total.reason
     certificate = certify(history, first)
     assert certificate.epsilon == pytest.approx(3.998044765193286)
-    assert certificate.released[-1].startswith("the choice that follows, at no further cost: dp-mlp")
+    assert (certificate.method, certificate.chosen) == ("auto", "dp-mlp")
+    charges = {charge.stage: (charge.law, charge.sampling, charge.scale) for charge in certificate.charges}
+    assert charges["count of edges"] == ("discrete-laplace", None, 1250.0)
+    assert charges["classifier"] == ("gaussian", "poisson", pytest.approx(2.712721650527393))
     require_sound(verify_ledger(ledger))
+
+
+def test_what_was_taken_as_public_is_kept_in_the_words_of_then(tmp_path: Path) -> None:
+    history = Ledger(folder_of("node", tmp_path)).history()
+    certificate = certify(history, history.runs()[0])
+    said = explain(certificate).replace("\n", " ")
+    for words in ("the set of 40 nodes, the split (20 train)", "the rule that chooses chorus or dp-mlp"):
+        assert any(str(note).startswith(words) for note in certificate.public)
+    assert certificate.reason is not None
+    assert str(certificate.reason).startswith("dp-mlp: 20 train nodes of 40 at epsilon 4")
+    assert "in the words of an earlier version" in " ".join(said.split())
+    assert Certificate.from_dict(json.loads(json.dumps(certificate.as_dict()))) == certificate
+
+
+def test_a_charge_with_other_noise_than_planned_is_still_found(tmp_path: Path) -> None:
+    entries = read_old(folder_of("node", tmp_path) / "ledger.jsonl").entries
+    forged = tuple({**e, "std": 2.0} if e.get("stage") == "count of edges" else e for e in entries)
+    ledger = Ledger.in_memory(warn=False)
+    replay_old(ledger, OldLedger(forged, b""), "forged")
+    with pytest.raises(LedgerError, match="a charge for 'count of edges' does not fit its plan"):
+        check_history(ledger.history())
 
 
 def test_they_are_shown_and_never_written(tmp_path: Path) -> None:
@@ -117,7 +143,7 @@ def test_an_export_is_imported_like_one(tmp_path: Path) -> None:
     export(one, tmp_path / "one.jsonl")
     import_into(two, tmp_path / "one.jsonl")
     assert two.history().opened(run.identity)["operator"] == "ann"
-    expected = 1.0 + sums(count=1).provable_epsilon
+    expected = 1.0 + sums(count=1).epsilon
     assert two.total("data", EDGE).epsilon == pytest.approx(expected)
     require_sound(verify_ledger(two))
     with pytest.raises(InputError, match="expected an export"):

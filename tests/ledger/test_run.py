@@ -4,17 +4,33 @@ import dataclasses
 import warnings
 
 import pytest
-from hushgraph.privacy.count import CountStage
 
 from hushgraph.errors import BudgetError, CalibrationError, InputError, LedgerError, UnprovenError
 from hushgraph.ledger.ledger import InMemoryLedgerWarning, Ledger
 from hushgraph.ledger.occasion import Occasion
 from hushgraph.ledger.run import Run, check_history, open_run, spent
+from hushgraph.mechanisms import EdgeCount, NeighborSum
 from hushgraph.privacy import events, units
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.loss import PrivacyLoss
-from hushgraph.privacy.plan import AggregationStage, GradientStage, Plan
-from toy_plans import COUNT, DELTA, EDGE, NODE, carry_out, choice, option, sums
+from hushgraph.privacy.notes import Code, note
+from hushgraph.privacy.plan import Plan, Stage
+from toy_plans import (
+    COUNT,
+    DELTA,
+    EDGE,
+    NODE,
+    SIZES,
+    carry_out,
+    choice,
+    gradient_stage,
+    option,
+    plan_of,
+    sum_stage,
+    sums,
+)
+
+REASON = note(Code.CHOSE_LABELS, method="dear")
 
 
 def start(ledger: Ledger, plan: Plan | None = None) -> Run:
@@ -24,13 +40,13 @@ def start(ledger: Ledger, plan: Plan | None = None) -> Run:
 def test_an_open_run_counts_as_its_whole_plan_and_a_closed_one_as_its_charges() -> None:
     ledger = Ledger()
     run = start(ledger)
-    whole = sums().provable_epsilon
+    whole = sums().epsilon
     for _ in range(2):
         assert spent(ledger.history()).epsilon(DELTA) == pytest.approx(whole)
         assert ledger.total("data", EDGE).epsilon == pytest.approx(whole)
         run.charge(run.plan.stages[0], 1) if not run._charged else None
     run.close()
-    part = sums(count=1).provable_epsilon
+    part = sums(count=1).epsilon
     assert spent(ledger.history()).epsilon(DELTA) == pytest.approx(part)
     assert ledger.total("data", EDGE).epsilon == pytest.approx(part)
 
@@ -49,7 +65,7 @@ def test_only_what_was_planned_can_be_charged() -> None:
     with pytest.raises(BudgetError, match="planned 2 times"):
         run.charge(stage, 3)
     with pytest.raises(BudgetError, match="not the stage"):
-        run.charge(dataclasses.replace(stage, std=1.0), 1)
+        run.charge(dataclasses.replace(stage, scale=1.0), 1)
     assert len(run.ledger.history().entries) == before
     run.charge(stage, 2)
     with pytest.raises(BudgetError, match="1 more are refused"):
@@ -66,12 +82,18 @@ def test_a_closed_run_takes_no_charge() -> None:
 
 
 def test_paper_mode_charges_the_honest_unit() -> None:
-    stated = units.DirectedEdge()
-    stages = (AggregationStage("aggregation", 2, 6.617),)
-    plan = Plan("toy", stated, Budget(1.01, 1e-7), stages, EDGE, paper_mode=True)
+    stages = [Stage("aggregation", NeighborSum(), 2)]
+    plan = Plan.make("toy", SIZES, units.DirectedEdge(), Budget(1.0, 1e-7), stages, paper="tightest")
     ledger = Ledger()
-    carry_out(ledger, plan)
-    assert plan.epsilon == pytest.approx(1.0, abs=1e-3)
+    run = carry_out(ledger, plan)
+    opened = ledger.history().opened(run.identity)
+    assert (opened["paper_mode"], opened["unit"], opened["claim"]["unit"]["name"]) == (
+        True,
+        EDGE.as_dict(),
+        "directed-edge",
+    )
+    assert opened["claim"]["epsilon"] == pytest.approx(1.0, abs=1e-3)
+    assert plan.epsilon == pytest.approx(1.45, abs=5e-3)
     assert ledger.total("data", EDGE).epsilon == pytest.approx(1.45, abs=5e-3)
 
 
@@ -90,7 +112,7 @@ def test_a_run_is_entered_with_who_why_and_how() -> None:
 def test_the_whole_plan_is_kept() -> None:
     ledger = Ledger()
     run = start(ledger)
-    assert ledger.history().opened(run.identity)["plan"]["stages"][0]["name"] == "aggregation"
+    assert Plan.from_dict(ledger.history().opened(run.identity)["plan"]) == run.plan
 
 
 def test_a_ledger_in_memory_says_so_unless_it_was_asked_not_to() -> None:
@@ -116,30 +138,30 @@ def test_a_well_chained_ledger_with_an_unplanned_charge_is_still_refused() -> No
     run.charge(run.plan.stages[0], 1)
     check_history(ledger.history())
     forged = dict(ledger.history().of_run(run.identity, "charge")[0].values)
-    ledger.append("charge", forged | {"std": 99.0})
+    ledger.append("charge", forged | {"scale": 99.0})
     with pytest.raises(LedgerError, match="does not fit its plan"):
         check_history(ledger.history())
 
 
 def test_gradient_stages_cost_nothing_where_examples_are_public() -> None:
-    stage = GradientStage("g", 10, 1.0, 1.0, 0.1)
-    assert Plan("toy", EDGE, Budget(1.0, DELTA), (stage,), EDGE).epsilon == 0.0
-    assert Plan("toy", units.Node(), Budget(20.0, DELTA), (stage,), units.Node()).epsilon > 0.0
+    stage = gradient_stage("g", 10, 1.0, 0.1)
+    assert plan_of(stage, unit=EDGE).epsilon == 0.0
+    assert plan_of(stage, unit=units.Node()).epsilon > 0.0
 
 
-# A choice among options
+# A choice among branches
 
 
-def test_a_plan_with_a_choice_costs_its_own_stages_and_the_costliest_option() -> None:
+def test_a_plan_with_a_choice_costs_its_own_stages_and_the_costliest_branch() -> None:
     plan = choice()
-    dear = plan.option("dear").epsilon
+    dear = plan.branch("dear").epsilon
     assert plan.epsilon == pytest.approx(0.25 + dear)
-    assert [shown["method"] for shown in plan.as_dict()["then_one_of"]] == ["cheap", "dear"]
+    assert [shown["method"] for shown in plan.as_dict()["branches"]] == ["cheap", "dear"]
     for chosen in ("cheap", "dear"):
         ledger = Ledger()
         run = open_run(ledger, plan, "data", seeded=False)
         run.charge(COUNT)
-        run.charge(run.choose(chosen, "a reason").stages[0])
+        run.charge(run.choose(chosen, REASON).stages[0])
         run.close()
         history = ledger.history()
         check_history(history)
@@ -151,14 +173,15 @@ def test_a_plan_with_a_choice_costs_its_own_stages_and_the_costliest_option() ->
 
 def test_the_total_takes_the_costliest_way_at_the_delta_that_is_asked() -> None:
     """A count costs the same at every delta, a Gaussian more at smaller ones: which way is dear depends on delta."""
-    flat = Plan("flat", NODE, Budget(5.0, DELTA), (CountStage.within("other count", 1.2, NODE, 5),), NODE)
+    other = Stage("other count", EdgeCount(5), noise=None, scale=EdgeCount(5).whole_scale_within(1.2, NODE))
+    flat = plan_of(other, unit=NODE, method="flat")
     curved = option("curved", "high", 12.0)
     assert curved.epsilon < flat.epsilon < curved.loss.epsilon(1e-12)
     for chosen in ("flat", "curved"):
         ledger = Ledger()
-        run = open_run(ledger, choice(options=(flat, curved)), "data", seeded=False)
+        run = open_run(ledger, choice(branches=(flat, curved)), "data", seeded=False)
         run.charge(COUNT)
-        run.charge(run.choose(chosen, "a reason").stages[0])
+        run.charge(run.choose(chosen, REASON).stages[0])
         run.close()
         assert ledger.total("data", NODE).epsilon == pytest.approx(0.25 + flat.epsilon)
         assert ledger.total("data", NODE, 1e-12).epsilon == pytest.approx(0.25 + curved.loss.epsilon(1e-12))
@@ -168,8 +191,8 @@ def test_many_runs_with_choices_add_up_and_stay_countable() -> None:
     ledger, worst = Ledger(), 0.0
     for number in range(8):
         cheap, dear = option("cheap", "low", 20.0 + number), option("dear", "high", 10.0 + number)
-        open_run(ledger, choice(options=(cheap, dear)), "data", seeded=False)
-        worst += 1.0 / dear.stages[0].noise_multiplier(NODE) ** 2
+        open_run(ledger, choice(branches=(cheap, dear)), "data", seeded=False)
+        worst += (NeighborSum().sensitivity(NODE) / (10.0 + number)) ** 2
         total = spent(ledger.history()).epsilon(DELTA) - 0.25 * (number + 1)
         together = PrivacyLoss(events.gaussian(worst**-0.5), NODE.relation).epsilon(DELTA)
         # never less than the dear way of every run; beyond 64 combinations both ways of a run are counted
@@ -177,19 +200,19 @@ def test_many_runs_with_choices_add_up_and_stay_countable() -> None:
         assert number > 5 or total == pytest.approx(together)
 
 
-def test_only_the_chosen_option_can_be_charged_and_only_after_the_choice() -> None:
+def test_only_the_chosen_branch_can_be_charged_and_only_after_the_choice() -> None:
     run = open_run(Ledger(), choice(), "data", seeded=False)
-    low, high = (one.stages[0] for one in run.plan.options)
+    low, high = (one.stages[0] for one in run.plan.branches)
     with pytest.raises(InputError, match="no stage 'high'"):
         run.charge(high)
     with pytest.raises(BudgetError, match="before what the choice is made from"):
-        run.choose("dear", "too early")
+        run.choose("dear", REASON)
     run.charge(COUNT)
-    with pytest.raises(InputError, match="no option 'other'"):
-        run.choose("other", "never planned")
-    run.choose("dear", "a reason")
+    with pytest.raises(InputError, match="no branch 'other'"):
+        run.choose("other", REASON)
+    run.choose("dear", REASON)
     with pytest.raises(BudgetError, match="has chosen already"):
-        run.choose("cheap", "another reason")
+        run.choose("cheap", REASON)
     with pytest.raises(InputError, match="no stage 'low'"):
         run.charge(low)
     run.charge(high)
@@ -200,27 +223,27 @@ def test_a_choice_that_could_exceed_the_limit_is_refused_before_anything_is_char
     plan = choice()
     ledger = Ledger()
     ledger.create("data", NODE.as_dict())
-    ledger.set_limit(0.9 * plan.epsilon, DELTA, filter="basic")  # enough for the cheap option alone
-    assert 0.25 + plan.option("cheap").epsilon < 0.9 * plan.epsilon
+    ledger.set_limit(0.9 * plan.epsilon, DELTA, filter="basic")  # enough for the cheap branch alone
+    assert 0.25 + plan.branch("cheap").epsilon < 0.9 * plan.epsilon
     with pytest.raises(BudgetError, match="Nothing was read"):
         open_run(ledger, plan, "data", seeded=False)
     assert ledger.history().runs() == []
 
 
-def test_options_need_a_proof() -> None:
+def test_branches_need_a_proof() -> None:
     with pytest.raises(UnprovenError, match="pure epsilon only"):
-        choice(stages=(AggregationStage("count", 1, 50.0),))
+        choice(stages=(sum_stage("count", 1, 50.0),))
     with pytest.raises(UnprovenError, match="pure epsilon only"):
         choice(stages=())
     for other in (option("dear", "high", 10.0, units.NodeReplace(5)), option("dear", "high", 10.0, delta=1e-7)):
         with pytest.raises(InputError, match="unit and delta of the plan"):
-            choice(options=(option("cheap", "low", 20.0), other))
+            choice(branches=(option("cheap", "low", 20.0), other))
     with pytest.raises(InputError, match="names of their own"):
-        choice(options=(option("same", "low", 20.0), option("same", "high", 20.0)))
+        choice(branches=(option("same", "low", 20.0), option("same", "high", 20.0)))
     with pytest.raises(InputError, match="distinct stage names"):
-        choice(options=(option("cheap", "count", 20.0),))
+        choice(branches=(option("cheap", "count", 20.0),))
     with pytest.raises(CalibrationError, match="over its budget"):
-        choice(budget=Budget(0.3, DELTA))
+        choice(budget=Budget(0.3, DELTA)).require_within_budget()
 
 
 @pytest.mark.parametrize("entries", [["other"], ["cheap", "dear"]])
@@ -228,6 +251,6 @@ def test_a_ledger_with_a_choice_that_was_not_planned_does_not_verify(entries: li
     ledger = Ledger()
     run = open_run(ledger, choice(), "data", seeded=False)
     for entry in entries:
-        ledger.append("choice", {"run": run.identity, "option": entry, "reason": "none"})
+        ledger.append("choice", {"run": run.identity, "option": entry, "reason": REASON.as_dict()})
     with pytest.raises(LedgerError, match="a choice does not fit"):
         check_history(ledger.history())

@@ -12,6 +12,7 @@ from hushgraph.ledger.page import render
 from hushgraph.ledger.run import open_run
 from hushgraph.ledger.signoff import register, sign_off
 from hushgraph.ledger.statement import statement
+from hushgraph.privacy.notes import Code, note
 from toy_plans import COUNT, DELTA, EDGE, NODE, carry_out, choice, sums_of, training
 
 
@@ -25,7 +26,7 @@ def ledger(tmp_path: Path) -> Ledger:
         carry_out(book, sums_of(1.9), operator="ben")
     chosen = open_run(book, choice(), "other", seeded=False, group="study")
     chosen.charge(COUNT)
-    chosen.choose("dear", "a reason")
+    chosen.choose("dear", note(Code.SETTINGS))
     carry_out(book, sums_of(0.5), "other", seeded=True)
     register(book, "officer")
     sign_off(book, run.identity, "approved", "officer")
@@ -40,7 +41,7 @@ def test_it_says_who_when_why_and_what_counts(ledger: Ledger) -> None:
     assert first["epsilon"] == pytest.approx(1.0)
     assert first["signoffs"][0]["verdict"] == "approved"
     assert (left_out["counts"], left_out["seeded"]) == ("left out", True)
-    assert (chosen["chosen"], chosen["state"]) == ("dear", "open: its whole plan counts")
+    assert (chosen["chosen"], chosen["closed"]) == ("dear", False)
     assert seeded["counts"] == "seeded"
     (refused,) = found["refused"]
     assert (refused["operator"], refused["cause"]) == ("ben", "the limit is reached")
@@ -100,7 +101,13 @@ def test_the_page_nests_fetches_nothing_and_escapes_what_people_wrote(ledger: Le
     assert "http" not in page.replace("http-equiv", "")
     assert "&lt;b&gt;first&lt;/b&gt;" in page
     assert "<b>first" not in page
-    for words in ("Content-Security-Policy", "approved by officer", "the limit is reached", "does not|not verified"):
+    for words in (
+        "open: all of it counts",
+        "Content-Security-Policy",
+        "approved by officer",
+        "the limit is reached",
+        "does not|not verified",
+    ):
         assert any(word in page for word in words.split("|")), words
 
 

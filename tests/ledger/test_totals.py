@@ -13,10 +13,12 @@ from hushgraph.ledger.limits import weights
 from hushgraph.ledger.prices import unit_key
 from hushgraph.ledger.run import check_history, open_run
 from hushgraph.ledger.totals import Kind
-from hushgraph.privacy import plan as plans
+from hushgraph.local import MultiBit
+from hushgraph.mechanisms import LocalReport
 from hushgraph.privacy import units
 from hushgraph.privacy.loss import PrivacyLoss
-from toy_plans import DELTA, EDGE, NODE, baseline, carry_out, choice, rooted, sums, sums_of, training
+from hushgraph.privacy.plan import Stage
+from toy_plans import DELTA, EDGE, NODE, baseline, carry_out, choice, plan_of, rooted, sums, sums_of, training
 
 
 def limited(epsilon: float, unit: units.Unit = EDGE, delta: float = DELTA, **more: str) -> Ledger:
@@ -81,7 +83,7 @@ def test_a_group_gives_back_what_its_runs_did_not_use() -> None:
     second.charge(second.plan.stages[0])
     second.close()
     first.close()
-    assert ledger.total("data", EDGE).epsilon == pytest.approx(sums(count=2).provable_epsilon)
+    assert ledger.total("data", EDGE).epsilon == pytest.approx(sums(count=2).epsilon)
     check_history(ledger.history())
 
 
@@ -145,7 +147,7 @@ def test_a_refusal_is_entered_and_nothing_else() -> None:
 @pytest.mark.parametrize("unit", [EDGE, NODE])
 def test_one_run_may_fill_the_limit_exactly(unit: units.Unit) -> None:
     plan = sums_of(2.0, EDGE) if unit is EDGE else training()
-    epsilon = plan.provable_epsilon
+    epsilon = plan.epsilon
     ledger = limited(epsilon, unit)
     carry_out(ledger, plan)
     total = ledger.total("data", unit)
@@ -156,7 +158,7 @@ def test_one_run_may_fill_the_limit_exactly(unit: units.Unit) -> None:
 
 
 def test_sampled_runs_use_a_renyi_filter_of_one_order() -> None:
-    one = training().provable_epsilon
+    one = training().epsilon
     ledger = limited(3.0 * one, NODE)
     for _ in range(4):
         carry_out(ledger, training())
@@ -195,7 +197,7 @@ def test_a_run_gives_back_what_it_did_not_use_under_a_filter_too() -> None:
     run = open_run(ledger, sums(count=10), "data", seeded=False)
     run.charge(run.plan.stages[0], 1)
     run.close()
-    assert ledger.total("data", EDGE).used == pytest.approx(sums(count=1).provable_epsilon)
+    assert ledger.total("data", EDGE).used == pytest.approx(sums(count=1).epsilon)
     check_history(ledger.history())
 
 
@@ -210,7 +212,7 @@ def test_seeded_and_unprotected_runs_are_refused_under_a_limit_unless_they_stay_
 
 
 def test_a_free_run_fixes_no_kind_of_filter() -> None:
-    free = plans.Plan("toy", EDGE, plans.Budget(1.0, DELTA), (), EDGE)
+    free = plan_of()
     ledger = limited(1.0)
     carry_out(ledger, free)
     assert current(ledger).phases[0].filter is None
@@ -316,12 +318,33 @@ def test_an_edge_level_run_proves_nothing_at_node_level_and_both_totals_say_so()
 def test_a_node_level_run_is_priced_for_the_units_that_are_known() -> None:
     ledger = Ledger()
     carry_out(ledger, sums_of(1.0, EDGE))
-    plan = sums(std=30.0, count=1, unit=NODE)
-    carry_out(ledger, plan)
-    per_edge = PrivacyLoss(plan.ways(EDGE)[0], EDGE.relation).epsilon(DELTA)
-    assert ledger.total("data", EDGE).epsilon == pytest.approx(1.0 + per_edge)
-    node = ledger.total("data", NODE)
-    assert (node.private, node.runs) == (False, 2)
+    carry_out(ledger, sums_of(1.0, units.DirectedEdge()))  # known from here on
+    plan = sums_of(2.0, EDGE)
+    run = carry_out(ledger, plan)
+    other = PrivacyLoss(plan.ways(units.DirectedEdge())[0], EDGE.relation).epsilon(DELTA)
+    assert 0.0 < other < 2.0
+    prices = {price["unit"]["name"]: price for price in ledger.history().opened(run.identity)["prices"]}
+    assert prices["directed-edge"]["epsilon"] == pytest.approx(other)
+    check_history(ledger.history())
+
+
+def test_sums_over_cut_lists_prove_nothing_for_one_edge() -> None:
+    """A node's list is cut to its cap: without one entry another one may take its place, which no edge bound knows."""
+    ledger = Ledger()
+    carry_out(ledger, sums_of(1.0, EDGE))
+    run = carry_out(ledger, sums(std=30.0, count=1, unit=NODE))
+    for unit, culprits in ((EDGE, (run.identity,)), (NODE, 1)):
+        total = ledger.total("data", unit)
+        assert (total.private, total.runs) == (False, 2)
+        assert total.unproved == culprits or len(total.unproved) == culprits
+    check_history(ledger.history())
+
+
+def test_training_that_reads_no_edge_costs_nothing_for_one_edge() -> None:
+    ledger = limited(1.0, EDGE)
+    carry_out(ledger, training())
+    assert ledger.total("data", EDGE).epsilon == 0.0
+    assert ledger.total("data", NODE).epsilon == pytest.approx(training().epsilon)
     check_history(ledger.history())
 
 
@@ -329,29 +352,49 @@ def test_a_run_without_proof_for_a_limited_unit_is_refused() -> None:
     ledger = limited(8.0, NODE)
     with pytest.raises(BudgetError, match=r"the unit 'node'.*nothing is proved of this run for that unit"):
         carry_out(ledger, baseline(EDGE))
-    local = units.Local()
-    report = plans.LocalStage("report", 1, 0.0, 1.0, "bits")
     with pytest.raises(BudgetError, match="nothing is proved"):
-        carry_out(ledger, plans.Plan("toy", local, plans.Budget(1.0, DELTA), (report,), local))
+        carry_out(ledger, sums_of(1.0, EDGE))
+    report = Stage("report", LocalReport(MultiBit(1.0, 3)), noise=None, scale=1.0)
+    with pytest.raises(BudgetError, match="nothing is proved"):
+        carry_out(ledger, plan_of(report, unit=units.Local()))
     assert ledger.history().runs() == []
 
 
-def test_the_total_for_a_new_unit_is_computed_from_the_stored_plans(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where plans read back, runs charged for another unit are priced again; a part of a plan as that part."""
-    stored = sums(std=40.0, count=4, unit=NODE)
-    monkeypatch.setattr(plans.Plan, "from_dict", classmethod(lambda cls, values: stored), raising=False)
+def test_the_total_for_a_new_unit_is_computed_from_the_stored_plans() -> None:
+    """Runs charged for another unit are priced again from what the ledger holds; a part of a plan as that part."""
+    stored, other = sums(std=40.0, count=4, unit=NODE), units.NodeReplace(max_degree=5)
     ledger = Ledger()
     run = open_run(ledger, stored, "data", seeded=False)
-    whole = ledger.total("data", EDGE)
-    assert whole.epsilon == pytest.approx(PrivacyLoss(stored.ways(EDGE)[0], EDGE.relation).epsilon(DELTA))
+    whole = ledger.total("data", other)
+    assert whole.epsilon == pytest.approx(PrivacyLoss(stored.ways(other)[0], other.relation).epsilon(DELTA))
+    assert whole.epsilon > 1.9 * stored.epsilon  # another record moves the sums twice as far as an empty one
     run.charge(stored.stages[0], 1)
     run.close()
-    part = stored.stages[0].part(1).event(EDGE)
-    assert ledger.total("data", EDGE).epsilon == pytest.approx(PrivacyLoss(part, EDGE.relation).epsilon(DELTA))
-    assert ledger.total("data", EDGE, 1e-9).epsilon > whole.epsilon * 0.5
-    ledger.set_limit(4.0, 1e-5, dataset="data", unit=EDGE)
-    assert ledger.total("data", EDGE).earlier == 1
+    part = stored.stages[0].part(1).event(other)
+    assert ledger.total("data", other).epsilon == pytest.approx(PrivacyLoss(part, other.relation).epsilon(DELTA))
+    assert ledger.total("data", other, 1e-9).epsilon > whole.epsilon * 0.5
+    ledger.set_limit(4.0, 1e-5, dataset="data", unit=other)
+    assert ledger.total("data", other).earlier == 1
     check_history(ledger.history())
+
+
+@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize(
+    ("charged", "asked"),
+    [(EDGE, NODE), (NODE, EDGE), (NODE, units.Node(6)), (NODE, units.BoundedDegreeNode(5)), (EDGE, units.Local())],
+    ids=str,
+)
+def test_a_run_is_priced_for_no_unit_whose_bounds_it_did_not_keep_to(
+    charged: units.Unit, asked: units.Unit, closed: bool
+) -> None:
+    ledger = Ledger()
+    plan = sums(std=40.0, count=2, unit=charged)
+    run = open_run(ledger, plan, "data", seeded=False)
+    run.charge(plan.stages[0], 1)
+    if closed:
+        run.close()
+    total = ledger.total("data", asked)
+    assert (total.private, total.epsilon, total.unproved) == (False, math.inf, (run.identity,))
 
 
 def test_datasets_do_not_share_anything() -> None:

@@ -28,7 +28,8 @@ def test_a_changed_export_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "out.jsonl"
     export(ledger, path)
     content = path.read_text()
-    for changed in (content.replace("aggregate", "agregates"), "\n".join(content.splitlines()[1:]), "{}", ""):
+    assert "neighbor-sum" in content
+    for changed in (content.replace("neighbor-sum", "neighbor-smu"), "\n".join(content.splitlines()[1:]), "{}", ""):
         path.write_text(changed)
         with pytest.raises(LedgerError, match=r"out\.jsonl"):
             read_export(path)

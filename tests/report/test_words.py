@@ -128,8 +128,14 @@ def test_paper_mode_shows_both_epsilons() -> None:
         (DatasetTotal(6.0, 1e-5, "filter", True, 2, 8.0), "by a privacy filter under a limit set beforehand"),
         (DatasetTotal(6.0, 2e-5, "basic composition", True, 3, 8.0), "by adding up epsilons and deltas"),
         (DatasetTotal(6.0, 1e-5, "declared together", True, 2, 8.0), "declared together"),
-        (DatasetTotal(6.0, 1e-5, "together", False, 2, 8.0), "NOT PRIVATE over 2 runs"),
-        (DatasetTotal(math.inf, 1e-5, "together", True, 2, None), "no finite epsilon over 2 runs"),
+        (
+            DatasetTotal(math.inf, 1e-5, "basic composition", False, 2, 8.0, seeded=True),
+            "NOT PRIVATE over 2 runs, because of a seeded one; limit 8",
+        ),
+        (
+            DatasetTotal(math.inf, 1e-5, "basic composition", False, 2, None),
+            "NOT PRIVATE over 2 runs, because nothing is proved of one of them for this unit; no limit",
+        ),
         (DatasetTotal(6.0, 1e-5, "a new kind", True, 2, 8.0), "by a new kind; limit 8"),
     ],
 )

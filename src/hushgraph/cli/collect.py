@@ -212,7 +212,7 @@ def train(
     export: Annotated[Path, typer.Argument(help="What `export` wrote.")],
     edges: Annotated[Path, typer.Option(help="The server's own graph: an npz file with `edge_index` [2, E].")],
     out: Annotated[Path, typer.Option(help="Folder for the model; must be new or empty.")],
-    ledger: Annotated[Path | None, typer.Option(help="The ledger's folder; default: OUT/ledger.")] = None,
+    ledger: Annotated[Path | None, typer.Option(help="The ledger's folder; default: the project's.")] = None,
     settings: Settings = None,
     as_json: Json = False,
 ) -> None:
@@ -220,19 +220,17 @@ def train(
     require_new_folder(out)
     from hushgraph.collect.training import train_from_export
     from hushgraph.datasets.archive import Archive
-    from hushgraph.ledger.ledger import Ledger
+    from hushgraph.ledger.project import default_ledger
     from hushgraph.methods.lpgnn import LPGNN
     from hushgraph.settings import from_words
 
     method = LPGNN(**from_words(LPGNN, words(settings)))
     with Archive(edges) as archive:
         edge_index = archive.integers("edge_index", (2, None))
-    model = train_from_export(
-        export, edge_index, method, ledger=Ledger(ledger if ledger is not None else out / "ledger")
-    )
+    model = train_from_export(export, edge_index, method, ledger=default_ledger(ledger))
     model.save(out)
     values = {"model": str(out), "epsilon": model.certificate.epsilon, "certificate": model.certificate.as_dict()}
-    _show(values, as_json, f"{model.certificate}\n\nmodel           {out}")
+    _show(values, as_json, f"{model}\n\nmodel           {out}")
 
 
 def _client(state: Path, lifetime_epsilon: float, allow_plain_http: bool) -> Any:

@@ -74,7 +74,7 @@ def _state(run: dict[str, Any]) -> str:
         return "NOT PRIVATE: seeded"
     if run["counts"] == "unproved":
         return "NO GUARANTEE"
-    return run["state"].partition(":")[0] if run["state"] == "closed" else "open (all counts)"
+    return "closed" if run["closed"] else "open (all counts)"
 
 
 def _refusal(one: dict[str, Any]) -> list[str]:

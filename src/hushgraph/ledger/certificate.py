@@ -57,7 +57,7 @@ class DatasetTotal:
     """What all runs on the dataset cost together at `delta`, and by which kind of composition that is proved.
 
     `used` is how much of a limit the runs have used so far, where a filter had to prove more; `left_out` counts runs
-    that were declared unpublished.
+    that were declared unpublished. Where it is not private, `seeded` says why: seeded noise, or a run without proof.
     """
 
     epsilon: float
@@ -68,13 +68,14 @@ class DatasetTotal:
     limit: float | None
     used: float = 0.0
     left_out: int = 0
+    seeded: bool = False
 
     @classmethod
     def of(cls, total: Total) -> DatasetTotal:
         """From the ledger's own account."""
         limit = None if total.limit is None else float(total.limit["epsilon"])
         sums = (total.epsilon, total.delta, total.kind.value, total.private, total.runs)
-        return cls(*sums, limit, total.used, total.left_out)
+        return cls(*sums, limit, total.used, total.left_out, bool(total.seeded))
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> DatasetTotal:
@@ -173,7 +174,7 @@ def certify(history: History, run: str) -> Certificate:
         unprotected=(*unit.unprotected, *_notes(entry, branch, "unprotected")),
         randomness=_randomness(entry, charges, epsilon),
         paper=None if paper is None else PaperClaim.from_dict(paper),
-        reason=Note.from_dict(branch["reason"]) if isinstance(branch.get("reason"), dict) else None,
+        reason=Note.from_dict(branch["reason"]) if branch else None,
         total=_dataset_total(history, entry),
         operator=entry["operator"],
         purpose=entry["purpose"],
@@ -221,7 +222,7 @@ def _charges(history: History, run: str) -> tuple[Charge, ...]:
             law=str(values["law"] or "unknown"),
             sampling=values["sampling"],
             count=before + entry.values["count"],
-            scale=float(entry.values.get("scale", entry.values.get("std", 0.0))),
+            scale=float(entry.values["scale"] or 0.0),
             sensitivity=float(entry.values["sensitivity"]),
         )
     return tuple(found.values())

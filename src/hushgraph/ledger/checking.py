@@ -64,7 +64,7 @@ def run_problems(history: History, run: str) -> list[str]:
         values = entry.values
         stage = planned.get(values["stage"])
         used[values["stage"]] += values["count"]
-        if stage is None or used[values["stage"]] > stage["count"] or _scale(values) != _scale(stage):
+        if stage is None or used[values["stage"]] > stage["count"] or values["scale"] != stage["scale"]:
             problems.append(f"run {run}: a charge for '{values['stage']}' does not fit its plan (entry {entry.number})")
     closed = history.of_run(run, "close")
     after = [e for e in history.of_run(run) if closed and e.number > closed[0].number and e.kind in _DURING]
@@ -73,10 +73,6 @@ def run_problems(history: History, run: str) -> list[str]:
     if closed and closed[0].values["charges"] != len(history.of_run(run, "charge")):
         problems.append(f"run {run}: was closed with another number of charges than it has")
     return problems
-
-
-def _scale(values: dict[str, Any]) -> Any:
-    return values.get("scale", values.get("std"))  # older entries knew standard deviations only
 
 
 _DURING = ("charge", "choice", "parallel", "close")

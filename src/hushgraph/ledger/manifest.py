@@ -74,7 +74,7 @@ def manifest_text(run: str, dataset: str, ledger: str, files: dict[str, str]) ->
 def write_manifest(folder: str | os.PathLike[str], ledger: Ledger, run: str) -> Path:
     """List and sign the files of a model's folder, enter the list in the ledger, and put the ledger's head there."""
     place = Path(folder)
-    files = {name: sha256_of(place / name) for name in _names(place)}
+    files = {name: sha256_of(place / name) for name in _names(place, ledger.folder)}
     with ledger.transaction() as rows:
         opened = next((entry for entry in rows.of_run(run) if entry.kind == "open"), None)
         first = rows.first()
@@ -91,8 +91,10 @@ def write_manifest(folder: str | os.PathLike[str], ledger: Ledger, run: str) -> 
     return path
 
 
-def _names(folder: Path) -> list[str]:
-    found = (path for path in sorted(folder.rglob("*")) if path.is_file())
+def _names(folder: Path, ledger: Path | None) -> list[str]:
+    """The files of a folder, without those of a ledger that lies in it and goes on changing."""
+    inside = None if ledger is None else ledger.resolve()
+    found = (path for path in sorted(folder.rglob("*")) if path.is_file() and inside not in path.resolve().parents)
     return [name for path in found if (name := path.relative_to(folder).as_posix()) not in _NOT_LISTED]
 
 
@@ -185,7 +187,7 @@ def verify_model(folder: str | os.PathLike[str], ledger: Ledger) -> Verification
     manifest = _read_manifest(place, findings)
     if manifest is not None:
         findings += _file_findings(place, manifest)
-        if others := sorted(set(_names(place)) - set(manifest.files)):
+        if others := sorted(set(_names(place, ledger.folder)) - set(manifest.files)):
             findings.append(good("other files", f"not part of the model, not checked: {', '.join(others)}"))
     history = _read_ledger(ledger, findings)
     if history is not None:

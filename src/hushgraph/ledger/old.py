@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hushgraph.errors import LedgerError
+from hushgraph.privacy.notes import Code, note
 
 if TYPE_CHECKING:
     from hushgraph.ledger.ledger import Ledger
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
 FILE = "ledger.jsonl"
 _FIRST_LINK = "0" * 64
 _VERSION = 1
+_UNKNOWN = "unknown (imported)"
+_OF_THE_FILE = ("number", "previous", "hash", "time", "kind")
+_LAWS = {"noisy count": "discrete-laplace", "noisy count of pairs": "discrete-laplace", "unprotected": "none"}
+"""The mechanisms of then whose noise was neither Gaussian nor that of reports of a given epsilon."""
 
 
 @dataclass(frozen=True)
@@ -106,3 +112,58 @@ def _check_link(entry: dict[str, Any], link: str, number: int, where: str) -> st
     if hashlib.sha256(text).hexdigest() != entry.get("hash"):
         raise LedgerError(f"{where} was changed after it was written")
     return str(entry["hash"])
+
+
+# In the words of today
+
+
+def modernized(entries: Sequence[dict[str, Any]], unit: dict[str, Any]) -> list[dict[str, Any]]:
+    """Entries of format 1 as entries of today say it."""
+    planned: dict[tuple[str, str], dict[str, Any]] = {}
+    found = []
+    for entry in entries:
+        kept = {key: value for key, value in entry.items() if key not in _OF_THE_FILE}
+        if entry["kind"] == "open":
+            kept = _opened(kept, unit)
+            stages = [*kept["stages"], *(stage for branch in kept["branches"] for stage in branch["stages"])]
+            planned |= {(kept["run"], stage["name"]): stage for stage in stages}
+        elif entry["kind"] == "charge":
+            kept = _charged(kept, planned.get((kept["run"], kept["stage"])))
+        elif entry["kind"] == "choice":
+            kept["reason"] = _in_earlier_words(kept["reason"])
+        imported = {"time": entry["time"], "hash": entry["hash"]}
+        found.append({**kept, "kind": entry["kind"], "imported": imported, "unit": unit})
+    return found
+
+
+def _opened(kept: dict[str, Any], unit: dict[str, Any]) -> dict[str, Any]:
+    branches = [{"method": one["method"], **_parts(one)} for one in kept.pop("options", [])]
+    ways = kept.pop("ways", None) or [kept.pop("event")]
+    kept |= {**_parts(kept), "unit": unit, "branches": branches, "ways": ways, "plan": {}}
+    return kept | {"unpublished": False, "group": None, "operator": _UNKNOWN, "purpose": "", "command": ""}
+
+
+def _parts(described: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "stages": [_stage(stage) for stage in described["stages"]],
+        "public": [_in_earlier_words(words) for words in described.pop("assumed_public", [])],
+        "unprotected": [_in_earlier_words(words) for words in described.pop("not_protected", [])],
+    }
+
+
+def _stage(facts: dict[str, Any]) -> dict[str, Any]:
+    """Law, sampling and scale of a stage; whole-number noise had a scale beside its standard deviation."""
+    law = _LAWS.get(facts["mechanism"], "randomizer" if "epsilon" in facts else "gaussian")
+    sampling = "poisson" if "sample_rate" in facts else None
+    return {**facts, "law": law, "sampling": sampling, "scale": facts.get("scale", facts["std"])}
+
+
+def _charged(kept: dict[str, Any], stage: dict[str, Any] | None) -> dict[str, Any]:
+    """A charge knew its standard deviation alone: it has the scale of its stage where that is the planned one."""
+    if stage is None or stage["std"] != kept["std"]:
+        return {**kept, "law": "unknown", "sampling": None, "scale": kept["std"]}
+    return {**kept, **{key: stage[key] for key in ("law", "sampling", "scale")}}
+
+
+def _in_earlier_words(words: str) -> dict[str, Any]:
+    return note(Code.EARLIER_WORDS, words=words).as_dict()

@@ -88,7 +88,7 @@ def _runs(runs: list[dict[str, Any]], in_all: int) -> str:
 
 def run_state(run: dict[str, Any]) -> str:
     """How a run counts, in words."""
-    words = [run["state"].partition(":")[0]]
+    words = ["closed" if run["closed"] else "open: all of it counts"]
     if run["seeded"]:
         words.append("seeded: not private")
     if run["counts"] == "left out":

@@ -53,12 +53,13 @@ def _replanned(stored: dict[str, Any], unit: Unit, charges: list[dict[str, Any]]
     try:
         from hushgraph.privacy.plan import Plan
 
-        plan = Plan.from_dict(stored)  # type: ignore[attr-defined, unused-ignore]
+        plan = Plan.from_dict(stored)
         if charges is None:
-            return list(plan.ways(unit))
+            return plan.ways(unit)
+        plan.require_bounds_of(unit)
         stages = {stage.name: stage for stage in plan.stages}
         return [events.composed([stages[one["stage"]].part(one["count"]).event(unit) for one in charges])]
-    except (HushgraphError, ImportError, AttributeError, LookupError, TypeError, ValueError):
+    except (HushgraphError, ImportError, LookupError, TypeError, ValueError):
         return None  # no proof for this unit, or a plan of a version that cannot be read back: nothing is claimed
 
 

@@ -73,7 +73,7 @@ def _run(entries: list[Entry]) -> dict[str, Any]:
         "unit": values["unit"],
         "method": values["method"],
         "chosen": next((entry.values["option"] for entry in by_kind.get("choice", [])), None),
-        "state": "open: its whole plan counts" if closed is None else "closed",
+        "closed": closed is not None,
         "charges": len(by_kind.get("charge", [])),
         "epsilon": price["epsilon"],
         "delta": values["claim"]["delta"],

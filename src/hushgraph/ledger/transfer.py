@@ -13,11 +13,10 @@ from hushgraph.ledger.entries import Entry, History, canonical, check_chain
 from hushgraph.ledger.files import write_private
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.limits import Refusal, Request, closing_price, price_run
-from hushgraph.ledger.old import OldLedger
+from hushgraph.ledger.old import OldLedger, modernized
 from hushgraph.privacy import events, units
 
 _OF_RUNS = ("charge", "choice", "parallel")
-_UNKNOWN = "unknown (imported)"
 
 
 def export(ledger: Ledger, path: Path) -> int:
@@ -62,20 +61,9 @@ def replay_old(ledger: Ledger, found: OldLedger, source: str, dataset: str | Non
     facts = {"source": source, "format": 1, "last_hash": found.entries[-1]["hash"], "torn_bytes": len(found.torn)}
     with ledger.transaction():
         name = ledger.dataset_named(dataset or found.dataset)
-        replay = _Replay(ledger, name, [_modern(entry, header["unit"]) for entry in found.entries[1:]])
+        replay = _Replay(ledger, name, modernized(found.entries[1:], header["unit"]))
         done = replay.carry_out(facts)
     return done
-
-
-def _modern(entry: dict[str, Any], unit: dict[str, Any]) -> dict[str, Any]:
-    """An entry of format 1 in the words of today."""
-    kept = {key: value for key, value in entry.items() if key not in ("number", "previous", "hash", "time", "kind")}
-    if entry["kind"] == "open":
-        branches = kept.pop("options", [])
-        ways = kept.pop("ways", None) or [kept.pop("event")]
-        kept |= {"unit": unit, "branches": branches, "ways": ways, "plan": {}, "unpublished": False, "group": None}
-        kept |= {"operator": _UNKNOWN, "purpose": "", "command": ""}
-    return {**kept, "kind": entry["kind"], "imported": {"time": entry["time"], "hash": entry["hash"]}, "unit": unit}
 
 
 # Exports

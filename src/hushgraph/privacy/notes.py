@@ -48,6 +48,9 @@ class Code(StrEnum):
     NUM_RECORDS = "num-records"
     RAW_PREDICTIONS = "raw-predictions"
 
+    # Whatever it is about, as an earlier version wrote it down
+    EARLIER_WORDS = "earlier-words"
+
     # Decided, and why
     CHOSE_LABELS = "chose-labels"
     CHOSE_ONE_BATCH = "chose-one-batch"
@@ -121,6 +124,7 @@ _SENTENCES = {
     Code.RAW_PREDICTIONS: (
         "predictions: they read the raw records of the nodes around each node; only the model's weights are protected"
     ),
+    Code.EARLIER_WORDS: "{words} (in the words of an earlier version)",
     Code.CHOSE_LABELS: "{method}: labels are public at edge level, so they are the messages",
     Code.CHOSE_ONE_BATCH: (
         "{method}: {train} training nodes of {nodes} at epsilon {epsilon} fit in one batch; with {classes} classes a "

@@ -223,11 +223,17 @@ class Plan:
 
         Another unit than the one the run is charged for is refused where the run does not keep to its bounds.
         """
-        if unit != self.unit and not self.unit.covers(unit):
-            raise UnprovenError(f"a run charged for the unit '{self.unit}' proves nothing for the unit '{unit}'")
+        self.require_bounds_of(unit)
         own = [stage.event(unit) for stage in self.stages]
         parts = [[stage.event(unit) for stage in branch.stages] for branch in self.branches] or [[]]
         return [events.composed([*own, *part]) for part in parts]
+
+    def require_bounds_of(self, unit: Unit) -> None:
+        """Refuse a unit whose bounds the run does not keep to."""
+        stages = [*self.stages, *(stage for branch in self.branches for stage in branch.stages)]
+        reads_edges = any("edges" in stage.mechanism.reads for stage in stages)
+        if unit != self.unit and not self.unit.covers(unit, edges=reads_edges):
+            raise UnprovenError(f"a run charged for the unit '{self.unit}' proves nothing for the unit '{unit}'")
 
     @cached_property
     def loss(self) -> PrivacyLoss | WorstOf:

@@ -96,13 +96,15 @@ class Unit:
         """The unit that is charged where a publication states this one (paper mode)."""
         return self
 
-    def covers(self, other: Unit) -> bool:
+    def covers(self, other: Unit, *, edges: bool = True) -> bool:
         """Whether a run that was charged for this unit can be priced for `other` by the same bounds.
 
         What is public here was handed out raw, so it must be public there too. Lists were cut by this unit's cap, and
-        the bounds of `other` are about lists that its own cap cuts. The trust must be the same.
+        the bounds of `other` are about lists that its own cap cuts; that does not matter to a run that reads no list
+        (`edges=False`). The trust must be the same.
         """
-        return self.public <= other.public and self.cap == other.cap and self.trust == other.trust
+        same_lists = self.cap == other.cap or not edges
+        return self.public <= other.public and same_lists and self.trust == other.trust
 
     def count(self, metadata: Metadata) -> int:
         """How many units a dataset of this public size holds: sets the default and the largest delta."""

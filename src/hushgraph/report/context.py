@@ -42,7 +42,7 @@ class DatasetRun:
     unit: str
     epsilon: float
     delta: float
-    state: str
+    closed: bool
     private: bool
     time: str = ""
     operator: str = ""

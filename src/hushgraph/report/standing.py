@@ -57,7 +57,7 @@ def _run(values: dict[str, Any]) -> DatasetRun:
         unit=values["unit"]["name"],
         epsilon=float(values["epsilon"]),
         delta=float(values["delta"]),
-        state=values["state"],
+        closed=values["closed"],
         private=not values["seeded"],
         time=values["time"],
         operator=values["operator"],

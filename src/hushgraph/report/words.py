@@ -219,9 +219,8 @@ def total(found: DatasetTotal) -> str:
     """What all runs on a dataset cost together, how that is proved, and the limit."""
     runs = counted(found.runs, "run")
     if not found.private:
-        return f"NOT PRIVATE over {runs}, because of a seeded one; {limit(found)}"
-    if math.isinf(found.epsilon):
-        return f"no finite epsilon over {runs}, because one is without protection; {limit(found)}"
+        cause = "of a seeded one" if found.seeded else "nothing is proved of one of them for this unit"
+        return f"NOT PRIVATE over {runs}, because {cause}; {limit(found)}"
     how = "" if found.runs == 1 and found.kind in _SIMPLE else f", by {composition(found.kind)}"
     return f"epsilon {number(found.epsilon)} at delta {found.delta:g} over {runs}{how}; {limit(found)}"
 

@@ -12,9 +12,9 @@ def state(*runs: DatasetRun, used: float | None = None, left_out: int = 0) -> Da
     return DatasetState("toy", "node", total, runs, used, left_out)
 
 
-MINE = DatasetRun("0123456789abcdef", "gap", "node", 4.0, 1e-5, "closed", True, "2026-01-02", "ann@lab", "<first try>")
-FREE = DatasetRun("00", "gcn", "node", math.inf, 1e-5, "closed", True)
-SEEDED = DatasetRun("11", "gap", "node", 4.0, 1e-5, "closed", False)
+MINE = DatasetRun("0123456789abcdef", "gap", "node", 4.0, 1e-5, True, True, "2026-01-02", "ann@lab", "<first try>")
+FREE = DatasetRun("00", "gcn", "node", math.inf, 1e-5, True, True)
+SEEDED = DatasetRun("11", "gap", "node", 4.0, 1e-5, True, False)
 
 
 def test_runs_are_shown_with_who_when_and_why() -> None:

@@ -55,7 +55,13 @@ def _row(run: DatasetRun, this: bool) -> list[str | Markup]:
     name = Markup("{} {}").format(mono(run.run), pill("this run", "plain")) if this else mono(run.run)
     cost = words.number(run.epsilon) if run.private else "not private"
     at = "" if math.isinf(run.epsilon) or not run.private else f"at delta {run.delta:g}"
-    return [name, below(run.method, run.state), run.unit, below(cost, at), *(_known(run))]
+    return [
+        name,
+        below(run.method, "closed" if run.closed else "open: its whole plan counts"),
+        run.unit,
+        below(cost, at),
+        *(_known(run)),
+    ]
 
 
 def _known(run: DatasetRun) -> list[str]:
