@@ -25,8 +25,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hushgraph.nn import MLP, Encoder, HopClassifier, SparseRows
-from hushgraph.noise.source import NoiseSource
-from hushgraph.training import ClippedGradient, PoissonSampler, train_plainly, train_privately
+from hushgraph.noise import NoiseSource, PoissonSampler, grid_of, perturb
+from hushgraph.training import ClippedGradient, NoisySteps, RowExamples, Training, train, train_private
 from hushgraph.training.optimizers import FlatAdam, FlatParameters
 
 warnings.filterwarnings("ignore")
@@ -61,15 +61,14 @@ def our_step(x: Tensor, y: Tensor, known_norms: bool) -> Callable[[], None]:
     features, hidden, classes = SIZES
     model = MLP(features, hidden, classes, 3, generator=torch.Generator().manual_seed(0))
     flat = FlatParameters(model).__enter__()
-    engine = ClippedGradient(model, max_grad_norm=BOUND)
+    engine = ClippedGradient(model, max_grad_norm=BOUND, grid=grid_of(SIGMA * BOUND))
     adam, noise = FlatAdam(flat.vector, LR), NoiseSource.from_os()
     square_norms = x.square().sum(1) if known_norms else None
 
     def step() -> None:
         with torch.no_grad():
-            total = engine.sum(x, y, input_square_norms=square_norms)
-            total += noise.gaussian((engine.num_parameters,), SIGMA * BOUND)
-            adam.step(total.div_(len(x)))
+            total = perturb(engine.sum(x, y, input_square_norms=square_norms), SIGMA * BOUND, noise)
+            adam.step(total.div_(len(x)).float())
 
     return step
 
@@ -198,7 +197,7 @@ def gap_fit(private: bool, hops: int = 2) -> dict[str, float]:
     data = berkeley()
     if data is None:
         return {}
-    rows, labels, train, val, test = data
+    rows, labels, index, val, test = data
     generator = torch.Generator().manual_seed(0)
     norm = None if private else "batch"
     encoder = Encoder(rows.shape[1], 16, 6, norm=norm, generator=generator)
@@ -207,21 +206,13 @@ def gap_fit(private: bool, hops: int = 2) -> dict[str, float]:
 
     def fit(module: nn.Module, x: Tensor | SparseRows) -> None:
         if not private:
-            train_plainly(module, x, labels, train, epochs=100, lr=0.01, val=val, select_best=True)
+            train(module, x, labels, index, Training(100, 0.01, select_best=True), val=val)
             return
-        taken = x[train] if isinstance(x, Tensor) else x.rows(train)
-        sampler = PoissonSampler(len(train), PoissonSampler.rate_for(len(train), 256))
-        train_privately(
-            module,
-            taken,
-            labels[train],
-            sampler=sampler,
-            steps=PoissonSampler.steps_for(len(train), 256, epochs=10),
-            max_grad_norm=1.0,
-            noise_std=1.0,
-            noise=noise,
-            lr=0.01,
-        )
+        taken = x[index] if isinstance(x, Tensor) else x.rows(index)
+        sampler = PoissonSampler(len(index), PoissonSampler.rate_for(len(index), 256))
+        steps = PoissonSampler.steps_for(len(index), 256, epochs=10)
+        examples = RowExamples(module, taken, labels[index], NoisySteps(sampler, steps, 1.0, 1.0))
+        train_private(examples, Training(10, 0.01), noise)
 
     first = cpu_seconds(lambda: fit(encoder, rows))
     unit = encoder.encode(rows)
