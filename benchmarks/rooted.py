@@ -27,12 +27,12 @@ import torch.nn.functional as F
 from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.rooted import RootedSubgraphs
 from hushgraph.nn.rooted import RootedNetwork
-from hushgraph.noise.source import NoiseSource
+from hushgraph.noise import NoiseSource, grid_of, perturb
 from hushgraph.training.optimizers import FlatParameters, make_optimizer
 from hushgraph.training.rooted import RootedClippedGradient
 
 torch.set_num_threads(1)
-NODES, FEATURES, HIDDEN, CLASSES = 60_000, 128, 256, 40
+NODES, FEATURES, HIDDEN, CLASSES, STD = 60_000, 128, 256, 40, 10.0
 CASES = (("gcn", 7, 1), ("gcn", 3, 2), ("gin", 7, 1), ("attention", 7, 1), ("attention", 3, 2))
 
 
@@ -54,14 +54,15 @@ class Case:
             FEATURES, HIDDEN, CLASSES, num_layers=layers, convolution=convolution, heads=heads, generator=generator
         )
         self.positions = torch.arange(batch)
-        self.engine = RootedClippedGradient(self.network, self.subgraphs, self.features, self.labels, max_grad_norm=1.0)
+        self.engine = RootedClippedGradient(
+            self.network, self.subgraphs, self.features, self.labels, max_grad_norm=1.0, grid=grid_of(STD)
+        )
         self.noise = NoiseSource.seeded(0).stream("benchmark")
 
     def private_step(self, flat: FlatParameters, update) -> None:  # type: ignore[no-untyped-def]
         """Clip per root, sum, noise, update."""
-        total = self.engine.sum(self.positions)
-        total += self.noise.gaussian((self.engine.num_parameters,), 10.0)
-        update.step(total.div_(len(self.positions)))
+        total = perturb(self.engine.sum(self.positions), STD, self.noise)
+        update.step(total.div_(len(self.positions)).float())
 
     def plain_step(self, flat: FlatParameters, update, chunk: int) -> None:  # type: ignore[no-untyped-def]
         """Mean loss over the same roots by autograd, in chunks whose gradients add up."""

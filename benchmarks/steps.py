@@ -25,22 +25,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hushgraph.nn import MLP, Encoder, HopClassifier, SparseRows
-from hushgraph.noise.source import NoiseSource
-from hushgraph.training import (
-    ClippedGradient,
-    NoisySteps,
-    PoissonSampler,
-    RowExamples,
-    Training,
-    train,
-    train_private,
-)
+from hushgraph.noise import NoiseSource, PoissonSampler, grid_of, perturb
+from hushgraph.training import ClippedGradient, NoisySteps, RowExamples, Training, train, train_private
 from hushgraph.training.optimizers import FlatAdam, FlatParameters
 
 warnings.filterwarnings("ignore")
 torch.set_num_threads(1)
 
-DATA = Path(os.environ.get("HUSHGRAPH_DATA", ""))
+DATA = Path(os.environ.get("HUSHGRAPH_DATA", Path(__file__).resolve().parent.parent.parent / "shared" / "data"))
 SIZES = (501, 16, 6)
 BOUND, SIGMA, LR = 1.0, 1.0, 0.01
 
@@ -69,15 +61,14 @@ def our_step(x: Tensor, y: Tensor, known_norms: bool) -> Callable[[], None]:
     features, hidden, classes = SIZES
     model = MLP(features, hidden, classes, 3, generator=torch.Generator().manual_seed(0))
     flat = FlatParameters(model).__enter__()
-    engine = ClippedGradient(model, max_grad_norm=BOUND)
+    engine = ClippedGradient(model, max_grad_norm=BOUND, grid=grid_of(SIGMA * BOUND))
     adam, noise = FlatAdam(flat.vector, LR), NoiseSource.from_os()
     square_norms = x.square().sum(1) if known_norms else None
 
     def step() -> None:
         with torch.no_grad():
-            total = engine.sum(x, y, input_square_norms=square_norms)
-            total += noise.gaussian((engine.num_parameters,), SIGMA * BOUND)
-            adam.step(total.div_(len(x)))
+            total = perturb(engine.sum(x, y, input_square_norms=square_norms), SIGMA * BOUND, noise)
+            adam.step(total.div_(len(x)).float())
 
     return step
 
@@ -206,7 +197,7 @@ def gap_fit(private: bool, hops: int = 2) -> dict[str, float]:
     data = berkeley()
     if data is None:
         return {}
-    rows, labels, nodes, val, test = data
+    rows, labels, index, val, test = data
     generator = torch.Generator().manual_seed(0)
     norm = None if private else "batch"
     encoder = Encoder(rows.shape[1], 16, 6, norm=norm, generator=generator)
@@ -215,12 +206,13 @@ def gap_fit(private: bool, hops: int = 2) -> dict[str, float]:
 
     def fit(module: nn.Module, x: Tensor | SparseRows) -> None:
         if not private:
-            train(module, x, labels, nodes, Training(100, 0.01, select_best=True), val=val)
+            train(module, x, labels, index, Training(100, 0.01, select_best=True), val=val)
             return
-        taken = x[nodes] if isinstance(x, Tensor) else x.rows(nodes)
-        sampler = PoissonSampler(len(nodes), PoissonSampler.rate_for(len(nodes), 256))
-        steps = NoisySteps(sampler, PoissonSampler.steps_for(len(nodes), 256, epochs=10), 1.0, 1.0)
-        train_private(RowExamples(module, taken, labels[nodes], steps), Training(10, 0.01), noise)
+        taken = x[index] if isinstance(x, Tensor) else x.rows(index)
+        sampler = PoissonSampler(len(index), PoissonSampler.rate_for(len(index), 256))
+        steps = PoissonSampler.steps_for(len(index), 256, epochs=10)
+        examples = RowExamples(module, taken, labels[index], NoisySteps(sampler, steps, 1.0, 1.0))
+        train_private(examples, Training(10, 0.01), noise)
 
     first = cpu_seconds(lambda: fit(encoder, rows))
     unit = encoder.encode(rows)

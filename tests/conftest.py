@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
 from torch_geometric.data import Data
@@ -9,6 +11,7 @@ from torch_geometric.data import Data
 from small_graphs import random_graph
 
 torch.set_num_threads(1)
+os.environ["HUSHGRAPH_LEDGER"] = ":memory:"  # for fixtures that live longer than a test
 
 
 @pytest.fixture(autouse=True)

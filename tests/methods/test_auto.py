@@ -15,7 +15,6 @@ from hushgraph.data.checks import check_graph
 from hushgraph.errors import BudgetError, InputError
 from hushgraph.ledger.certificate import Charge
 from hushgraph.ledger.ledger import Ledger
-from hushgraph.ledger.prices import spent
 from hushgraph.ledger.run import check_history, spent
 from hushgraph.mechanisms.edge_count import EdgeCount
 from hushgraph.methods import auto as rule

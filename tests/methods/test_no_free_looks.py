@@ -56,7 +56,7 @@ UNITS: list[units.Unit] = [
     units.Local(private_labels=False),
 ]
 FOLLOWS_FROM_RELEASES = {"settings", "reason"}
-OF_ONE_RUN = {"time", "hash", "previous", "prev", "ledger_hash"}
+OF_ONE_RUN = {"time", "hash", "previous", "prev", "ledger_hash", "public_key", "secret_check"}
 TRAIN_NODE = 4
 
 

@@ -113,7 +113,20 @@ def test_each_step_is_the_noisy_clipped_sum_over_the_expected_batch_size() -> No
         optimizer="sgd",
     )
     torch.testing.assert_close(flat(module), vector, rtol=1e-5, atol=1e-6)
-    assert noise.asked == [((len(vector),), 0.3 / grid_of(0.3))] * 3
+    assert noise.asked == [((3, len(vector)), 0.3 / grid_of(0.3))]
+
+
+def test_noise_drawn_for_several_steps_is_that_of_one_step_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = []
+    for numbers in (1, 150, 10**6):
+        monkeypatch.setattr("hushgraph.training.loop._NUMBERS_AT_ONCE", numbers)
+        module, rows, labels = problem()
+        noise = FakeNoise(3, [torch.arange(40)] * 7)
+        train_rows(module, rows, labels, **settings(steps=7, noise=noise))  # type: ignore[arg-type]
+        assert sum(math.prod(shape) for shape, _ in noise.asked) == 7 * len(flat(module))
+        ends.append(flat(module))
+    assert torch.equal(ends[0], ends[1])
+    assert torch.equal(ends[0], ends[2])
 
 
 def test_an_empty_batch_is_a_step_with_noise_only() -> None:
@@ -258,6 +271,7 @@ def settings(**changes: object) -> dict[str, object]:
         ({"steps": -1}, "steps"),
         ({"max_grad_norm": float("inf")}, "max_grad_norm"),
         ({"noise_std": 1e6}, "rounding"),
+        ({"noise_std": 1e-9}, "tiny"),
         ({"lr": 0.0}, "lr"),
     ],
 )

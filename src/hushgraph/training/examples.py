@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -31,6 +32,8 @@ from hushgraph.training.rounding import VECTOR_ROWS
 # Steps are prepared together up to about this many numbers, where a row counts as at least so many (measured).
 _NUMBERS_AT_ONCE, _ROW_COST = 2**19, 64
 _KEY_BITS = 53
+# Multiples of the grid up to this are exact in float64, with noise added.
+_MOST_GRID_STEPS = 2.0**51
 
 
 class Noise(sampling.Noise, Protocol):
@@ -67,9 +70,14 @@ class NoisySteps:
                 f"expected a finite noise_std > 0; got {self.noise_std};"
                 " for a run without privacy pass allow_no_noise=True"
             )
+        elif self.noise_std > 0 and self.sampler.num_examples * self.max_grad_norm > _MOST_GRID_STEPS * self.grid:
+            problems.append(
+                f"expected noise that is not tiny beside {self.sampler.num_examples} gradients of norm"
+                f" {self.max_grad_norm}; got noise_std {self.noise_std}; a larger one, or none"
+            )
         InputError.collect(problems)
 
-    @property
+    @cached_property
     def grid(self) -> float:
         """What the sums are rounded to multiples of before noise is added; 0: there is no noise."""
         return grid_of(self.noise_std) if self.noise_std > 0 else 0.0

@@ -22,7 +22,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from hushgraph.data.rows import Rows, row_square_norms
+from hushgraph.data.rows import Rows
 from hushgraph.nn.layers import L2Normalize
 from hushgraph.training.rounding import UNDERFLOW, write_products, write_row_sum
 
@@ -48,20 +48,20 @@ class Scratch:
 
     def __call__(self, name: str, like: Tensor, *shape: int) -> Tensor | None:
         """Memory of the given shape and the type of `like`, for `out=`; None (allocate as usual) when small."""
+        if math.prod(shape) < _LARGE:
+            return None
         view = self._views.get((name, like.dtype, shape))
         return view if view is not None else self._make(name, like.dtype, shape)
 
     def alike(self, x: Tensor) -> Tensor | None:
         """Temporary memory in the shape and the order of `x`: with another order sums are rounded differently."""
-        if x.is_contiguous() or not x.t().is_contiguous():
+        if x.numel() < _LARGE or x.is_contiguous() or not x.t().is_contiguous():
             return self("temporary", x, *x.shape)
         turned = self("temporary", x, *x.t().shape)
         return None if turned is None else turned.t()
 
-    def _make(self, name: str, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor | None:
+    def _make(self, name: str, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
         size = math.prod(shape)
-        if size < _LARGE:
-            return None
         piece = self._pieces.get(name)
         if piece is None or piece.numel() < size or piece.dtype != dtype:
             piece = self._pieces[name] = torch.empty(size + size // 8, dtype=dtype)
@@ -141,12 +141,14 @@ class LinearStep:
         """|g|^2 |a|^2 for the weight, |g|^2 for the bias."""
         of_grad = norms_from_above(self.grad, self.temporary)
         if self.weight_view is not None:
-            of_input = row_square_norms(self.x) if self.known is None else self.known
-            total.addcmul_(of_grad, of_input)
+            total.addcmul_(of_grad, self._input_norms() if self.known is None else self.known)
         if self.bias_view is not None:
             total.add_(of_grad)
         elif self.weight_view is not None:
             total.add_(of_grad, alpha=UNDERFLOW)
+
+    def _input_norms(self) -> Tensor:
+        return short_row_norms(self.x, self.temporary) if isinstance(self.x, Tensor) else self.x.row_square_norms()
 
     def write(self, factors: Tensor | None) -> None:
         """(w * g)^T a for the weight, the sum of w * g for the bias."""
@@ -166,7 +168,7 @@ class LinearStep:
 
 def short_row_norms(x: Tensor, temporary: Scratch) -> Tensor:
     """Squared norms of narrow rows: a product with ones adds them up faster than a sum over a short dimension."""
-    squares = torch.square(x, out=temporary("temporary", x, *x.shape))
+    squares = torch.square(x, out=temporary.alike(x))
     return torch.mv(squares, ones_like_row(x.shape[1], x.dtype))
 
 

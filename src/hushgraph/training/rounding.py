@@ -91,17 +91,17 @@ def check_size(rows: int, most: int) -> None:
 
 
 def clip_factors(norms: Tensor, bound: float) -> Tensor:
-    """What to scale gradients of these norms by, so that none is longer than `bound`."""
-    return norms.reciprocal().mul_(bound).clamp_(max=1.0)
+    """What to scale gradients of these norms by, so that none is longer than `bound`; overwrites the norms."""
+    return norms.clamp_(min=bound).reciprocal_().mul_(bound)
 
 
 def checked_sum(total: Tensor, examples: int, max_grad_norm: float) -> Tensor:
     """The sum, if it is not longer than so many clipped gradients can be together; an error otherwise."""
-    length = float(total.norm())
-    if not length <= examples * max_grad_norm:
+    square = float(total.dot(total))
+    if not square <= (examples * max_grad_norm) ** 2:
         raise HushgraphError(
-            f"expected a sum of {examples} gradients of norm at most {max_grad_norm}; got one of norm {length};"
-            " nothing was released"
+            f"expected a sum of {examples} gradients of norm at most {max_grad_norm}; got one of norm"
+            f" {math.sqrt(square)}; nothing was released"
         )
     return total
 
@@ -114,12 +114,14 @@ def write_products(left: Tensor, right: Tensor, out: Tensor, memory: Memory = la
     """
     if out.dtype is left.dtype:
         torch.mm(left.t(), right, out=out)
-    elif out.numel() > _LARGE_OUTPUT:
+        return
+    size = out.numel()
+    if size > _LARGE_OUTPUT:
         out.zero_()
         add_products(left, right, out, range(0, len(left) + BLOCK_ROWS, BLOCK_ROWS))
     else:
-        block = BLOCK_ROWS if out.numel() > _SMALL_OUTPUT else _SMALL_BLOCK
-        torch.sum(_products_of_blocks(left, right, block, memory), 0, dtype=out.dtype, out=out)
+        block = BLOCK_ROWS if size > _SMALL_OUTPUT else _SMALL_BLOCK
+        torch.sum(products_of_blocks(left, right, block, memory), 0, dtype=out.dtype, out=out)
 
 
 def add_products(left: Tensor, right: Tensor, out: Tensor, cuts: Sequence[int], row_sum: Tensor | None = None) -> None:
@@ -138,19 +140,17 @@ def add_products(left: Tensor, right: Tensor, out: Tensor, cuts: Sequence[int], 
         row_sum += sums.sum(0, dtype=row_sum.dtype)
 
 
-def _products_of_blocks(left: Tensor, right: Tensor, block: int, memory: Memory) -> Tensor:
-    """One product per block, `[blocks, columns of left, columns of right]`; the last block may be short."""
-    full, rest = divmod(len(left), block)
-    columns = (left.shape[1], right.shape[1])
-    products = None if block == _SMALL_BLOCK else memory("products", left, full + bool(rest), *columns)
+def products_of_blocks(left: Tensor, right: Tensor, block: int, memory: Memory = lambda *_: None) -> Tensor:
+    """One product per block of rows, `[blocks, columns of left, columns of right]`; the last block may be short."""
+    (rows, first), second = left.shape, right.shape[1]
+    full, rest = divmod(rows, block)
+    products = None if block == _SMALL_BLOCK else memory("products", left, full + bool(rest), first, second)
     if not rest:
-        return torch.bmm(left.view(full, block, -1).mT, right.view(full, block, -1), out=products)
-    products = left.new_empty(full + 1, *columns) if products is None else products
-    rows = full * block
-    torch.bmm(
-        left[:rows].view(full, block, columns[0]).mT, right[:rows].view(full, block, columns[1]), out=products[:full]
-    )
-    torch.mm(left[rows:].t(), right[rows:], out=products[full])
+        return torch.bmm(left.view(full, block, first).mT, right.view(full, block, second), out=products)
+    products = left.new_empty(full + 1, first, second) if products is None else products
+    end = rows - rest
+    torch.bmm(left[:end].view(full, block, first).mT, right[:end].view(full, block, second), out=products[:full])
+    torch.mm(left[end:].t(), right[end:], out=products[full])
     return products
 
 
