@@ -155,7 +155,7 @@ class LabelSum(GaussianMechanism):
 
     def noise_multiples(self, labeled: Tensor) -> Tensor:
         """The noise of every row as a multiple of `scale`, as a column."""
-        return torch.where(labeled, self.labeled_noise, 1.0).unsqueeze(1)
+        return torch.where(labeled, self.labeled_noise, torch.ones((), dtype=torch.float64)).unsqueeze(1)
 
     def stays_private(self, unit: Unit) -> bool:
         """Where other nodes' lists change with a record, a node's own sum is part of its own record."""
@@ -175,11 +175,11 @@ class LabelSum(GaussianMechanism):
 
     def before_noise(self, data: Any, noise: Any, *inputs: Any) -> np.ndarray:
         """The sums, every row divided by its multiple of the noise."""
-        return (self.query(data, *inputs) / self.noise_multiples(data.trains_on)).double().numpy()
+        return (self.query(data, *inputs) / self.noise_multiples(data.trains_on)).numpy()
 
     def after_noise(self, data: Any, scale: float, noise: Any, *inputs: Any) -> np.ndarray:
         """The released sums, every row divided by its multiple of the noise."""
-        return (self.release(data, scale, noise, *inputs) / self.noise_multiples(data.trains_on)).double().numpy()
+        return (self.release(data, scale, noise, *inputs) / self.noise_multiples(data.trains_on)).numpy()
 
     # Canaries
 

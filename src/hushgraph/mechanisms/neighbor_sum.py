@@ -16,6 +16,7 @@ from hushgraph.data.checks import CheckedGraph
 from hushgraph.data.rows import Rows, dense_rows
 from hushgraph.graph.quantized import QuantizedRows, quantize
 from hushgraph.mechanisms.canaries import Evidence, Layout, OpenVault, Tally, audit_graph, lay_out, room_for
+from hushgraph.noise.normal import checked_std
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.mechanism import GaussianMechanism
 from hushgraph.privacy.plan import Stage
@@ -112,8 +113,8 @@ class NeighborSum(GaussianMechanism):
 
 
 def in_steps(scale: float, step: float) -> float:
-    """A noise scale in steps of the grid, rounded up."""
-    return math.nextafter(scale / step, math.inf)
+    """A noise scale in steps of the grid, rounded up; a scale of zero is refused before it could be."""
+    return math.nextafter(checked_std(scale) / step, math.inf)
 
 
 def _as_planted(rows: Tensor, layout: Layout) -> Tensor:
