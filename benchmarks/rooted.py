@@ -27,6 +27,7 @@ import torch.nn.functional as F
 from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.rooted import RootedSubgraphs
 from hushgraph.nn.rooted import RootedNetwork
+from hushgraph.noise import perturb
 from hushgraph.noise.source import NoiseSource
 from hushgraph.training.optimizers import FlatParameters, make_optimizer
 from hushgraph.training.rooted import RootedClippedGradient
@@ -59,8 +60,7 @@ class Case:
 
     def private_step(self, flat: FlatParameters, update) -> None:  # type: ignore[no-untyped-def]
         """Clip per root, sum, noise, update."""
-        total = self.engine.sum(self.positions)
-        total += self.noise.gaussian((self.engine.num_parameters,), 10.0)
+        total = perturb(self.engine.sum(self.positions), 10.0, self.noise)
         update.step(total.div_(len(self.positions)))
 
     def plain_step(self, flat: FlatParameters, update, chunk: int) -> None:  # type: ignore[no-untyped-def]

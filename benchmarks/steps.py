@@ -25,6 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hushgraph.nn import MLP, Encoder, HopClassifier, SparseRows
+from hushgraph.noise import perturb
 from hushgraph.noise.source import NoiseSource
 from hushgraph.training import (
     ClippedGradient,
@@ -75,8 +76,7 @@ def our_step(x: Tensor, y: Tensor, known_norms: bool) -> Callable[[], None]:
 
     def step() -> None:
         with torch.no_grad():
-            total = engine.sum(x, y, input_square_norms=square_norms)
-            total += noise.gaussian((engine.num_parameters,), SIGMA * BOUND)
+            total = perturb(engine.sum(x, y, input_square_norms=square_norms), SIGMA * BOUND, noise)
             adam.step(total.div_(len(x)))
 
     return step

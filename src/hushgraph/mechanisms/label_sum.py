@@ -154,7 +154,7 @@ class LabelSum(GaussianMechanism):
         return (rows - rows.mean(dim=1, keepdim=True)) * math.sqrt(columns / max(1, columns - 1))
 
     def noise_multiples(self, labeled: Tensor) -> Tensor:
-        """The noise of every row as a multiple of `scale`, as a column."""
+        """The noise of every row as a multiple of `scale`, as a column; float64."""
         return torch.where(labeled, self.labeled_noise, torch.ones((), dtype=torch.float64)).unsqueeze(1)
 
     def stays_private(self, unit: Unit) -> bool:
@@ -214,7 +214,7 @@ class LabelSum(GaussianMechanism):
             rows = torch.where(labeled.unsqueeze(1), F.one_hot(labels, _CANARY_CLASSES).float(), guesses)
             released = vault.hand_over(vault.release(stage.name, guesses)).to(torch.float64)
             absent, change = self._moved(rows.to(torch.float64), layout, labeled, unit.footprint.replaced)
-            spread = (stage.scale or 1.0) * self.noise_multiples(labeled).to(torch.float64).squeeze(1)
+            spread = (stage.scale or 1.0) * self.noise_multiples(labeled).squeeze(1)
             tally.add(released[layout.receiver] - absent, change, spread[layout.receiver])
             guesses = _one_hot(released)
         return tally.evidence("node" if unit.footprint.records else "edge")
