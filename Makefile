@@ -34,7 +34,7 @@ bench: $(READY)  ## ratios measured side by side on this machine
 docs: $(READY)  ## write the tables of README.md and docs/mechanisms.md from the registry
 	@$(BIN)/python tools/docs.py
 
-shape: $(READY)  ## the architecture in numbers, before and now
+shape: $(READY)  ## docs/shape.md: the architecture in numbers, before and now
 	@$(BIN)/python tools/shape.py
 
 lock: $(READY)  ## write the versions in .venv to requirements.lock

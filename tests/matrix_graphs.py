@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -83,12 +82,7 @@ def fits(graph: CheckedGraph, unit: Unit) -> bool:
 
 
 def view_of(graph: CheckedGraph, mechanism: Mechanism, unit: Unit | None, seed: int = 0) -> View:
-    """What a vault would show the mechanism of the graph; the same seed cuts lists by the same keys.
-
-    An empty record among the training nodes is an example that vanishes, so it is left out of a sum of examples.
-    """
-    if mechanism.trains:
-        graph = replace(graph, train=graph.train[graph.labels[graph.train] >= 0])
+    """What a vault would show the mechanism of the graph; the same seed cuts lists by the same keys."""
     cap = None if unit is None else unit.cap
     return View(graph, mechanism.reads, cap, NoiseSource.seeded(seed), "stage", lambda *_: None)
 

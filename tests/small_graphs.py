@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 from torch_geometric.data import Data
+
+from hushgraph.graph.edges import MemoryEdges
+from hushgraph.noise.source import NoiseSource
 
 
 def random_graph(
@@ -39,3 +43,9 @@ def hub_graph(num_leaves: int = 60) -> Data:
     graph.edge_index = torch.unique(edges, dim=1)
     graph.name = "hub"
     return graph
+
+
+def capped_edges(edge_index: Tensor, num_nodes: int, max_degree: int, noise: NoiseSource) -> Tensor:
+    """The edges that the degree cap keeps, sorted by sender and then by target."""
+    kept = MemoryEdges.from_edge_index(edge_index, num_nodes).cap(max_degree, noise)
+    return kept.transpose().edge_index().flip(0)

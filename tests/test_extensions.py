@@ -17,6 +17,7 @@ from hushgraph import registry, units
 from hushgraph.data.neighbors import NodeRecord
 from hushgraph.errors import UnprovenError
 from hushgraph.mechanisms.matrix import Cell, matrix
+from hushgraph.noise import perturb
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.mechanism import GaussianMechanism
 from hushgraph.privacy.units import Footprint, Relation
@@ -43,8 +44,7 @@ class ClassCount(GaussianMechanism):
         return torch.bincount(known[known >= 0], minlength=data.metadata.classes).float()
 
     def release(self, data: Any, scale: float, noise: NoiseSource) -> Tensor:
-        exact = self.query(data)
-        return exact + noise.gaussian(tuple(exact.shape), scale, exact.dtype)
+        return perturb(self.query(data), scale, noise).to(torch.float32)
 
 
 @dataclass(frozen=True)

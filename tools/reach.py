@@ -53,7 +53,10 @@ def _reached() -> set[str]:
 
 
 def _targets(path: Path, known: set[str]) -> list[str]:
-    """Modules that a file imports, or names in a string such as "hushgraph.methods.gap:GAP" or "methods.gap"."""
+    """Modules that a file imports, or names in a string such as "hushgraph.methods.gap:GAP" or "methods.gap".
+
+    A package that goes through its own modules leads to all of them.
+    """
     strings = [node.value for node in ast.walk(tree(path)) if isinstance(node, ast.Constant)]
     words = [word for word in strings if isinstance(word, str)]
     prefixes = [word for word in words if word.startswith("hushgraph.") and word.endswith((".", ":"))]
@@ -64,6 +67,9 @@ def _targets(path: Path, known: set[str]) -> list[str]:
     places += [word.split(":")[0] for word in words]
     places += [(prefix + word).split(":")[0] for prefix in prefixes for word in words]
     places += [f"{package(path)}.{word}" for word in words]
+    if any(isinstance(node, ast.Attribute) and node.attr == "iter_modules" for node in ast.walk(tree(path))):
+        folder = _module(path).removesuffix("__init__")
+        places += [name for name in known if name.startswith(folder)]
     bare = {place.removeprefix("hushgraph.") for place in places}
     return [name for one in bare for name in (one, f"{one}.__init__") if name in known]
 

@@ -14,22 +14,26 @@ from hushgraph.training.rooted import RootedClippedGradient
 
 
 def sums_of_all_roots(unit: Node, degree: int, layers: int, planted: bool) -> np.ndarray:
-    """The clipped gradients of all roots of three canaries, added up without noise, in the canaries' columns."""
+    """The clipped gradients of all roots of three canaries, added up without noise, in the canaries' columns.
+
+    In multiples of what an example is clipped to: a little less than the bound, so that rounding is within it.
+    """
     graph = RootedGradient(1.0, 1.0, 1, degree, layers)._trees(unit, np.full(3, planted))
     network = _small_network(3, layers)
     subgraphs = RootedSubgraphs(graph.edges, graph.train, layers)
     engine = RootedClippedGradient(network, subgraphs, graph.features, graph.labels, max_grad_norm=1.0)
-    return -engine.sum(torch.arange(subgraphs.num_roots))[:3].numpy()
+    assert 0.995 < engine.clip_norm < 1.0
+    return -engine.sum(torch.arange(subgraphs.num_roots))[:3].numpy() / engine.clip_norm
 
 
 @pytest.mark.parametrize(("degree", "layers"), [(1, 1), (7, 1), (3, 2), (2, 3)])
 def test_one_record_turns_round_every_example_that_the_accounting_charges_for(degree: int, layers: int) -> None:
     reached = sum(degree**step for step in range(layers + 1))
-    assert sums_of_all_roots(Node(), degree, layers, True) == pytest.approx(np.full(3, reached), rel=1e-4)
-    assert sums_of_all_roots(Node(), degree, layers, False) == pytest.approx(np.full(3, 1 - reached), rel=1e-4)
+    assert sums_of_all_roots(Node(), degree, layers, True) == pytest.approx(np.full(3, reached), rel=1e-6)
+    assert sums_of_all_roots(Node(), degree, layers, False) == pytest.approx(np.full(3, 1 - reached), rel=1e-6)
     both = 2 * reached - 1
-    assert sums_of_all_roots(NodeReplace(), degree, layers, True) == pytest.approx(np.full(3, both), rel=1e-4)
-    assert sums_of_all_roots(NodeReplace(), degree, layers, False) == pytest.approx(np.full(3, -both), rel=1e-4)
+    assert sums_of_all_roots(NodeReplace(), degree, layers, True) == pytest.approx(np.full(3, both), rel=1e-6)
+    assert sums_of_all_roots(NodeReplace(), degree, layers, False) == pytest.approx(np.full(3, -both), rel=1e-6)
 
 
 def test_a_smaller_cap_of_the_unit_makes_smaller_trees() -> None:

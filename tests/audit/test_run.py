@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -168,14 +169,16 @@ def test_branches_that_may_follow_are_named(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("mechanism", [EdgeCount(7), PairCount()])
 def test_whole_number_noise_is_never_less_than_what_is_charged(mechanism: PureMechanism) -> None:
-    """Calibration finds scales that are not whole; cut to the whole number below, noise would be too little."""
+    """A plan has the least whole scale that meets its budget; a scale between whole numbers has no price at all."""
     plan = Plan.make("test", SIZES, Node(), Budget(1.3, 1e-6), [Stage("count", mechanism)])
-    scale = plan["count"].scale
-    assert scale is not None
-    assert scale != int(scale)
+    scale, bound = plan["count"].scale, mechanism.sensitivity(Node())
+    assert scale == math.ceil(bound / 1.3) > bound / 1.3
+    assert plan.epsilon == pytest.approx(bound / scale, rel=1e-12)
     found = audit_plan(plan, seed=0)
     assert found.verdict is Verdict.CONSISTENT
-    assert 0.5 < found.lower_bound < found.claimed
+    assert found.lower_bound == pytest.approx(found.claimed, rel=1e-12)
+    with pytest.raises(InputError, match="whole scale"):
+        mechanism.event(Node(), bound / 1.3)
 
 
 @pytest.mark.parametrize(("mechanism", "unit"), [(EdgeCount(7), Node()), (PairCount(), Node())])

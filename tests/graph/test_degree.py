@@ -14,10 +14,10 @@ from torch import Tensor
 
 from hushgraph.errors import InputError
 from hushgraph.graph import degree
-from hushgraph.graph.degree import cap_owned_lists
 from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.quantized import BITS, quantize
 from hushgraph.noise.source import NoiseSource
+from small_graphs import capped_edges
 
 Cap = Callable[[Tensor, int, int, NoiseSource], Tensor]
 
@@ -33,7 +33,7 @@ def refilling_cap(edges: Tensor, num_nodes: int, max_degree: int, noise: NoiseSo
     """Broken on purpose: entries that point to null nodes are dropped first, so their places are filled again."""
     sends = torch.zeros(num_nodes, dtype=torch.bool)
     sends[edges[0]] = True
-    return cap_owned_lists(edges[:, sends[edges[1]]], num_nodes, max_degree, noise)
+    return capped_edges(edges[:, sends[edges[1]]], num_nodes, max_degree, noise)
 
 
 def without(edges: Tensor, node: int) -> Tensor:
@@ -75,14 +75,14 @@ def hub_graph(num_nodes: int = 800) -> Tensor:
 def test_deleting_a_hub_moves_at_most_sqrt_d_and_refill_moves_more() -> None:
     edges, max_degree = hub_graph(), 10
     args = (edges, without(edges, 0), 800, max_degree, 0)
-    assert 0 < change(cap_owned_lists, *args) <= max_degree
+    assert 0 < change(capped_edges, *args) <= max_degree
     assert change(refilling_cap, *args) > 4 * max_degree
 
 
 def test_both_bounds_are_reached() -> None:
     edges, max_degree = hub_graph(), 9
-    null = change(cap_owned_lists, edges, without(edges, 0), 800, max_degree, 0)
-    swap = change(cap_owned_lists, edges, edges, 800, max_degree, 0, new_row=-1.0)
+    null = change(capped_edges, edges, without(edges, 0), 800, max_degree, 0)
+    swap = change(capped_edges, edges, edges, 800, max_degree, 0, new_row=-1.0)
     assert null == max_degree
     assert swap == 4 * max_degree
 
@@ -105,16 +105,16 @@ def test_one_record_changes_only_its_own_list(
     new = torch.tensor([[node] * len(new_list), new_list], dtype=torch.int64).reshape(2, -1)
     replaced = torch.cat((new, without(edges, node)), 1)
     kept = [
-        lists_of(cap_owned_lists(e, num_nodes, max_degree, NoiseSource.seeded(seed)), num_nodes)
+        lists_of(capped_edges(e, num_nodes, max_degree, NoiseSource.seeded(seed)), num_nodes)
         for e in (edges, without(edges, node), replaced)
     ]
     assert kept[1][node] == []
     assert len(kept[2][node]) == min(len(new_list), max_degree)
     for other in set(range(num_nodes)) - {node}:
         assert kept[0][other] == kept[1][other] == kept[2][other]
-    null = change(cap_owned_lists, edges, without(edges, node), num_nodes, max_degree, node)
+    null = change(capped_edges, edges, without(edges, node), num_nodes, max_degree, node)
     assert null <= max_degree
-    swap = change(cap_owned_lists, edges, replaced, num_nodes, max_degree, node, new_row=-1.0)
+    swap = change(capped_edges, edges, replaced, num_nodes, max_degree, node, new_row=-1.0)
     assert swap <= 4 * max_degree
 
 
@@ -123,7 +123,7 @@ def test_one_record_changes_only_its_own_list(
 def test_lists_are_capped_subsets_and_short_ones_stay_whole(seed: int, num_nodes: int, max_degree: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     edges = torch.randint(0, num_nodes, (2, 6 * num_nodes), generator=generator)
-    kept = cap_owned_lists(edges, num_nodes, max_degree, NoiseSource.seeded(seed))
+    kept = capped_edges(edges, num_nodes, max_degree, NoiseSource.seeded(seed))
     before, after = lists_of(edges, num_nodes), lists_of(kept, num_nodes)
     for old, new in zip(before, after):
         distinct = set(old)
@@ -135,16 +135,16 @@ def test_lists_are_capped_subsets_and_short_ones_stay_whole(seed: int, num_nodes
 def test_order_and_repetition_of_the_input_do_not_matter() -> None:
     edges = hub_graph(50)
     shuffled = edges[:, torch.randperm(edges.shape[1], generator=torch.Generator().manual_seed(3))]
-    expected = cap_owned_lists(edges, 50, 4, NoiseSource.seeded(1))
-    assert torch.equal(cap_owned_lists(shuffled, 50, 4, NoiseSource.seeded(1)), expected)
-    assert torch.equal(cap_owned_lists(edges.repeat(1, 2), 50, 4, NoiseSource.seeded(1)), expected)
-    assert not torch.equal(cap_owned_lists(edges, 50, 4, NoiseSource.seeded(2)), expected)
+    expected = capped_edges(edges, 50, 4, NoiseSource.seeded(1))
+    assert torch.equal(capped_edges(shuffled, 50, 4, NoiseSource.seeded(1)), expected)
+    assert torch.equal(capped_edges(edges.repeat(1, 2), 50, 4, NoiseSource.seeded(1)), expected)
+    assert not torch.equal(capped_edges(edges, 50, 4, NoiseSource.seeded(2)), expected)
 
 
 def test_a_directed_star_is_capped_at_the_sender_not_at_the_receiver() -> None:
     everyone, last = torch.arange(99), torch.full((99,), 99)
-    inward = cap_owned_lists(torch.stack((everyone, last)), 100, 3, NoiseSource.seeded(1))
-    outward = cap_owned_lists(torch.stack((last, everyone)), 100, 3, NoiseSource.seeded(1))
+    inward = capped_edges(torch.stack((everyone, last)), 100, 3, NoiseSource.seeded(1))
+    outward = capped_edges(torch.stack((last, everyone)), 100, 3, NoiseSource.seeded(1))
     assert inward.shape[1] == 99
     assert outward.shape[1] == 3
 
@@ -155,7 +155,7 @@ def test_the_kept_subset_is_uniform() -> None:
     owners = torch.arange(6000)
     source = owners.repeat_interleave(5)
     target = 6000 + torch.arange(5).repeat(6000)
-    kept = cap_owned_lists(torch.stack((source, target)), 6005, 2, NoiseSource.seeded(9))
+    kept = capped_edges(torch.stack((source, target)), 6005, 2, NoiseSource.seeded(9))
     pairs = (kept[1] - 6000).view(-1, 2).numpy()
     counts = np.bincount(pairs[:, 0] * 5 + pairs[:, 1], minlength=25)
     counts = counts[counts > 0]
@@ -172,28 +172,30 @@ def test_ties_between_keys_never_raise_the_number_kept(monkeypatch: pytest.Monke
         return (owners * 7 + entries).astype(np.uint64) & np.uint64((1 << bits) - 1)
 
     monkeypatch.setattr(NoiseSource, "pair_keys", coarse_keys)
-    kept = cap_owned_lists(hub_graph(100), 100, 7, NoiseSource.seeded(1))
+    kept = capped_edges(hub_graph(100), 100, 7, NoiseSource.seeded(1))
     assert torch.bincount(kept[0], minlength=100).tolist() == [7] * 100
 
 
 def test_lists_are_handled_the_same_in_small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     edges = hub_graph(120)
-    expected = cap_owned_lists(edges, 120, 6, NoiseSource.seeded(1))
+    expected = capped_edges(edges, 120, 6, NoiseSource.seeded(1))
     monkeypatch.setattr(degree, "_RUN", 100)
-    assert torch.equal(cap_owned_lists(edges, 120, 6, NoiseSource.seeded(1)), expected)
+    assert torch.equal(capped_edges(edges, 120, 6, NoiseSource.seeded(1)), expected)
 
 
 @pytest.mark.parametrize("wrong", [-1, 1.5, True, None])
 def test_wrong_caps_are_refused(wrong: object) -> None:
     with pytest.raises(InputError, match="degree cap"):
-        cap_owned_lists(torch.tensor([[0], [1]]), 2, wrong, NoiseSource.seeded(0))  # type: ignore[arg-type]
+        capped_edges(torch.tensor([[0], [1]]), 2, wrong, NoiseSource.seeded(0))  # type: ignore[arg-type]
 
 
-def test_capping_a_graph_in_order_is_the_same_cap() -> None:
+def test_the_entries_kept_are_those_with_the_smallest_keys() -> None:
+    """Against a loop over lists; the last node has none."""
     edges = torch.randint(0, 30, (2, 400), generator=torch.Generator().manual_seed(2))
-    graph = MemoryEdges.from_edge_index(edges, 31).coalesce()
     noise = NoiseSource.seeded(4)
-    ours, listed = graph.cap(3, noise), cap_owned_lists(edges, 31, 3, noise)
-    expected = MemoryEdges.from_edge_index(listed, 31)
-    assert torch.equal(ours.sources, expected.sources)
-    assert torch.equal(ours.offsets, expected.offsets)
+    expected = []
+    for owner, entries in enumerate(lists_of(torch.unique(edges, dim=1), 31)):
+        keys = noise.pair_keys("degree cap", np.full(len(entries), owner), np.array(entries, dtype=np.int64))
+        smallest = sorted(zip(keys.tolist(), entries))[:3]
+        expected.append(sorted(entry for _, entry in smallest))
+    assert lists_of(capped_edges(edges, 31, 3, noise), 31) == expected

@@ -8,9 +8,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hushgraph.graph.packed import distinct, offsets_of, pack, run_lengths, swapped, unpack_minor, unpacked
+from hushgraph.graph.packed import distinct, offsets_of, pack, run_lengths, swapped, unpack_minor
 
 PAIRS = st.lists(st.tuples(st.integers(0, 9) | st.just(2**31 - 1), st.integers(0, 9) | st.just(2**31 - 1)), max_size=40)
+
+
+def unpacked(packed: np.ndarray) -> np.ndarray:
+    """Majors and minors."""
+    return np.stack((packed >> 32, packed & 0xFFFFFFFF))
 
 
 def arrays(pairs: list[tuple[int, int]]) -> np.ndarray:

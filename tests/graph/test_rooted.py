@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hushgraph.errors import InputError
-from hushgraph.graph.degree import cap_owned_lists
 from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.rooted import RootedSubgraphs, ragged, whole_graph
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.mixture import occurrence_bound
+from small_graphs import capped_edges
 
 Lists = list[set[int]]
 
@@ -21,7 +21,7 @@ def graph_of(lists: Lists, cap: int | None = None) -> MemoryEdges:
     pairs = [(v, u) for v, own in enumerate(lists) for u in sorted(own) if u != v]
     edges = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).t().contiguous()
     if cap is not None:
-        edges = cap_owned_lists(edges, len(lists), cap, NoiseSource.seeded(3).stream("degree cap"))
+        edges = capped_edges(edges, len(lists), cap, NoiseSource.seeded(3).stream("degree cap"))
     return MemoryEdges.from_edge_index(edges, len(lists))
 
 

@@ -1,4 +1,4 @@
-"""Sums over in-neighbors: exact ones against Python's integers and crafted rows, float ones against a plain loop."""
+"""Sums over in-neighbors: exact, against Python's integers and crafted rows."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from hushgraph.errors import InputError
 from hushgraph.graph import edges as edges_module
-from hushgraph.graph import sums as aggregate
 from hushgraph.graph.edges import MemoryEdges
-from hushgraph.graph.sums import aligned_rows, quantize, sum_bags, sum_in_neighbors, sum_rows, target_runs
+from hushgraph.graph.quantized import QuantizedRows, quantize
+from hushgraph.graph.sums import aligned_rows, check_rows, sum_bags, target_runs
 
 
 def random_graph(seed: int, num_nodes: int, num_edges: int) -> tuple[MemoryEdges, torch.Tensor]:
@@ -41,7 +41,7 @@ def in_integers(edges: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
 def test_exact_sums_equal_integer_ones(seed: int, num_nodes: int, num_edges: int, columns: int, bits: int) -> None:
     graph, edges = random_graph(seed, num_nodes, num_edges)
     rows = quantize(torch.randn(num_nodes, columns, generator=torch.Generator().manual_seed(seed)), bits=bits)
-    total = sum_rows(graph, rows)
+    total = graph.sum(rows)
     assert total.dtype == torch.int64
     assert torch.equal(total, in_integers(edges, rows.values))
 
@@ -140,9 +140,8 @@ def test_a_float_running_sum_moves_far_beyond_its_bound_and_the_exact_sum_does_n
     rows, edges = crafted_rows(senders, ones), star(senders)
     assert float(rows.abs().max()) <= 1.0
     assert moved_by_floats(rows) > least
-    float_sums = [
-        sum_in_neighbors(MemoryEdges.from_edge_index(part, len(rows)), rows) for part in (edges, edges[:, 1:])
-    ]
+    graphs = [MemoryEdges.from_edge_index(part, len(rows)) for part in (edges, edges[:, 1:])]
+    float_sums = [sum_bags(graph.sources, graph.offsets, rows) for graph in graphs]
     assert float((float_sums[0] - float_sums[1]).norm()) > least
     assert moved(edges, rows) == 4**12
     wide = torch.cat((rows, (1 - rows.square()).clamp(min=0).sqrt()), 1)
@@ -202,72 +201,21 @@ def test_a_sender_with_a_shared_row_moves_all_sums_together_by_at_most_one_row(
     assert squared_norm(change) <= 4**12
 
 
-# Float sums
-
-
-def naive(edges: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    """Add the row of every edge's source to its target, in the stored order (by target, then source)."""
-    total = torch.zeros_like(rows)
-    for source, target in sorted(edges.T.tolist(), key=lambda edge: (edge[1], edge[0])):
-        total[target] += rows[source]
-    return total
-
-
-@given(
-    seed=st.integers(0, 1000),
-    num_nodes=st.integers(1, 30),
-    num_edges=st.integers(0, 120),
-    columns=st.sampled_from([0, 1, 3, 16, 33, 130]),
-    dtype=st.sampled_from([torch.float32, torch.float64]),
-)
-@settings(max_examples=80, deadline=None)
-def test_equals_the_naive_sum(seed: int, num_nodes: int, num_edges: int, columns: int, dtype: torch.dtype) -> None:
-    graph, edges = random_graph(seed, num_nodes, num_edges)
-    rows = torch.randn(num_nodes, columns, generator=torch.Generator().manual_seed(seed), dtype=dtype)
-    total = sum_in_neighbors(graph, rows)
-    assert total.dtype == dtype
-    torch.testing.assert_close(total, naive(edges, rows), rtol=1e-5, atol=1e-5)
-
-
 def test_direction_and_multiplicity() -> None:
     graph = MemoryEdges.from_edge_index(torch.tensor([[0, 0, 1], [2, 2, 2]]), num_nodes=4)
-    rows = torch.tensor([[1.0], [10.0], [100.0], [1000.0]])
-    assert sum_in_neighbors(graph, rows).view(-1).tolist() == [0.0, 0.0, 12.0, 0.0]
+    rows = QuantizedRows(torch.tensor([[1.0], [10.0], [100.0], [1000.0]]), 12, 1.0)
+    assert graph.sum(rows).view(-1).tolist() == [0, 0, 12, 0]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("columns", [5, 16, 501])
-def test_same_bits_for_any_run_of_targets_alignment_and_threads(dtype: torch.dtype, columns: int) -> None:
-    graph, _ = random_graph(1, 300, 5000)
-    rows = torch.randn(300, columns, generator=torch.Generator().manual_seed(2), dtype=dtype)
-    whole = sum_in_neighbors(graph, rows)
-    shifted = torch.empty(rows.numel() + 1, dtype=dtype)[1:].view(rows.shape).copy_(rows)
-    assert torch.equal(sum_in_neighbors(graph, shifted), whole)
-    assert torch.equal(sum_in_neighbors(graph, rows.T.contiguous().T), whole)
-    for max_edges in (1, 17, 999):
-        parts = []
-        for first, last in target_runs(graph.offsets, max_edges):
-            begin, end = int(graph.offsets[first]), int(graph.offsets[last])
-            offsets = graph.offsets[first : last + 1] - begin
-            parts.append(sum_bags(graph.sources[begin:end], offsets, aligned_rows(rows)))
-        assert torch.equal(torch.cat(parts), whole)
-    threads = torch.get_num_threads()
-    try:
-        torch.set_num_threads(3)
-        assert torch.equal(sum_in_neighbors(graph, rows), whole)
-    finally:
-        torch.set_num_threads(threads)
-
-
-def test_wide_offsets_are_summed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    graph, _ = random_graph(3, 100, 2000)
-    rows = torch.randn(100, 16, generator=torch.Generator().manual_seed(4))
-    expected = sum_in_neighbors(graph, rows)
+def test_wide_offsets_give_the_same_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, edges = random_graph(3, 100, 2000)
+    rows = quantize(torch.randn(100, 16, generator=torch.Generator().manual_seed(4)))
     wide = MemoryEdges(graph.offsets.to(torch.int64), graph.sources)
-    monkeypatch.setattr(aggregate, "INT32_LIMIT", 150)
-    monkeypatch.setattr(aggregate, "_FLOAT64_RUN", 140)
-    assert torch.equal(sum_in_neighbors(wide, rows), expected)
-    torch.testing.assert_close(sum_in_neighbors(wide, rows.double()).float(), expected)
+    monkeypatch.setattr(edges_module, "_BLOCK_EDGES", 150)
+    assert torch.equal(wide.sum(rows), in_integers(edges, rows.values))
+
+
+# Parts
 
 
 @given(lengths=st.lists(st.integers(0, 9), max_size=30), max_edges=st.integers(1, 12))
@@ -284,7 +232,7 @@ def test_runs_cover_all_targets_within_the_limit(lengths: list[int], max_edges: 
 def test_rows_with_gradients_are_accepted_and_not_tracked() -> None:
     graph, _ = random_graph(5, 10, 30)
     rows = torch.randn(10, 3, requires_grad=True)
-    assert not sum_in_neighbors(graph, rows).requires_grad
+    assert not graph.sum(quantize(rows)).requires_grad
 
 
 def test_alignment() -> None:
@@ -297,15 +245,11 @@ def test_alignment() -> None:
     assert aligned_rows(already).data_ptr() == already.data_ptr()
 
 
-def test_infinite_rows_stay_with_their_receivers() -> None:
-    graph = MemoryEdges.from_edge_index(torch.tensor([[0], [1]]), num_nodes=3)
-    rows = torch.tensor([[float("inf")], [1.0], [2.0]])
-    assert sum_in_neighbors(graph, rows).view(-1).tolist() == [0.0, float("inf"), 0.0]
-
-
 def test_wrong_rows_are_refused() -> None:
-    graph, _ = random_graph(6, 10, 30)
     with pytest.raises(InputError, match=r"shape \[10, columns\]"):
-        sum_in_neighbors(graph, torch.zeros(9, 3))
+        check_rows(torch.zeros(9, 3), 10)
     with pytest.raises(InputError, match="float32 or float64"):
-        sum_in_neighbors(graph, torch.zeros(10, 3, dtype=torch.int64))
+        check_rows(torch.zeros(10, 3, dtype=torch.int64), 10)
+    graph, _ = random_graph(6, 10, 30)
+    with pytest.raises(InputError, match="quantized rows of 10 nodes"):
+        graph.sum(quantize(torch.zeros(9, 3)))

@@ -19,6 +19,7 @@ from hushgraph.errors import BudgetError, InputError
 from hushgraph.graph.edges import MemoryEdges
 from hushgraph.mechanisms.label_sum import LabelSum
 from hushgraph.mechanisms.neighbor_sum import NeighborSum
+from hushgraph.noise import perturb
 from hushgraph.privacy.mechanism import Mechanism
 from hushgraph.privacy.units import BoundedDegreeNode, Node, NodeReplace, UndirectedEdge, Unit
 from known_failures.common import (
@@ -42,7 +43,7 @@ class BoundedCopy(NeighborSum):
     def release(self, data: Any, scale: float, noise: Any, rows: Any) -> Tensor:
         state = {"rows": dense_rows(rows)}
         dict(state)["rows"] = F.normalize(state["rows"], dim=1)
-        return plain_sum(data.edges, state["rows"]) + noise.gaussian(tuple(rows.shape), scale)
+        return perturb(plain_sum(data.edges, state["rows"]), scale, noise)
 
 
 class LoudMessages(LabelSum):
@@ -50,7 +51,7 @@ class LoudMessages(LabelSum):
 
     def release(self, data: Any, scale: float, noise: Any, *inputs: Any, **_: Any) -> Tensor:
         rows = self.rows(data, *inputs)
-        return plain_sum(data.edges, rows) + noise.gaussian(tuple(rows.shape), scale)
+        return perturb(plain_sum(data.edges, rows), scale, noise)
 
 
 def plain_sum(edges: Any, rows: Tensor) -> Tensor:

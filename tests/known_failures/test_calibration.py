@@ -21,6 +21,7 @@ from hushgraph.methods.base import Method
 from hushgraph.methods.gap import GAP
 from hushgraph.methods.mlp import DPMLP
 from hushgraph.nn import Linear
+from hushgraph.noise import perturb
 from hushgraph.privacy import events
 from hushgraph.privacy import plan as planning
 from hushgraph.privacy.budget import Budget
@@ -261,8 +262,7 @@ class ClippedRows(GaussianMechanism):
         return rows / rows.norm(dim=1, keepdim=True).clamp(min=1.0)
 
     def release(self, data: Any, scale: float, noise: Any, rows: Tensor) -> Tensor:
-        exact = self.query(data, rows).to(torch.float64)
-        return exact + noise.gaussian(tuple(exact.shape), scale)
+        return perturb(self.query(data, rows), scale, noise)
 
 
 def classic_scale(bound: float, budget: Budget) -> float:

@@ -133,7 +133,8 @@ class NoisyLabelsOffGrid(LabelSum):
 
     def release(self, data: Any, scale: float, noise: Any, *inputs: Any) -> Tensor:
         exact = self.query(data, *inputs).to(torch.float64)
-        return exact + noise.gaussian(tuple(exact.shape), scale)
+        drawn = torch.randn(exact.shape, generator=noise.torch_generator("noise"), dtype=torch.float64)
+        return exact + scale * drawn
 
 
 def on_a_grid(mechanism: Mechanism, unit: Unit, scale: float) -> bool:

@@ -11,8 +11,10 @@ from hushgraph.data.checks import CheckedGraph, check_graph
 from hushgraph.errors import UnprovenError
 from hushgraph.mechanisms import Gradient
 from hushgraph.nn import MLP, Linear
+from hushgraph.noise.normal import grid_of
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy import events, units
+from hushgraph.training.clipping import ClippedGradient
 from hushgraph.training.config import Training
 from matrix_graphs import view_of
 from small_graphs import random_graph
@@ -67,17 +69,19 @@ def test_modules_that_mix_rows_are_refused() -> None:
 
 
 def test_one_step_read_off_the_weights_is_the_sum_of_clipped_gradients() -> None:
-    """Against a loop over examples with autograd."""
+    """Against a loop over examples with autograd; each is clipped to the bound less what rounding may add."""
     graph, mechanism = check_graph(random_graph(2)), Gradient(0.7, 0.3, 9)
     module, rows, training = mechanism.example_inputs(graph)
     found = mechanism.before_noise(view_of(graph, mechanism, NODE), NoiseSource.seeded(0), module, rows, training)
     expected = torch.zeros(len(found), dtype=torch.float64)
+    clip_norm = ClippedGradient(module, max_grad_norm=0.7, grid=grid_of(1e-6 * 0.7)).clip_norm
+    assert 0.995 * 0.7 < clip_norm < 0.7
     for node in graph.train.tolist():
         module.zero_grad()
         torch.nn.functional.cross_entropy(module(rows[node : node + 1]), graph.labels[node : node + 1]).backward()
         gradient = torch.cat([p.grad.flatten() for p in module.parameters()]).double()
-        expected += gradient * min(1.0, 0.7 / float(gradient.norm()))
-    assert torch.allclose(torch.from_numpy(found), expected, atol=1e-4)
+        expected += gradient * min(1.0, clip_norm / float(gradient.norm()))
+    assert torch.allclose(torch.from_numpy(found), expected, rtol=0, atol=1e-5)
     assert float(expected.norm()) > 0.5
 
 

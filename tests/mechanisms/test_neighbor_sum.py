@@ -13,8 +13,8 @@ from scipy import stats
 from torch import Tensor
 
 from hushgraph.errors import InputError
-from hushgraph.graph.degree import cap_owned_lists
 from hushgraph.graph.edges import MemoryEdges
+from hushgraph.graph.quantized import BITS
 from hushgraph.mechanisms import NeighborSum
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy import events, units
@@ -22,7 +22,7 @@ from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.calibration import noise_scale
 from hushgraph.privacy.loss import PrivacyLoss
 from hushgraph.privacy.units import Relation
-from small_graphs import hub_graph, random_graph
+from small_graphs import capped_edges, hub_graph, random_graph
 
 NOISE = NoiseSource.seeded(0)
 
@@ -37,8 +37,19 @@ def only_edges(edge_index: Tensor, nodes: int) -> SimpleNamespace:
     return SimpleNamespace(edges=MemoryEdges.from_edge_index(edge_index, nodes))
 
 
-def moved(before: Tensor, after: Tensor) -> float:
-    return float((before - after).norm())
+def moved(before: Tensor, after: Tensor, row_norm: float = 1.0) -> int:
+    """The squared L2 change, in squared steps of the grid: a whole number."""
+    steps = (before - after) / (row_norm / 2**BITS)
+    whole = steps.round()
+    assert float((steps - whole).abs().max()) < 0.01
+    return int(whole.to(torch.int64).square().sum())
+
+
+def declared(unit: units.Unit, row_norm: float = 1.0) -> int:
+    """The declared bound in the same measure."""
+    rows = (NeighborSum(row_norm).sensitivity(unit) / row_norm) ** 2
+    assert rows == pytest.approx(round(rows), rel=1e-14)
+    return round(rows) * 4**BITS
 
 
 # Reference
@@ -48,10 +59,20 @@ def moved(before: Tensor, after: Tensor) -> float:
 def test_the_sum_equals_a_loop_over_edges(symmetric: bool) -> None:
     graph = random_graph(3, symmetric=symmetric)
     expected = torch.zeros(40, 5, dtype=torch.float64)
-    unit_rows = torch.nn.functional.normalize(graph.x, dim=1).double()
+    rows = NeighborSum().bounded(graph.x)
     for source, target in graph.edge_index.T.tolist():
-        expected[target] += unit_rows[source]
-    assert torch.allclose(exact_sum(graph.edge_index, graph.x), expected, atol=1e-4)
+        expected[target] += rows[source]
+    assert torch.equal(exact_sum(graph.edge_index, graph.x), expected)
+
+
+def test_bounded_rows_are_unit_rows_cut_to_whole_steps() -> None:
+    x = random_graph(3).x
+    rows, unit_rows = NeighborSum().bounded(x), torch.nn.functional.normalize(x.double(), dim=1)
+    steps = rows * 2**BITS
+    assert torch.equal(steps, steps.round())
+    cut = (unit_rows.abs() - rows.abs()) * 2**BITS
+    assert -1e-2 < float(cut.min()) <= float(cut.max()) < 1.0 + 1e-2  # norms are computed in single precision
+    assert bool((rows * unit_rows >= 0).all())
 
 
 # Property: the realized change never exceeds the declared sensitivity
@@ -66,9 +87,10 @@ def test_deleting_an_edge_moves_the_sum_at_most_as_declared(seed: int, symmetric
     gone = (graph.edge_index[0] == source) & (graph.edge_index[1] == target)
     if symmetric:
         gone |= (graph.edge_index[0] == target) & (graph.edge_index[1] == source)
-    change = moved(exact_sum(graph.edge_index, graph.x, norm), exact_sum(graph.edge_index[:, ~gone], graph.x, norm))
-    assert change <= NeighborSum(norm).sensitivity(unit) * (1 + 1e-6)
-    assert change >= NeighborSum(norm).sensitivity(unit) * 0.99  # and the bound is tight
+    before, after = (exact_sum(edges, graph.x, norm) for edges in (graph.edge_index, graph.edge_index[:, ~gone]))
+    change = moved(before, after, norm)
+    assert change <= declared(unit, norm)
+    assert change >= 0.998 * declared(unit, norm)  # and the bound is tight
 
 
 @settings(max_examples=40, deadline=None)
@@ -80,29 +102,27 @@ def test_nulling_or_replacing_a_record_moves_the_sum_at_most_as_declared(
     own = graph.edge_index[0] == node
 
     def capped(edge_index: Tensor) -> Tensor:
-        return cap_owned_lists(edge_index, 40, cap, noise)
+        return capped_edges(edge_index, 40, cap, noise)
 
     before = exact_sum(capped(graph.edge_index), graph.x)
     null = graph.x.clone()
     null[node] = 0
     after_null = exact_sum(capped(graph.edge_index[:, ~own]), null)
-    assert moved(before, after_null) <= NeighborSum().sensitivity(units.Node(max_degree=cap)) * (1 + 1e-6)
+    assert moved(before, after_null) <= declared(units.Node(max_degree=cap))
 
     other = graph.x.clone()
     other[node] = -3 * graph.x[node]
     new_list = torch.stack([torch.full((12,), node), (node + 1 + torch.arange(12)) % 40])
     replaced = torch.cat([graph.edge_index[:, ~own], new_list], dim=1)
     after_replace = exact_sum(capped(replaced), other)
-    assert moved(before, after_replace) <= NeighborSum().sensitivity(units.NodeReplace(max_degree=cap)) * (1 + 1e-6)
+    assert moved(before, after_replace) <= declared(units.NodeReplace(max_degree=cap))
 
 
 def test_removing_a_hub_under_a_degree_promise_moves_the_other_rows_by_sqrt_d() -> None:
     graph = hub_graph(60)
     touching = (graph.edge_index == 0).any(dim=0)
     before, after = exact_sum(graph.edge_index, graph.x), exact_sum(graph.edge_index[:, ~touching], graph.x)
-    assert moved(before[1:], after[1:]) <= NeighborSum().sensitivity(units.BoundedDegreeNode(max_degree=60)) * (
-        1 + 1e-6
-    )
+    assert moved(before[1:], after[1:]) <= declared(units.BoundedDegreeNode(max_degree=60))
 
 
 def _refilled(edge_index: Tensor, num_nodes: int, cap: int) -> Tensor:
@@ -124,25 +144,26 @@ def test_refill_sampling_breaks_the_bound_that_ours_keeps() -> None:
     edges = torch.unique(torch.cat([targets, named], dim=1), dim=1)
     edges = edges[:, edges[0] != edges[1]]
     rows = torch.randn(101, 4, generator=generator)
-    cap, bound = 4, math.sqrt(4)
+    cap, bound = 4, 4 * 4**BITS
     touching = (edges == first).any(dim=0)
     others = torch.arange(101) != first
     refill = moved(
         exact_sum(_refilled(edges, 101, cap), rows)[others],
         exact_sum(_refilled(edges[:, ~touching], 101, cap), rows)[others],
     )
-    assert refill > 2 * bound
+    assert refill > 4 * bound
     own = edges[0] == first
     ours = moved(
-        exact_sum(cap_owned_lists(edges, 101, cap, NOISE), rows),
-        exact_sum(cap_owned_lists(edges[:, ~own], 101, cap, NOISE), rows),
+        exact_sum(capped_edges(edges, 101, cap, NOISE), rows),
+        exact_sum(capped_edges(edges[:, ~own], 101, cap, NOISE), rows),
     )
-    assert ours <= bound * (1 + 1e-6)
+    assert 0 < ours <= bound
 
 
 def test_the_bound_is_enforced_on_the_rows_that_are_summed() -> None:
     rows = torch.randn(50, 8) * 1e6
-    assert float(NeighborSum().bounded(rows).double().norm(dim=1).max()) <= 1.0
+    steps = (NeighborSum().bounded(rows) * 2**BITS).to(torch.int64)
+    assert int(steps.square().sum(dim=1).max()) <= 4**BITS
     assert float(NeighborSum().bounded(torch.zeros(3, 2)).abs().max()) == 0.0
     for bad in (float("nan"), float("inf")):
         rows[7, 3] = bad

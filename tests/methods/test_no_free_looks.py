@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -106,11 +107,28 @@ def written(model: Model, ledger: Ledger, folder: Path) -> str:
     return text.replace(model.certificate.run, "RUN")
 
 
-@pytest.mark.parametrize(("name", "unit"), proven(), ids=str)
-def test_a_neighbor_changes_no_byte_but_released_values(name: str, unit: units.Unit, tmp_path: Path) -> None:
+def empty_record(graph: CheckedGraph, unit: units.Unit) -> CheckedGraph:
+    """The graph with an empty record of a training node: the unit's own neighbor, where records are not replaced."""
+    return list(unit.neighbors(Variations(graph), np.random.default_rng(1)))[TRAIN_NODE]
+
+
+def compared() -> list[Any]:
+    """Methods, units, and neighbors to compare with."""
+    found = [pytest.param(name, unit, neighbor, id=f"{name}-{unit}") for name, unit in proven()]
+    for name, unit in proven():
+        if unit.relation is units.Relation.NULL:
+            found.append(pytest.param(name, unit, empty_record, id=f"{name}-{unit}-empty"))
+    return found
+
+
+@pytest.mark.parametrize(("name", "unit", "change"), compared())
+def test_a_neighbor_changes_no_byte_but_released_values(
+    name: str, unit: units.Unit, change: Callable[[CheckedGraph, units.Unit], CheckedGraph], tmp_path: Path
+) -> None:
     graph = graph_for(unit)
-    other, found = neighbor(graph, unit), []
+    other, found = change(graph, unit), []
     assert other.metadata == graph.metadata
+    assert change is neighbor or int(other.labels[TRAIN_NODE]) == -1
     for number, data in enumerate((graph, other)):
         ledger = Ledger.in_memory(warn=False)
         model = quick(name).fit(data, unit, BUDGET, seed=0, ledger=ledger)

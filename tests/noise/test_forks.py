@@ -18,7 +18,6 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 DRAWS: dict[str, Callable[[NoiseSource], object]] = {
     "integer_gaussian": lambda noise: noise.integer_gaussian(3, 10.0),
     "integer_gaussian, served from what was computed ahead": lambda noise: noise.integer_gaussian(1, 10.0),
-    "gaussian": lambda noise: noise.gaussian(3),
     "dense coins": lambda noise: noise.bernoulli_indices(100, 0.5),
     "sparse coins": lambda noise: noise.bernoulli_indices(100, 0.01),
     "integers": lambda noise: noise.integers(3, 10),

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from scipy import special, stats
 
 from hushgraph.errors import InputError
-from hushgraph.noise import normal
-from hushgraph.noise.source import NoiseSource, round_to_grid
+from hushgraph.noise import normal, perturb
+from hushgraph.noise.source import NoiseSource
 
 LEVEL = 1e-4
 FINE = 2.0**20  # steps to one standard deviation: rounding is not seen by any test here
@@ -36,10 +36,10 @@ def ks_p_value(samples: torch.Tensor, std: float) -> float:
 @pytest.mark.parametrize("std", [0.25, 1.0, 7.0])
 def test_law_is_normal_and_other_scales_are_rejected(std: float) -> None:
     noise = NoiseSource.seeded(11)
-    for samples in (noise.gaussian((400, 500), std=std), noise.integer_gaussian((400, 500), std * FINE) / FINE):
-        assert ks_p_value(samples, std) > LEVEL
-        for wrong in (2 / 3, 3 / 2):
-            assert ks_p_value(samples, std * wrong) < 1e-12
+    samples = noise.integer_gaussian((400, 500), std * FINE) / FINE
+    assert ks_p_value(samples, std) > LEVEL
+    for wrong in (2 / 3, 3 / 2):
+        assert ks_p_value(samples, std * wrong) < 1e-12
 
 
 def test_law_of_rows_is_normal_and_other_scales_are_rejected() -> None:
@@ -253,9 +253,11 @@ def test_the_key_is_never_shown_copied_or_pickled() -> None:
 def test_noise_is_never_switched_off(std: float) -> None:
     noise = NoiseSource.seeded(4)
     with pytest.raises(InputError, match="noise scale"):
-        noise.gaussian(3, std=std)
+        noise.integer_gaussian(3, std)
     with pytest.raises(InputError, match="noise scale"):
-        round_to_grid(torch.zeros(1), std)
+        noise.integer_gaussian_rows("release", 0, 1, 2, std)
+    with pytest.raises(InputError, match="noise scale"):
+        perturb(torch.zeros(1), std, noise)
 
 
 def test_shapes_and_types() -> None:
@@ -264,8 +266,6 @@ def test_shapes_and_types() -> None:
     assert noise.integer_gaussian((), 1.0).shape == ()
     assert noise.integer_gaussian((0, 3), 1.0).shape == (0, 3)
     assert noise.integer_gaussian(torch.Size([4]), 1.0).dtype == torch.int64
-    assert noise.gaussian((2, 3)).dtype == torch.float64
-    assert noise.gaussian(4, dtype=torch.float32).dtype == torch.float32
 
 
 def test_torch_generator_is_named_and_repeatable() -> None:
@@ -276,21 +276,3 @@ def test_torch_generator_is_named_and_repeatable() -> None:
     assert torch.equal(draw[0], draw[1])
     assert not torch.equal(draw[0], draw[2])
     assert not torch.equal(draw[0], draw[3])
-
-
-@given(std=st.floats(1e-6, 1e6), value=st.floats(-1e3, 1e3))
-@settings(max_examples=100, deadline=None)
-def test_rounding_lands_on_the_grid_and_moves_little(std: float, value: float) -> None:
-    noisy = torch.tensor([value * std, -value * std], dtype=torch.float64)
-    rounded = round_to_grid(noisy, std)
-    grid = 2.0 ** (math.floor(math.log2(std)) - 20)
-    assert float((rounded - noisy).abs().max()) <= grid / 2
-    assert bool((rounded / grid == torch.round(rounded / grid)).all())
-
-
-def test_rounding_hides_which_value_was_noised() -> None:
-    # Unrounded, the low bits of 1 + z tell it from 0 + z for most draws; on the grid both give multiples of one step.
-    noise = NoiseSource.seeded(8).gaussian(1000)
-    for start in (0.0, 1 / 3):
-        released = round_to_grid(noise + start, 1.0)
-        assert bool((released * 2.0**20 == torch.round(released * 2.0**20)).all())

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 from dp_accounting import dp_event as dpa
 from dp_accounting.pld import PLDAccountant
@@ -12,7 +11,6 @@ from scipy import integrate, stats
 from hushgraph.errors import InputError, UnprovenError
 from hushgraph.privacy import events
 from hushgraph.privacy.loss import COARSE_GRID, FINE_GRID, PrivacyLoss
-from hushgraph.privacy.selection import best_of_many, draw_tries
 from hushgraph.privacy.units import Relation
 
 SGD = events.sampled_gaussian(0.02, 1.1, 500)
@@ -99,21 +97,3 @@ def test_impossible_noise_is_refused(multiplier: float) -> None:
 def test_impossible_deltas_are_refused(delta: float) -> None:
     with pytest.raises(InputError, match="delta"):
         PrivacyLoss(SGD, Relation.NULL).epsilon(delta)
-
-
-def test_choosing_the_best_of_ten_costs_about_twice() -> None:
-    run = events.gaussian(4.0)
-    single = PrivacyLoss(run, Relation.NULL)
-    chosen = PrivacyLoss(best_of_many(run, 10.0), Relation.NULL)
-    assert chosen.accountant == "RDP"
-    assert 1.3 < chosen.epsilon(1e-6) / single.renyi_epsilon(1e-6) < 3.0
-
-
-def test_the_number_of_tries_follows_the_charged_law() -> None:
-    """5-sigma band around the mean of the geometric law: fails once in about two million runs."""
-    rng = np.random.default_rng(1)
-    tries = np.array([draw_tries(rng, 10.0) for _ in range(20_000)])
-    assert tries.min() == 1
-    assert abs(tries.mean() - 10.0) < 5 * math.sqrt(90.0 / len(tries))
-    with pytest.raises(InputError, match="shape"):
-        best_of_many(SGD, 10.0, shape=0.5)

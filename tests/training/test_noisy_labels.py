@@ -7,7 +7,6 @@ import torch
 
 from hushgraph.graph.edges import MemoryEdges
 from hushgraph.local import RandomizedResponse
-from hushgraph.methods.lpgnn import transition_of
 from hushgraph.nn.backbones import backbone
 from hushgraph.nn.propagation import Neighborhood
 from hushgraph.training.noisy_labels import (
@@ -23,6 +22,10 @@ from small_graphs import random_graph
 
 HOOD = Neighborhood(MemoryEdges.from_edge_index(random_graph(0).edge_index, 40))
 TRAIN, VAL = torch.arange(0, 20), torch.arange(20, 30)
+
+
+def transition_of(response: RandomizedResponse) -> torch.Tensor:
+    return torch.from_numpy(response.transition).to(torch.float32)
 
 
 def noisy(epsilon: float = 1.0, seed: int = 0) -> NoisyLabels:

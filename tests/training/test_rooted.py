@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from hushgraph.data.rows import Rows, SparseRows, dense_rows
 from hushgraph.errors import InputError, UnprovenError
-from hushgraph.graph.degree import cap_owned_lists
 from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.rooted import RootedSubgraphs, whole_graph
 from hushgraph.nn.messages import sum_messages
@@ -26,6 +25,7 @@ from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.mixture import occurrence_bound
 from hushgraph.training import NoisySteps, RootedExamples, Training, rooted_norms, train_private
 from hushgraph.training.rooted import RootedClippedGradient
+from small_graphs import capped_edges
 
 NODES, CLASSES = 30, 3
 
@@ -148,7 +148,7 @@ def test_deleting_or_replacing_a_record_moves_the_sum_as_declared(
     fresh = fresh[:, fresh[0] != fresh[1]]
 
     def total(kept: Tensor, rows: Tensor, labels: Tensor, without: int | None = None) -> Tensor:
-        lists = cap_owned_lists(kept, NODES, cap, NoiseSource.seeded(seed).stream("degree cap"))
+        lists = capped_edges(kept, NODES, cap, NoiseSource.seeded(seed).stream("degree cap"))
         subgraphs = RootedSubgraphs(MemoryEdges.from_edge_index(lists, NODES), torch.arange(NODES), layers)
         engine = RootedClippedGradient(network, subgraphs, rows, labels, max_grad_norm=0.1)
         return engine.sum(torch.tensor([i for i in range(NODES) if i != without]))

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from hushgraph.data.rows import SparseRows
 from hushgraph.errors import InputError
-from hushgraph.graph.edges import InNeighbors
+from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.rooted import RootedSubgraphs
 from hushgraph.nn import MLP, HopClassifier, Linear
 from hushgraph.nn.rooted import CONVOLUTIONS, RootedNetwork
@@ -238,12 +238,12 @@ def test_how_a_block_is_rounded_does_not_depend_on_how_many_there_are(
 # Rooted examples
 
 
-def star_graph(roots: int, leaves: int) -> tuple[InNeighbors, Tensor]:
+def star_graph(roots: int, leaves: int) -> tuple[MemoryEdges, Tensor]:
     """Roots that share nothing: each receives from `leaves` nodes of its own."""
     nodes = roots * (leaves + 1)
     targets = torch.arange(roots).repeat_interleave(leaves) * (leaves + 1)
     sources = targets + torch.arange(leaves).repeat(roots) + 1
-    return InNeighbors.from_edge_index(torch.stack((sources, targets)), nodes), torch.arange(roots) * (leaves + 1)
+    return MemoryEdges.from_edge_index(torch.stack((sources, targets)), nodes), torch.arange(roots) * (leaves + 1)
 
 
 @settings(max_examples=60, deadline=None)

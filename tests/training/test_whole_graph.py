@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hushgraph.graph.edges import InNeighbors
+from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.rooted import whole_graph
 from hushgraph.nn.rooted import RootedNetwork
 from hushgraph.training import BestEpoch, Training, train_on_graph
@@ -74,12 +74,12 @@ def test_a_watched_value_ends_training_where_it_is_least() -> None:
     assert not network.training
 
 
-def small_graph() -> tuple[RootedNetwork, InNeighbors, Tensor, Tensor]:
+def small_graph() -> tuple[RootedNetwork, MemoryEdges, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(0)
     edges = torch.randint(40, (2, 120), generator=generator)
     x = torch.randn(40, 5, generator=generator)
     network = RootedNetwork(5, 8, 2, generator=generator)
-    return network, InNeighbors.from_edge_index(edges, 40).coalesce(), x, (x[:, 0] > 0).long()
+    return network, MemoryEdges.from_edge_index(edges, 40).coalesce(), x, (x[:, 0] > 0).long()
 
 
 def test_a_rooted_network_keeps_its_best_epoch_on_the_validation_nodes() -> None:

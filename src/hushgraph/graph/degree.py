@@ -9,32 +9,15 @@ left does not have this property.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from hushgraph.errors import InputError
-from hushgraph.graph.packed import checked_edges, distinct, pack, run_lengths, unpacked
+from hushgraph.graph.packed import distinct, run_lengths
 from hushgraph.noise.source import NoiseSource
-
-if TYPE_CHECKING:
-    from hushgraph.graph.edges import MemoryEdges
 
 _LABEL = "degree cap"
 _RUN = 1 << 19
-
-
-def cap_owned_lists(edge_index: Tensor, num_nodes: int, max_degree: int, noise: NoiseSource) -> Tensor:
-    """`capped` on a `[2, E]` edge index: the edges kept, sorted by sender and target."""
-    source, target = checked_edges(edge_index, num_nodes)
-    return torch.from_numpy(unpacked(capped(np.sort(pack(source, target)), max_degree, noise)))
-
-
-def cap_senders(edges: MemoryEdges, max_degree: int, noise: NoiseSource) -> MemoryEdges:
-    """The same as `edges.cap`."""
-    return edges.cap(max_degree, noise)
 
 
 def capped(packed: np.ndarray, max_degree: int, noise: NoiseSource) -> np.ndarray:

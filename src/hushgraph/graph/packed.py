@@ -50,11 +50,6 @@ def unpack_minor(packed: np.ndarray) -> np.ndarray:
     return packed.astype(np.uint32).view(np.int32)  # the low half; node numbers are below 2^31
 
 
-def unpacked(packed: np.ndarray) -> np.ndarray:
-    """The pairs as an int64 array `[2, pairs]`: majors, minors."""
-    return np.stack((packed >> 32, packed & 0xFFFFFFFF))
-
-
 def offsets_of(packed: np.ndarray, num_nodes: int) -> np.ndarray:
     """Where each major number's run begins in sorted packed pairs (`num_nodes + 1` positions)."""
     positions = np.searchsorted(packed, np.arange(num_nodes + 1, dtype=np.int64) << 32)

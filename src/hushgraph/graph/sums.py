@@ -1,4 +1,4 @@
-"""Sums over in-neighbors: exact sums of whole numbers for what is released, plain float sums where nothing is.
+"""Exact sums of whole numbers over in-neighbors: what is released, and what noise is added to.
 
 A released sum must move by no more than its declared bound, for the numbers that the machine adds. So rows are brought
 to whole numbers first (`hushgraph.graph.quantized`) and added without any rounding: the result is that of integer
@@ -12,30 +12,18 @@ numbers up to 2^24 are exact in float32, so bags are cut so short that no partia
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from scipy.sparse import csr_array
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from hushgraph.errors import InputError
 from hushgraph.graph.packed import INT32_LIMIT
 from hushgraph.graph.quantized import QuantizedRows
-from hushgraph.graph.quantized import quantize as quantize
-
-if TYPE_CHECKING:
-    from hushgraph.graph.edges import Edges, MemoryEdges
 
 _EXACT_BITS = 24
 _ALIGNMENT = 64
-_FLOAT64_RUN = 1 << 22
-
-
-def sum_rows(edges: Edges, rows: QuantizedRows) -> Tensor:
-    """For every node, the exact sum of the rows of the nodes that send to it: int64 `[nodes, columns]`."""
-    return edges.sum(rows)
 
 
 def collected(blocks: Iterator[tuple[int, int, Tensor]], shape: tuple[int, int]) -> Tensor:
@@ -69,25 +57,6 @@ def exact_sums(sources: Tensor, offsets: Tensor, rows: QuantizedRows) -> Tensor:
     return partial.index_select(0, first).to(torch.int64).index_add_(0, owners, partial[later].to(torch.int64))
 
 
-def sum_in_neighbors(graph: MemoryEdges, rows: Tensor) -> Tensor:
-    """For every node, the float sum of the `rows` of the nodes that send to it (zeros where there are none).
-
-    `rows` is `[num_nodes, columns]`, float32 or float64; the sum has the same type and is accumulated in it, so
-    rounding may move it by far more than one row: for runs without protection only.
-    """
-    check_rows(rows, graph.num_nodes)
-    table = aligned_rows(rows)
-    limit = INT32_LIMIT - 1 if table.dtype == torch.float32 else _FLOAT64_RUN
-    if graph.num_edges <= limit:
-        return sum_bags(graph.sources, graph.offsets, table)
-    out = torch.empty((graph.num_nodes, table.shape[1]), dtype=table.dtype)
-    for first, last in target_runs(graph.offsets, limit):
-        offsets = graph.offsets[first : last + 1]
-        begin, end = int(offsets[0]), int(offsets[-1])
-        out[first:last] = sum_bags(graph.sources[begin:end], (offsets - begin).to(torch.int32), table)
-    return out
-
-
 def aligned_rows(rows: Tensor) -> Tensor:
     """The rows, contiguous and starting at a multiple of 64 bytes (a copy only when they are not so already)."""
     rows = rows.detach()
@@ -100,20 +69,11 @@ def aligned_rows(rows: Tensor) -> Tensor:
 
 
 def sum_bags(sources: Tensor, offsets: Tensor, table: Tensor) -> Tensor:
-    """Sum of `table[sources[offsets[i] : offsets[i + 1]]]` for every i; int32 indices and offsets."""
+    """Sum of `table[sources[offsets[i] : offsets[i + 1]]]` for every i; int32 indices and offsets, float32 rows."""
     if sources.numel() == 0 or table.shape[1] == 0:
         return torch.zeros((offsets.numel() - 1, table.shape[1]), dtype=table.dtype)
-    if table.dtype == torch.float64:
-        return _sum_bags_float64(sources, offsets, table)
     with torch.no_grad():
         return embedding_bag(sources, table, offsets, mode="sum", include_last_offset=True)
-
-
-def _sum_bags_float64(sources: Tensor, offsets: Tensor, table: Tensor) -> Tensor:
-    """`embedding_bag` has no fast kernel for float64; scipy's product with a matrix of ones is five times faster."""
-    ones = np.ones(sources.numel())
-    matrix = csr_array((ones, sources.numpy(), offsets.numpy()), shape=(offsets.numel() - 1, table.shape[0]))
-    return torch.from_numpy(matrix @ table.numpy())
 
 
 def target_runs(offsets: Tensor, max_edges: int, max_targets: int = INT32_LIMIT) -> Iterator[tuple[int, int]]:

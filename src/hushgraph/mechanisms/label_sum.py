@@ -154,8 +154,8 @@ class LabelSum(GaussianMechanism):
         return (rows - rows.mean(dim=1, keepdim=True)) * math.sqrt(columns / max(1, columns - 1))
 
     def noise_multiples(self, labeled: Tensor) -> Tensor:
-        """The noise of every row as a multiple of `scale`, as a column."""
-        return torch.where(labeled, self.labeled_noise, 1.0).unsqueeze(1)
+        """The noise of every row as a multiple of `scale`, as a column; float64."""
+        return torch.where(labeled, self.labeled_noise, torch.ones((), dtype=torch.float64)).unsqueeze(1)
 
     def stays_private(self, unit: Unit) -> bool:
         """Where other nodes' lists change with a record, a node's own sum is part of its own record."""
@@ -175,11 +175,11 @@ class LabelSum(GaussianMechanism):
 
     def before_noise(self, data: Any, noise: Any, *inputs: Any) -> np.ndarray:
         """The sums, every row divided by its multiple of the noise."""
-        return (self.query(data, *inputs) / self.noise_multiples(data.trains_on)).double().numpy()
+        return (self.query(data, *inputs) / self.noise_multiples(data.trains_on)).numpy()
 
     def after_noise(self, data: Any, scale: float, noise: Any, *inputs: Any) -> np.ndarray:
         """The released sums, every row divided by its multiple of the noise."""
-        return (self.release(data, scale, noise, *inputs) / self.noise_multiples(data.trains_on)).double().numpy()
+        return (self.release(data, scale, noise, *inputs) / self.noise_multiples(data.trains_on)).numpy()
 
     # Canaries
 
@@ -214,7 +214,7 @@ class LabelSum(GaussianMechanism):
             rows = torch.where(labeled.unsqueeze(1), F.one_hot(labels, _CANARY_CLASSES).float(), guesses)
             released = vault.hand_over(vault.release(stage.name, guesses)).to(torch.float64)
             absent, change = self._moved(rows.to(torch.float64), layout, labeled, unit.footprint.replaced)
-            spread = (stage.scale or 1.0) * self.noise_multiples(labeled).to(torch.float64).squeeze(1)
+            spread = (stage.scale or 1.0) * self.noise_multiples(labeled).squeeze(1)
             tally.add(released[layout.receiver] - absent, change, spread[layout.receiver])
             guesses = _one_hot(released)
         return tally.evidence("node" if unit.footprint.records else "edge")

@@ -190,7 +190,7 @@ class Chorus(Method):
         if std == 0.0:
             return released
         labeled = torch.zeros(len(released), dtype=torch.bool).index_fill_(0, vault.nodes("train"), True)
-        return released / (std * sums.noise_multiples(labeled))
+        return released / (std * sums.noise_multiples(labeled)).to(released.dtype)
 
     def _training(self, network: ChorusNetwork, lr: float | None = None) -> Training:
         if network.plain:

@@ -15,10 +15,6 @@ from hushgraph.errors import InputError
 class Noise(Protocol):
     """What training needs from a source of randomness (`hushgraph.noise.source.NoiseSource` has it)."""
 
-    def gaussian(self, shape: tuple[int, ...], std: float) -> Tensor:
-        """Independent centered Gaussian samples, computed in double precision."""
-        ...
-
     def integer_gaussian(self, shape: tuple[int, ...], std: float) -> Tensor:
         """Independent samples of round(std * Z) with Z standard normal, int64."""
         ...

@@ -22,7 +22,7 @@ from torch import Tensor
 from hushgraph.errors import HushgraphError, InputError
 from hushgraph.noise.discrete import SMALLEST_P, failures_before_success
 from hushgraph.noise.keys import PIECE, BlockFunction, KeyStream, derive_key
-from hushgraph.noise.normal import LARGEST_STD, NormalStream, checked_std, grid_of
+from hushgraph.noise.normal import LARGEST_STD, NormalStream, checked_std
 
 _SPARSE_PROBABILITY = 0.05
 _MOST_COINS = 1 << 53
@@ -125,14 +125,6 @@ class NoiseSource:
         with self._lock:
             first, samples = self._take_normals(math.prod(size))
             return self._normal_stream().whole(samples, first, scale).view(size)
-
-    def gaussian(self, shape: int | Sequence[int], std: float = 1.0, dtype: torch.dtype = torch.float64) -> Tensor:
-        """Independent normal samples of standard deviation `std`, computed in float64 and then cast to `dtype`."""
-        scale, size = checked_std(std), _size(shape)
-        self._check_process()
-        with self._lock:
-            _, samples = self._take_normals(math.prod(size))
-        return (samples * scale).view(size).to(dtype)
 
     def bernoulli_indices(self, n: int, p: float) -> Tensor:
         """The sorted indices below `n` that were chosen, each independently with probability `p` (a Poisson batch).
@@ -257,16 +249,6 @@ class NoiseSource:
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise TypeError("a NoiseSource holds a secret key and cannot be copied or pickled; use stream(label)")
-
-
-def round_to_grid(values: Tensor, std: float) -> Tensor:
-    """Round released `values` to multiples of a power of two, 2^-20 of the noise's scale.
-
-    The low-order bits of a noisy sum depend on the value that was noised; rounding removes them. It costs no utility
-    (the grid is a millionth of the noise) and is post-processing.
-    """
-    grid = grid_of(std)
-    return torch.round(values.to(torch.float64) / grid) * grid
 
 
 def _size(shape: int | Sequence[int]) -> tuple[int, ...]:
