@@ -29,6 +29,7 @@ _EXPORTS = {
     "PGC": "hushgraph.methods.pgc",
     "PGCLinks": "hushgraph.methods.pgc_links",
     "Ledger": "hushgraph.ledger.ledger",
+    "default_ledger": "hushgraph.ledger.project",
     "load_model": "hushgraph.methods.saving",
 }
 _MODULES = ("datasets", "errors", "ledger", "local", "methods", "privacy")

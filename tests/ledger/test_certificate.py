@@ -8,6 +8,7 @@ import pytest
 from hushgraph.errors import LedgerError
 from hushgraph.ledger.certificate import Certificate, certify
 from hushgraph.ledger.ledger import Ledger
+from hushgraph.ledger.occasion import Occasion
 from hushgraph.methods import auto, auto_rule
 from hushgraph.methods.gap import GAP
 from hushgraph.privacy import units
@@ -52,6 +53,36 @@ def test_smaller_deltas_cost_more() -> None:
     values = [certificate.epsilon, *certificate.epsilon_at.values()]
     assert len(values) == 5
     assert values == sorted(values)
+
+
+def test_it_says_what_all_runs_add_up_to_and_how_that_is_proved() -> None:
+    ledger = Ledger().on(Occasion(operator="ann", purpose="a trial"))
+    fitted = [QUICK.fit(random_graph(1), units.UndirectedEdge(), Budget(1.0, 1e-3), ledger=ledger) for _ in range(2)]
+    certificate = fitted[1].certificate
+    assert certificate.dataset_epsilon == pytest.approx(2.0, abs=1e-3)
+    assert certificate.dataset_delta == pytest.approx(2e-3)
+    assert (certificate.dataset_kind, certificate.dataset_private) == ("basic composition", True)
+    assert (certificate.operator, certificate.purpose, certificate.ledger_in_memory) == ("ann", "a trial", True)
+    text = str(certificate)
+    for words in ("over 2 run(s) (basic composition); no limit declared", "ann: a trial", "IN MEMORY"):
+        assert words in text
+    seeded = QUICK.fit(random_graph(1), units.UndirectedEdge(), Budget(1.0, 1e-3), ledger=ledger, seed=0).certificate
+    assert "dataset total   NOT PRIVATE over 3 run(s)" in str(seeded)
+    ledger.set_limit(9.0, 1e-2, dataset="limited", unit=units.UndirectedEdge())
+    graph = random_graph(1)
+    graph.name = "limited"
+    limited = QUICK.fit(graph, units.UndirectedEdge(), Budget(1.0, 1e-3), ledger=ledger).certificate
+    assert (limited.dataset_kind, limited.dataset_epsilon) == ("filter", 9.0)
+    assert limited.dataset_used < 1.0
+    assert "used, at most 9 at delta 0.01 over 1 run(s) (filter); limit 9" in str(limited)
+
+
+def test_a_certificate_of_an_earlier_version_is_read() -> None:
+    values = QUICK.fit(random_graph(1), None, Budget(1.0, 1e-3)).certificate.as_dict()
+    later = ("dataset_delta", "dataset_kind", "dataset_private", "dataset_used", "operator", "purpose")
+    for name in (*later, "unpublished", "ledger_in_memory"):
+        values.pop(name)
+    assert Certificate.from_dict(values).operator == ""
 
 
 def test_an_unknown_run_is_an_error() -> None:

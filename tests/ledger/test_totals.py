@@ -13,8 +13,8 @@ from hushgraph.ledger.limits import weights
 from hushgraph.ledger.prices import unit_key
 from hushgraph.ledger.run import check_history, open_run
 from hushgraph.ledger.totals import Kind
+from hushgraph.privacy import events, units
 from hushgraph.privacy import plan as plans
-from hushgraph.privacy import units
 from hushgraph.privacy.loss import PrivacyLoss
 from toy_plans import DELTA, EDGE, NODE, baseline, carry_out, choice, rooted, sums, sums_of, training
 
@@ -318,8 +318,8 @@ def test_a_node_level_run_is_priced_for_the_units_that_are_known() -> None:
     carry_out(ledger, sums_of(1.0, EDGE))
     plan = sums(std=30.0, count=1, unit=NODE)
     carry_out(ledger, plan)
-    per_edge = PrivacyLoss(plan.ways(EDGE)[0], EDGE.relation).epsilon(DELTA)
-    assert ledger.total("data", EDGE).epsilon == pytest.approx(1.0 + per_edge)
+    four_entries = PrivacyLoss(events.gaussian(30.0 / 4.0), EDGE.relation).epsilon(DELTA)
+    assert ledger.total("data", EDGE).epsilon == pytest.approx(1.0 + four_entries)
     node = ledger.total("data", NODE)
     assert (node.private, node.runs) == (False, 2)
     check_history(ledger.history())
@@ -327,6 +327,8 @@ def test_a_node_level_run_is_priced_for_the_units_that_are_known() -> None:
 
 def test_a_run_without_proof_for_a_limited_unit_is_refused() -> None:
     ledger = limited(8.0, NODE)
+    with pytest.raises(BudgetError, match=r"the unit 'node'.*nothing is proved of this run for that unit"):
+        carry_out(ledger, sums_of(1.0, EDGE))  # private for an edge, and without any bound for a person
     with pytest.raises(BudgetError, match=r"the unit 'node'.*nothing is proved of this run for that unit"):
         carry_out(ledger, baseline(EDGE))
     local = units.Local()
@@ -343,11 +345,11 @@ def test_the_total_for_a_new_unit_is_computed_from_the_stored_plans(monkeypatch:
     ledger = Ledger()
     run = open_run(ledger, stored, "data", seeded=False)
     whole = ledger.total("data", EDGE)
-    assert whole.epsilon == pytest.approx(PrivacyLoss(stored.ways(EDGE)[0], EDGE.relation).epsilon(DELTA))
+    assert whole.epsilon == pytest.approx(PrivacyLoss(events.gaussian(10.0, 4), EDGE.relation).epsilon(DELTA))
     run.charge(stored.stages[0], 1)
     run.close()
-    part = stored.stages[0].part(1).event(EDGE)
-    assert ledger.total("data", EDGE).epsilon == pytest.approx(PrivacyLoss(part, EDGE.relation).epsilon(DELTA))
+    part = PrivacyLoss(events.gaussian(10.0), EDGE.relation).epsilon(DELTA)
+    assert ledger.total("data", EDGE).epsilon == pytest.approx(part)
     assert ledger.total("data", EDGE, 1e-9).epsilon > whole.epsilon * 0.5
     ledger.set_limit(4.0, 1e-5, dataset="data", unit=EDGE)
     assert ledger.total("data", EDGE).earlier == 1

@@ -220,8 +220,11 @@ class Ledger:
     ) -> str:
         """The id of the dataset with this content, entered if it is new. Nothing is charged.
 
-        Data that resembles a known dataset needs a decision: the name that it `continues`, or why it is `separate`.
+        Data that resembles a known dataset needs a decision: the name that it `continues`, or why it is `separate`;
+        where neither is given, the occasion's.
         """
+        if continues is None and separate is None:
+            continues, separate = self.occasion.continues, self.occasion.separate
         with self.transaction() as rows:
             decision = datasets.decide(rows, identity, name, continues, separate)
             if decision.kind is not None:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hushgraph.errors import HushgraphError
+from hushgraph.ledger.across import priced_across
 from hushgraph.ledger.entries import History, canonical
 from hushgraph.privacy import events, units
 from hushgraph.privacy.adaptive import WorstOf
@@ -45,19 +46,22 @@ def ways_of_run(history: History, run: str, unit: dict[str, Any] | None = None) 
     for price in opened["prices"]:
         if price["unit"] == unit:
             return None if price["ways"] is None else [events.from_json(way) for way in price["ways"]]
-    return _replanned(opened["plan"], units.from_dict(unit), charges if partly else None)
+    return _replanned(opened, units.from_dict(unit), charges if partly else None)
 
 
-def _replanned(stored: dict[str, Any], unit: Unit, charges: list[dict[str, Any]] | None) -> Ways | None:
+def _replanned(opened: dict[str, Any], unit: Unit, charges: list[dict[str, Any]] | None) -> Ways | None:
     """The events of a stored plan for another unit: of its charges if given, else of all of it; None without proof."""
     try:
         from hushgraph.privacy.plan import Plan
 
-        plan = Plan.from_dict(stored)  # type: ignore[attr-defined, unused-ignore]
-        if charges is None:
-            return list(plan.ways(unit))
+        plan = Plan.from_dict(opened["plan"])  # type: ignore[attr-defined, unused-ignore]
         stages = {stage.name: stage for stage in plan.stages}
-        return [events.composed([stages[one["stage"]].part(one["count"]).event(unit) for one in charges])]
+
+        def of_charges(seen: Unit) -> Ways:
+            parts = [stages[one["stage"]].part(one["count"]).event(seen) for one in charges or ()]
+            return [events.composed(parts)]
+
+        return priced_across(plan.ways if charges is None else of_charges, units.from_dict(opened["unit"]), unit)
     except (HushgraphError, ImportError, AttributeError, LookupError, TypeError, ValueError):
         return None  # no proof for this unit, or a plan of a version that cannot be read back: nothing is claimed
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from hushgraph.errors import BudgetError, UnprovenError
 from hushgraph.ledger.accounts import FILTER, GROUP, PLAIN, Account
+from hushgraph.ledger.across import priced_across
 from hushgraph.ledger.checking import check_history
 from hushgraph.ledger.ledger import InMemoryLedgerWarning, Ledger
 from hushgraph.ledger.limits import Refusal, Request, closing_price, group_price, price_run
@@ -152,7 +153,7 @@ def open_run(
     if ledger.warns:
         warnings.warn(
             "a ledger in memory: charges end with this process, and other runs on the same data are not added up. "
-            "Pass ledger=hushgraph.ledger.project.default_ledger() or Ledger(folder)",
+            "Pass ledger=hushgraph.default_ledger() or Ledger(folder)",
             InMemoryLedgerWarning,
             stacklevel=3,
         )
@@ -165,7 +166,7 @@ def open_run(
         if content is None:
             known = book.dataset_named(dataset)
         else:
-            known = book.dataset_for(content, dataset, occasion.continues, occasion.separate)
+            known = book.dataset_for(content, dataset)
         entered = _enter(book, rows, plan, known, seeded)
     if isinstance(entered, Refusal):
         raise BudgetError(str(entered))
@@ -196,7 +197,7 @@ def _enter(ledger: Ledger, rows: Rows, plan: Plan, dataset: str, seeded: bool) -
 
 def _request(plan: Plan, unit: Unit, seeded: bool, occasion: Occasion) -> Request:
     try:
-        ways: Ways | None = list(plan.ways(unit))
+        ways: Ways | None = priced_across(plan.ways, plan.charged_unit, unit)
     except UnprovenError:
         ways = None
     return Request(unit, ways, plan.budget.definite_delta, seeded, occasion.unpublished, occasion.group)

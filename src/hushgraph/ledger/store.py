@@ -139,7 +139,7 @@ class Store:
             if any(word in str(error) for word in ("locked", "busy", "unable to open", "readonly")):
                 raise LedgerError(f"{self.where}: could not be opened for this ({error}). Try again") from error
             raise _damaged(self.where, error) from error
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the latter where SQLite quotes what it found
             raise _damaged(self.where, error) from error
 
 
@@ -262,7 +262,7 @@ def entry_of(row: tuple[Any, ...], where: str) -> Entry:
     return entry
 
 
-def _damaged(where: str, error: sqlite3.Error) -> LedgerError:
+def _damaged(where: str, error: Exception) -> LedgerError:
     return LedgerError(
         f"{where}: the file was changed or damaged ({error}). Restore it from a copy, or save what is left of it with "
         "`hushgraph ledger recover`"
