@@ -49,9 +49,9 @@ def predict(
     if out is not None and out.exists():
         raise InputError(f"--out: expected a new file; {out} exists already")
     book = default_ledger(ledger)
-    require_uncontradicted(model, book)
+    files = require_uncontradicted(model, book)
     trained = load_model(model)
-    shown: dict[str, Any] = {"model": str(model), "unit": trained.unit.name}
+    shown: dict[str, Any] = {"model": str(model), "files": files.value, "unit": trained.unit.name}
     if on is not None:
         graph = _load(on, split, directed)
         book = book.on(occasion_of(operator, purpose, arrays=arrays_of(graph), continues=continues, separate=separate))

@@ -99,6 +99,11 @@ class Ledger:
         return self._core.store.is_there or self._was_in_use or old.is_there(self.folder)
 
     @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction of this process is open on the ledger."""
+        return self._core.rows is not None
+
+    @property
     def is_old(self) -> bool:
         """Whether the folder holds a ledger of format 1, which is only read."""
         return not self._core.store.is_there and old.is_there(self.folder)

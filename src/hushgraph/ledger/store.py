@@ -216,10 +216,6 @@ class Rows:
         """Replace one running total."""
         self.connection.execute("INSERT OR REPLACE INTO accounts VALUES (?, ?, ?, ?)", (dataset, unit, state, checksum))
 
-    def clear_accounts(self) -> None:
-        """Forget all running totals, to compute them again."""
-        self.connection.execute("DELETE FROM accounts")
-
     def sketches(self) -> dict[str, str]:
         """All sketches by their hash."""
         return dict(self.connection.execute("SELECT hash, content FROM sketches").fetchall())
