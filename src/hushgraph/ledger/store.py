@@ -48,6 +48,7 @@ class Store:
 
     path: Path | None
     rows_read: int = 0
+    _begun: bool = False
     _memory: sqlite3.Connection | None = field(default=None, repr=False)
 
     @property
@@ -57,8 +58,20 @@ class Store:
 
     @property
     def is_there(self) -> bool:
-        """Whether there is a file with something in it."""
-        return self._memory is not None if self.path is None else self.path.exists() and self.path.stat().st_size > 0
+        """Whether there is a file with something in it; one whose very first transaction was cut short has nothing."""
+        if self.path is None:
+            return self._memory is not None
+        if not self.path.exists() or self.path.stat().st_size == 0:
+            return False
+        self._begun = self._begun or self._has_tables()
+        return self._begun
+
+    def _has_tables(self) -> bool:
+        try:
+            with self._connected(create=False) as connection:
+                return bool(_schema_of(connection))
+        except (sqlite3.Error, UnicodeDecodeError, LedgerError):
+            return True  # damaged, which is for whoever reads it to say
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Rows]:
