@@ -15,6 +15,7 @@ if _TYPE_CHECKING:
     from hushgraph.graph.disk import DiskEdges
     from hushgraph.ledger.certificate import Certificate
     from hushgraph.ledger.ledger import Ledger
+    from hushgraph.ledger.project import default_ledger
     from hushgraph.methods.auto import Auto, fit
     from hushgraph.methods.base import Method, Output
     from hushgraph.methods.chorus import Chorus
@@ -62,6 +63,7 @@ _PLACES = {
     "ProGAP": "methods.progap",
     "Stage": "privacy.plan",
     "Unit": "privacy.units",
+    "default_ledger": "ledger.project",
     "fit": "methods.auto",
     "load": "methods.model",
     "register": "registry",
@@ -96,6 +98,7 @@ __all__ = [
     "Unit",
     "__version__",
     "datasets",
+    "default_ledger",
     "fit",
     "load",
     "local",

@@ -109,6 +109,11 @@ def test_runs_find_their_dataset_by_its_content(ledger: Ledger) -> None:
     assert ledger.total("graph", EDGE).epsilon == pytest.approx(2.0)
     open_run(ledger.on(Occasion(arrays=changed(graph(), 0.1), continues="graph")), sums_of(1.0), "may", seeded=False)
     assert ledger.total("graph", EDGE).runs == 3
+    book = ledger.on(Occasion(continues="graph"))  # a decision made before, for whoever asks without one
+    assert book.dataset_for(book.identify(changed(graph(), 0.2)), "june") == "graph"
+    entries = len(ledger.history().entries)
+    assert book.dataset_for(book.identify(graph()), "graph") == "graph"
+    assert len(ledger.history().entries) == entries
 
 
 def test_the_wrong_dataset_cannot_be_continued_with_known_content(ledger: Ledger) -> None:

@@ -5,6 +5,8 @@ import pytest
 import scipy.sparse
 import torch
 
+from hushgraph.data.checks import check_graph
+from hushgraph.data.rows import SparseRows
 from hushgraph.errors import InputError
 from hushgraph.ledger.identity import (
     SKETCH_SIZE,
@@ -131,12 +133,20 @@ def test_arrays_come_from_dense_and_sparse_graphs() -> None:
     assert identify(arrays_of(graph), KEY) == dense
     graph.x = graph.x.to_sparse_coo()
     assert identify(arrays_of(graph), KEY) == dense
-    from hushgraph.data.rows import SparseRows
-
     graph.x = SparseRows.from_tensor(graph.x)
     assert identify(arrays_of(graph), KEY) == dense
     graph.x = torch.zeros_like(random_graph(1).x)
     assert identify(arrays_of(graph), KEY) != dense
+
+
+def test_a_graph_is_the_same_before_and_after_it_was_checked() -> None:
+    graph = random_graph(1)
+    before = identify(arrays_of(graph), KEY)
+    assert identify(arrays_of(check_graph(graph)), KEY) == before
+    graph.y = graph.train_mask = graph.val_mask = graph.test_mask = None
+    unlabeled = identify(arrays_of(graph), KEY)
+    assert unlabeled.fingerprint != before.fingerprint
+    assert identify(arrays_of(check_graph(graph, known_classes=("a", "b", "c"))), KEY) == unlabeled
 
 
 def test_impossible_arrays_are_named_together() -> None:

@@ -165,6 +165,30 @@ def test_a_start_that_was_interrupted_is_carried_on(tmp_path: Path) -> None:
     assert [entry.kind for entry in Ledger(folder).history().entries] == ["ledger", "note"]
 
 
+def test_a_first_transaction_that_was_cut_short_never_happened(tmp_path: Path) -> None:
+    """The pages of the new file are on the disk, and so is the journal that undoes them."""
+    folder = tmp_path / "book"
+
+    def begin_and_die() -> None:
+        book = Ledger(folder)
+        with book.transaction() as rows:
+            rows.connection.execute("PRAGMA cache_spill=1")
+            rows.connection.execute("PRAGMA cache_size=1")
+            for number in range(2_000):  # more than fits into the cache: pages go to the file before the end
+                rows.add_sketch(f"{number:064x}", "x" * 500)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    process = multiprocessing.get_context("fork").Process(target=begin_and_die)
+    process.start()
+    process.join()
+    assert (folder / FILE).stat().st_size > 0
+    assert not Ledger(folder).exists
+    with pytest.raises(LedgerError, match="no ledger in"):
+        Ledger(folder).history()
+    Ledger(folder).append("note", {})
+    assert Ledger(folder).exists
+
+
 def test_keys_that_were_replaced_or_lost_are_noticed(ledger: Ledger, tmp_path: Path) -> None:
     assert ledger.folder is not None
     other = Ledger(tmp_path / "other")

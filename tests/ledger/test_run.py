@@ -132,6 +132,18 @@ def test_a_charge_is_on_the_disk_when_it_returns(tmp_path) -> None:
     assert Ledger(tmp_path / "book").history().of_run(run.identity, "parallel")[0].values["examples"] == 3
 
 
+def test_a_charge_is_refused_where_it_would_not_be_on_the_disk_yet() -> None:
+    run = start(Ledger())
+
+    def charge_inside() -> None:
+        with run.ledger.transaction():
+            run.charge(run.plan.stages[0], 1)
+
+    with pytest.raises(LedgerError, match="on the disk when it returns"):
+        charge_inside()
+    run.charge(run.plan.stages[0], 1)
+
+
 def test_a_well_chained_ledger_with_an_unplanned_charge_is_still_refused() -> None:
     ledger = Ledger()
     run = start(ledger)

@@ -53,9 +53,10 @@ def predict(
     if out is not None and out.exists():
         raise InputError(f"--out: expected a new file; {out} exists already")
     book = default_ledger(ledger)
-    require_uncontradicted(model, book)
+    files = require_uncontradicted(model, book)
     trained = Model.load(model)
-    shown: dict[str, Any] = {"model": str(model), "unit": trained.unit.name, "charged": on is not None}
+    shown: dict[str, Any] = {"model": str(model), "files": files.value, "unit": trained.unit.name}
+    shown["charged"] = on is not None
     if on is not None:
         graph = _load(on, split, directed)
         book = book.on(occasion_of(operator, purpose, arrays=arrays_of(graph), continues=continues, separate=separate))

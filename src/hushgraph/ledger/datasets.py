@@ -113,7 +113,7 @@ def decide(
 def _same_content(dataset: Dataset, name: str, continues: str | None, known: dict[str, Dataset]) -> Decision:
     if continues is not None and resolve(known, continues) != dataset.id:
         raise InputError(f"continues: expected '{dataset.id}', which has exactly this content; got '{continues}'")
-    if name in dataset.names:
+    if name in (dataset.id, *dataset.names):
         return Decision(dataset.id)
     return Decision(dataset.id, "alias", {"dataset": dataset.id, "name": name})
 

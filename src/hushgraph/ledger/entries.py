@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
@@ -53,7 +53,6 @@ class History:
 
     entries: tuple[Entry, ...]
     in_memory: bool = False
-    notes: tuple[str, ...] = field(default=())
 
     @property
     def last_hash(self) -> str:
@@ -97,7 +96,7 @@ class History:
         """The history as it was when its last entry had the hash `link`."""
         for position, entry in enumerate(self.entries):
             if entry.hash == link:
-                return History(self.entries[: position + 1], self.in_memory, self.notes)
+                return History(self.entries[: position + 1], self.in_memory)
         raise LedgerError(f"expected an entry with the hash {link[:16]}... in the ledger; got none")
 
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hushgraph.errors import InputError, LedgerError
+from hushgraph.errors import InputError
 from hushgraph.ledger.entries import History, canonical
 from hushgraph.ledger.files import json_text, read_json, write_whole
 from hushgraph.ledger.keys import Keys, is_signed
@@ -103,9 +103,3 @@ def contradiction(head: Head, history: History) -> str | None:
     if history.entries[head.number].hash != head.hash:
         return f"entry {head.number} is not the one of {head.time}: the chain was written again"
     return None
-
-
-def require_agreement(head: Head, history: History, where: str) -> None:
-    """Refuse a ledger that a head contradicts."""
-    if found := contradiction(head, history):
-        raise LedgerError(f"{where} contradicts the ledger: {found}")

@@ -51,12 +51,12 @@ class GraphArrays:
 
 
 def arrays_of(graph: Any) -> GraphArrays:
-    """The arrays of a graph with `edge_index`, `x` and `y`, as PyG has it."""
-    return GraphArrays(
-        _array(getattr(graph, "edge_index", None)),
-        _features(getattr(graph, "x", None)),
-        _array(getattr(graph, "y", None)),
-    )
+    """The arrays of a PyG graph (`edge_index`, `x`, `y`), or of a checked one (`edges`, `features`, `labels`)."""
+    if hasattr(graph, "edge_index"):
+        edges, features, labels = (getattr(graph, name, None) for name in ("edge_index", "x", "y"))
+    else:
+        edges, features, labels = graph.edges.edge_index(), graph.features, graph.labels
+    return GraphArrays(_array(edges), _features(features), _array(labels))
 
 
 def _array(values: Any) -> np.ndarray | None:
@@ -158,6 +158,7 @@ def identify(arrays: GraphArrays, key: bytes) -> DatasetIdentity:
     content, rows = _read_rows(arrays.features, key)
     total.update(content)
     labels = np.zeros(0) if arrays.labels is None else arrays.labels.reshape(-1)
+    labels = labels if (labels >= 0).any() else labels[:0]  # unlabeled throughout is without labels
     total.update(hmac.digest(key, labels.astype(np.int64).tobytes(), hashlib.sha256))
     distinct = _distinct(rows)
     records = distinct if len(distinct) >= max(2.0, _DISTINCTIVE * len(rows)) else distinct[:0]

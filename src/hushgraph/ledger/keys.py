@@ -13,7 +13,7 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -115,7 +115,7 @@ def read_private_key(path: Path) -> Ed25519PrivateKey:
     """An Ed25519 key from a PEM file."""
     try:
         key = load_pem_private_key(path.read_bytes(), password=None)
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise LedgerError(f"expected an Ed25519 key in {path}; it is missing or damaged. Restore it") from error
     if not isinstance(key, Ed25519PrivateKey):
         raise LedgerError(f"expected an Ed25519 key in {path}; got {type(key).__name__}")

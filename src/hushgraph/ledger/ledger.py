@@ -99,6 +99,11 @@ class Ledger:
         return self._core.store.is_there or self._was_in_use or old.is_there(self.folder)
 
     @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction of this process is open on the ledger."""
+        return self._core.rows is not None
+
+    @property
     def is_old(self) -> bool:
         """Whether the folder holds a ledger of format 1, which is only read."""
         return not self._core.store.is_there and old.is_there(self.folder)
@@ -220,8 +225,11 @@ class Ledger:
     ) -> str:
         """The id of the dataset with this content, entered if it is new. Nothing is charged.
 
-        Data that resembles a known dataset needs a decision: the name that it `continues`, or why it is `separate`.
+        Data that resembles a known dataset needs a decision: the name that it `continues`, or why it is `separate`;
+        where neither is given, the occasion's.
         """
+        if continues is None and separate is None:
+            continues, separate = self.occasion.continues, self.occasion.separate
         with self.transaction() as rows:
             decision = datasets.decide(rows, identity, name, continues, separate)
             if decision.kind is not None:

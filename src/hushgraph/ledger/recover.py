@@ -30,6 +30,7 @@ from hushgraph.ledger.transfer import read_export
 
 _SMALLEST_ROW = 200  # bytes, at least, of an entry in the file
 _LARGEST = 1 << 36
+_UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
 
 
 def recover(folder: Path, copies: Sequence[Path] = (), heads: Iterable[Head] = ()) -> dict[str, Any]:
@@ -64,13 +65,14 @@ def _salvage(path: Path) -> tuple[dict[int, Entry], dict[str, str], int]:
     if not path.exists():
         return found, sketches, known
     with _whole_copy(path) as copy, contextlib.closing(sqlite3.connect(copy, isolation_level=None)) as connection:
+        connection.text_factory = lambda text: text.decode(errors="replace")  # hashes tell what was changed
         for number in range(copy.stat().st_size // _SMALLEST_ROW + 1):
-            with contextlib.suppress(sqlite3.Error, HushgraphError):
+            with contextlib.suppress(*_UNREADABLE, HushgraphError):
                 for row in connection.execute(f"SELECT {COLUMNS} FROM entries WHERE number = ?", (number,)):
                     found[number] = entry_of(row, str(path))
-        with contextlib.suppress(sqlite3.Error):
+        with contextlib.suppress(*_UNREADABLE):
             sketches = dict(connection.execute("SELECT hash, content FROM sketches").fetchall())
-        with contextlib.suppress(sqlite3.Error, TypeError):
+        with contextlib.suppress(*_UNREADABLE, TypeError):
             known = int(connection.execute("SELECT number FROM head").fetchone()[0])
     return found, sketches, known
 

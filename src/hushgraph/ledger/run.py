@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from hushgraph.errors import BudgetError, UnprovenError
+from hushgraph.errors import BudgetError, LedgerError, UnprovenError
 from hushgraph.ledger.accounts import FILTER, GROUP, PLAIN, Account
 from hushgraph.ledger.certificate import Certificate, certify
 from hushgraph.ledger.checking import check_history
@@ -49,7 +49,12 @@ class Run:
     _chosen: Plan | None = None
 
     def charge(self, stage: Stage, count: int | None = None) -> None:
-        """Write to the ledger that `count` releases of `stage` (default: all) are about to leave the vault."""
+        """Write to the ledger that `count` releases of `stage` (default: all) are about to leave the vault.
+
+        When this returns the charge is on the disk; that is why it is refused inside a transaction of the caller.
+        """
+        if self.ledger.in_transaction:
+            raise LedgerError("a charge must be on the disk when it returns: expected no open transaction; got one")
         count = stage.count if count is None else count
         planned = self._planned(stage.name)
         if self._closed:
@@ -155,7 +160,7 @@ def open_run(
     if ledger.warns:
         warnings.warn(
             "a ledger in memory: charges end with this process, and other runs on the same data are not added up. "
-            "Pass ledger=hushgraph.ledger.project.default_ledger() or Ledger(folder)",
+            "Pass ledger=hushgraph.default_ledger() or Ledger(folder)",
             InMemoryLedgerWarning,
             stacklevel=3,
         )
@@ -168,7 +173,7 @@ def open_run(
         if content is None:
             known = book.dataset_named(dataset)
         else:
-            known = book.dataset_for(content, dataset, occasion.continues, occasion.separate)
+            known = book.dataset_for(content, dataset)
         entered = _enter(book, rows, plan, known, seeded)
     if isinstance(entered, Refusal):
         raise BudgetError(str(entered))

@@ -48,6 +48,7 @@ class Store:
 
     path: Path | None
     rows_read: int = 0
+    _begun: bool = False
     _memory: sqlite3.Connection | None = field(default=None, repr=False)
 
     @property
@@ -57,8 +58,20 @@ class Store:
 
     @property
     def is_there(self) -> bool:
-        """Whether there is a file with something in it."""
-        return self._memory is not None if self.path is None else self.path.exists() and self.path.stat().st_size > 0
+        """Whether there is a file with something in it; one whose very first transaction was cut short has nothing."""
+        if self.path is None:
+            return self._memory is not None
+        if not self.path.exists() or self.path.stat().st_size == 0:
+            return False
+        self._begun = self._begun or self._has_tables()
+        return self._begun
+
+    def _has_tables(self) -> bool:
+        try:
+            with self._connected(create=False) as connection:
+                return bool(_schema_of(connection))
+        except (sqlite3.Error, UnicodeDecodeError, LedgerError):
+            return True  # damaged, which is for whoever reads it to say
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Rows]:
@@ -139,7 +152,7 @@ class Store:
             if any(word in str(error) for word in ("locked", "busy", "unable to open", "readonly")):
                 raise LedgerError(f"{self.where}: could not be opened for this ({error}). Try again") from error
             raise _damaged(self.where, error) from error
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the latter where SQLite quotes what it found
             raise _damaged(self.where, error) from error
 
 
@@ -216,10 +229,6 @@ class Rows:
         """Replace one running total."""
         self.connection.execute("INSERT OR REPLACE INTO accounts VALUES (?, ?, ?, ?)", (dataset, unit, state, checksum))
 
-    def clear_accounts(self) -> None:
-        """Forget all running totals, to compute them again."""
-        self.connection.execute("DELETE FROM accounts")
-
     def sketches(self) -> dict[str, str]:
         """All sketches by their hash."""
         return dict(self.connection.execute("SELECT hash, content FROM sketches").fetchall())
@@ -262,7 +271,7 @@ def entry_of(row: tuple[Any, ...], where: str) -> Entry:
     return entry
 
 
-def _damaged(where: str, error: sqlite3.Error) -> LedgerError:
+def _damaged(where: str, error: Exception) -> LedgerError:
     return LedgerError(
         f"{where}: the file was changed or damaged ({error}). Restore it from a copy, or save what is left of it with "
         "`hushgraph ledger recover`"

@@ -54,7 +54,7 @@ class Total:
     @property
     def reason(self) -> str:
         """Why the total is what it is, in one or two sentences."""
-        return " ".join(filter_empty([self._why(), self._left_out()]))
+        return " ".join(word for word in (self._why(), self._left_out()) if word)
 
     def _why(self) -> str:
         if self.seeded:
@@ -96,11 +96,6 @@ _WHY = {
 
 def _named(run: str) -> str:
     return run if " " in run else f"run {run}"
-
-
-def filter_empty(words: list[str]) -> list[str]:
-    """The words that say something."""
-    return [word for word in words if word]
 
 
 def total_of(account: Account, delta: float | None, curves: Callable[[], list[Curve]]) -> Total:

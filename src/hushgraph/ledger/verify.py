@@ -56,8 +56,12 @@ def _beside_the_chain(ledger: Ledger, history: History) -> list[Finding]:
     keys = _keys(ledger, history)
     if keys.status == "contradicted":
         return [keys]
-    totals = _listed("running totals", _total_problems(ledger, history), "equal to those of the entries")
-    return [keys, *totals, *_listed("datasets", _sketch_problems(ledger, history), "what recognizes them is unchanged")]
+    try:
+        totals, sketches = _total_problems(ledger, history), _sketch_problems(ledger, history)
+    except LedgerError as error:
+        return [keys, bad("file", str(error))]
+    found = _listed("running totals", totals, "equal to those of the entries")
+    return [keys, *found, *_listed("datasets", sketches, "what recognizes them is unchanged")]
 
 
 def _keys(ledger: Ledger, history: History) -> Finding:

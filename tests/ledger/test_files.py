@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from hushgraph.errors import InputError, LedgerError
+from hushgraph.ledger.files import json_text, private_folder, read_json, sha256_of, write_private, write_whole
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_private_files_are_for_their_owner_only(tmp_path: Path) -> None:
+    assert mode(private_folder(tmp_path / "a" / "b")) == 0o700
+    assert mode(write_private(tmp_path / "secret", "x")) == 0o600
+    assert mode(write_whole(tmp_path / "open", b"x")) & 0o077 == 0o044 & ~_umask()
+    with pytest.raises(LedgerError, match="is a file"):
+        private_folder(tmp_path / "open")
+
+
+def _umask() -> int:
+    found = os.umask(0)
+    os.umask(found)
+    return found
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_private(tmp_path / "file", "old")
+
+    def fail(*_: object) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="no space"):
+        write_private(path, "new")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_json_is_read_with_a_name_to_every_problem(tmp_path: Path) -> None:
+    path = tmp_path / "file.json"
+    with pytest.raises(InputError, match="it is missing"):
+        read_json(path)
+    for content, words in (("{", "is damaged"), ("[]", "one JSON object")):
+        path.write_text(content)
+        with pytest.raises(InputError, match=words):
+            read_json(path)
+    path.write_text(json_text({"value": float("inf")}))
+    assert read_json(path) == {"value": "inf"}
+    assert sha256_of(path) != sha256_of(write_whole(tmp_path / "other", "x"))
