@@ -28,7 +28,14 @@ def test_the_certificate_comes_from_the_ledger_alone() -> None:
 def test_it_says_all_that_an_officer_needs() -> None:
     model = QUICK.fit(random_graph(1), units.Node(max_degree=5), Budget(2.0, 1e-3))
     text = " ".join(explain(model.certificate).split())
-    for word in ("unit", units.Node().change, "epsilon", "released", "hops: 2 x neighbor-sum", "taken as public"):
+    for word in (
+        "unit",
+        units.Node().change,
+        "epsilon",
+        "released",
+        "aggregation: 2 x neighbor-sum",
+        "taken as public",
+    ):
         assert word in text
     for word in ("not protected", "operating-system entropy", "outgoing list: 5 entries", "dp_accounting", "ledger"):
         assert word in text

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hushgraph.errors import InputError
+from hushgraph.errors import BudgetError, InputError
 from hushgraph.ledger.ledger import Ledger
-from hushgraph.report.context import read_context
+from hushgraph.report.context import RunContext, read_context
 from hushgraph.report.standing import with_ledger
 from reports import fitted, shown
 
@@ -18,8 +18,12 @@ def saved(home: Path, name: str, **options: object) -> Path:
     return fitted("gap", "undirected-edge", 2.0, ledger=Ledger(home / "ledger"), **options).save(home / name)
 
 
+def standing(folder: Path) -> RunContext:
+    return with_ledger(read_context(folder), folder.parent / "ledger")
+
+
 def test_without_a_ledger_nothing_is_said_to_be_verified(tmp_path: Path) -> None:
-    found = with_ledger(read_context(fitted("gap", "undirected-edge", 2.0).save(tmp_path / "m")))
+    found = with_ledger(read_context(saved(tmp_path, "one")))  # the project has none
     assert (found.verification, found.dataset) == (None, None)
     assert "no ledger was at hand" in shown("verification", found)
     assert "When this run ended" in shown("dataset", found)
@@ -28,9 +32,9 @@ def test_without_a_ledger_nothing_is_said_to_be_verified(tmp_path: Path) -> None
 
 def test_the_present_total_has_all_runs(tmp_path: Path) -> None:
     first = saved(tmp_path, "one")
-    alone = with_ledger(read_context(first)).dataset
+    alone = with_ledger(read_context(first), tmp_path / "ledger").dataset
     saved(tmp_path, "two")
-    found = with_ledger(read_context(first))
+    found = with_ledger(read_context(first), tmp_path / "ledger")
     assert alone is not None
     assert found.dataset is not None
     assert [len(alone.runs), len(found.dataset.runs)] == [1, 2]
@@ -43,11 +47,13 @@ def test_the_present_total_has_all_runs(tmp_path: Path) -> None:
 
 def test_a_limit_and_a_seeded_run_are_shown(tmp_path: Path) -> None:
     folder = saved(tmp_path, "one")
-    Ledger(tmp_path / "ledger").set_limit(9.0, 1e-3)
-    assert "limit 9" in shown("dataset", with_ledger(read_context(folder)))
     saved(tmp_path, "two", seed=1)
-    page = shown("dataset", with_ledger(read_context(folder)))
-    assert "NOT PRIVATE over 2 runs" in page
+    assert "NOT PRIVATE over 2 runs, because of a seeded one" in shown("dataset", standing(folder))
+    limited = saved(tmp_path / "other", "one")
+    Ledger(tmp_path / "other" / "ledger").set_limit(9.0, 1e-2)
+    assert "limit 9" in shown("dataset", standing(limited))
+    with pytest.raises(BudgetError, match="seeded noise is not private"):
+        saved(tmp_path / "other", "two", seed=1)
 
 
 def test_a_changed_certificate_is_a_contradiction_that_names_the_field(tmp_path: Path) -> None:
@@ -56,20 +62,26 @@ def test_a_changed_certificate_is_a_contradiction_that_names_the_field(tmp_path:
     (folder / "certificate.json").write_text(json.dumps({**values, "epsilon": 0.01}))
     found = with_ledger(read_context(folder), tmp_path / "ledger")
     assert found.verification == "contradicted"
-    assert found.findings == ("the certificate's epsilon is not what the ledger gives",)
+    contradicted = [finding for finding in found.findings if finding.startswith("contradicted")]
+    assert len(contradicted) == 2
+    assert "certificate.json: was changed since it was saved" in contradicted[0]
+    assert "certificate, epsilon: says 0.01; the ledger gives 1.99" in contradicted[1]
     assert "CONTRADICTED" in shown("verification", found)
     assert "contradicted by the ledger" in shown("claim", found)
 
 
 def test_an_agreeing_ledger_says_what_was_compared(tmp_path: Path) -> None:
     found = with_ledger(read_context(saved(tmp_path, "one")), tmp_path / "ledger")
-    assert found.verification == "not verified"
-    assert any("field by field" in finding for finding in found.findings)
-    assert any("weights were not compared" in finding for finding in found.findings)
+    assert found.verification == "verified"
+    for words in ("model.safetensors", "signed with the ledger's key", "recomputed from the ledger's events; all"):
+        assert any(words in finding for finding in found.findings), words
+    assert "verified against the ledger" in shown("claim", found)
 
 
-def test_a_ledger_without_the_run_is_refused(tmp_path: Path) -> None:
+def test_a_ledger_without_the_run_contradicts_and_one_that_is_not_there_is_refused(tmp_path: Path) -> None:
     folder = saved(tmp_path / "a", "one")
     saved(tmp_path / "b", "two")
+    found = with_ledger(read_context(folder), tmp_path / "b" / "ledger")
+    assert (found.verification, found.dataset) == ("contradicted", None)
     with pytest.raises(InputError, match="expected a ledger that holds the run"):
-        with_ledger(read_context(folder), tmp_path / "b" / "ledger")
+        with_ledger(read_context(folder), tmp_path / "c" / "ledger")
