@@ -10,7 +10,7 @@ import pytest
 
 import measures
 
-NOT_MOVED_YET = frozenset({"collect", "cli"})
+NOT_MOVED_YET: frozenset[str] = frozenset()
 """Packages that still have their older shape; they are left out of the strict rules below."""
 
 ASKED_OF_A_MODEL = {
@@ -22,10 +22,10 @@ ASKED_OF_A_MODEL = {
 
 MOST = {
     "unit type tests": (measures.unit_type_tests, 0),
-    "stage type tests": (measures.stage_type_tests, 5),
+    "stage type tests": (measures.stage_type_tests, 0),
     "prose parsers": (measures.prose_parsers, 0),
-    "protection branches": (measures.protection_branches, 5),
-    "small files": (measures.small_files, 9),
+    "protection branches": (measures.protection_branches, 2),
+    "small files": (measures.small_files, 16),
 }
 """Counts outside `NOT_MOVED_YET`, which may fall and never rise: lower the number whenever it falls."""
 
@@ -63,7 +63,7 @@ def test_packages_do_not_import_each_other_in_circles() -> None:
     ("package", "allowed"),
     [
         ("privacy", {"numpy", "scipy", "dp_accounting", "attr"}),
-        ("ledger", {"filelock"}),
+        ("ledger", {"filelock", "numpy", "cryptography", "platformdirs", "dp_accounting"}),
         ("local", {"numpy"}),
         ("errors", set()),
         ("registry", set()),
@@ -76,7 +76,7 @@ def test_packages_that_others_rest_on_need_little(package: str, allowed: set[str
 
 
 def test_a_ledger_is_read_without_torch() -> None:
-    modules = "ledger.ledger, ledger.run, ledger.certificate, privacy.plan, privacy.loss, local"
+    modules = "ledger.ledger, ledger.run, ledger.certificate, ledger.verify, ledger.manifest, privacy.plan, privacy.loss, local"
     lines = [f"import hushgraph.{name.strip()}" for name in modules.split(",")]
     code = "; ".join(["import sys", *lines, "print('torch' in sys.modules)"])
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

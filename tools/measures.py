@@ -28,6 +28,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"report"}),
     frozenset({"study"}),
     frozenset({"cli"}),
+    frozenset({"__main__"}),
 )
 """What may import what: each layer the layers before it, and each package itself."""
 
