@@ -25,7 +25,7 @@ MOST = {
     "stage type tests": (measures.stage_type_tests, 0),
     "prose parsers": (measures.prose_parsers, 0),
     "protection branches": (measures.protection_branches, 2),
-    "small files": (measures.small_files, 16),
+    "small files": (measures.small_files, 15),
 }
 """Counts outside `NOT_MOVED_YET`, which may fall and never rise: lower the number whenever it falls."""
 
@@ -76,8 +76,9 @@ def test_packages_that_others_rest_on_need_little(package: str, allowed: set[str
 
 
 def test_a_ledger_is_read_without_torch() -> None:
-    modules = "ledger.ledger, ledger.run, ledger.certificate, ledger.verify, ledger.manifest, privacy.plan, privacy.loss, local"
-    lines = [f"import hushgraph.{name.strip()}" for name in modules.split(",")]
+    ledger = ("ledger", "run", "certificate", "verify", "manifest", "statement")
+    modules = [*(f"ledger.{name}" for name in ledger), "privacy.plan", "privacy.loss", "local"]
+    lines = [f"import hushgraph.{name}" for name in modules]
     code = "; ".join(["import sys", *lines, "print('torch' in sys.modules)"])
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ from hushgraph import registry
 from hushgraph.data.checks import CheckedGraph, check_graph
 from hushgraph.data.neighbors import Variations
 from hushgraph.data.rows import dense_rows
+from hushgraph.errors import BudgetError
 from hushgraph.ledger.run import Run
 from hushgraph.mechanisms.edge_count import EdgeCount
 from hushgraph.mechanisms.gradient import Gradient
@@ -96,8 +98,14 @@ def stage_vault(
 class UnpricedRun:
     """Stands where a run on a ledger would: what has next to no noise has no price that an accountant could find."""
 
+    def __init__(self) -> None:
+        self.used: Counter[str] = Counter()
+
     def charge(self, stage: Stage, count: int | None = None) -> None:
-        """Nothing is written down."""
+        """Nothing is written down; more than planned is refused."""
+        self.used[stage.name] += stage.count if count is None else count
+        if self.used[stage.name] > stage.count:
+            raise BudgetError(f"'{stage.name}' was planned {stage.count} times; more are refused")
 
     def note_parallel(self, stage: Stage, examples: int) -> None:
         """Nothing is written down."""
