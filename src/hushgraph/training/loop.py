@@ -46,7 +46,7 @@ def train_private(examples: Examples, training: Training, noise: Noise, *, on_st
         tail = _Tail(flat.vector, steps.steps, training.average_last)
         perturb = _Perturb(steps, flat.vector.numel(), noise)
         for step, total in enumerate(examples.sums(noise)):
-            update.step(perturb(total).div_(batch_size).to(flat.vector.dtype))
+            update.step(torch.mul(perturb(total), 1.0 / batch_size, out=flat.gradient))
             tail.add(step)
             if on_step is not None:
                 on_step(step + 1, steps.steps)
