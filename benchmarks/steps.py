@@ -61,7 +61,7 @@ def our_step(x: Tensor, y: Tensor, known_norms: bool) -> Callable[[], None]:
     features, hidden, classes = SIZES
     model = MLP(features, hidden, classes, 3, generator=torch.Generator().manual_seed(0))
     flat = FlatParameters(model).__enter__()
-    engine = ClippedGradient(model, max_grad_norm=BOUND, grid=grid_of(SIGMA * BOUND))
+    engine = ClippedGradient(model, max_grad_norm=BOUND, grid=grid_of(SIGMA * BOUND), expected_rows=len(x))
     adam, noise = FlatAdam(flat.vector, LR), NoiseSource.from_os()
     square_norms = x.square().sum(1) if known_norms else None
 

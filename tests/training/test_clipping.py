@@ -490,13 +490,14 @@ def shipped_models() -> dict[str, tuple[nn.Module, Tensor]]:
 SHIPPED = shipped_models()
 
 
+@pytest.mark.parametrize("expected", [10, 10_000])
 @pytest.mark.parametrize("method", ["manual", "ghost"])
 @pytest.mark.parametrize("name", SHIPPED)
-def test_what_is_computed_for_a_row_does_not_depend_on_its_batch(name: str, method: str) -> None:
+def test_what_is_computed_for_a_row_does_not_depend_on_its_batch(name: str, method: str, expected: int) -> None:
     """Bit by bit, for batches of whole vectors as private training makes them, for widths in use."""
     module, rows = SHIPPED[name]
     labels = torch.randint(6, (400,), generator=generator(1))
-    engine = ClippedGradient(module, max_grad_norm=0.5, method=method)  # type: ignore[arg-type]
+    engine = ClippedGradient(module, max_grad_norm=0.5, method=method, expected_rows=expected)  # type: ignore[arg-type]
     whole = seen(engine, *[part[filled_up([torch.arange(400)])] for part in (rows, labels)], size=400)
     for size in (1, 97, 256, 399):
         batch = torch.randperm(400, generator=generator(size))[:size]

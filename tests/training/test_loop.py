@@ -96,7 +96,7 @@ def test_each_step_is_the_noisy_clipped_sum_over_the_expected_batch_size() -> No
     vector = flat(reference)
     for batch in batches:
         nn.utils.vector_to_parameters(vector, reference.parameters())
-        engine = ClippedGradient(reference, max_grad_norm=0.5, grid=grid_of(0.3))
+        engine = ClippedGradient(reference, max_grad_norm=0.5, grid=grid_of(0.3), expected_rows=4)
         total = perturb(engine.sum(rows[batch], labels[batch]), 0.3, expected_noise)
         vector = vector - 0.1 * total.float() / 4.0
     noise = FakeNoise(7, list(batches))
@@ -177,7 +177,7 @@ def test_adam_equals_torch_adam_on_the_same_sums() -> None:
     adam = torch.optim.Adam(reference.parameters(), lr=0.05, weight_decay=0.01)
     batches = [torch.arange(k, 40, 3) for k in (0, 1, 2)] * 3
     for batch in batches:
-        engine = ClippedGradient(reference, max_grad_norm=0.7, grid=grid_of(1.0))
+        engine = ClippedGradient(reference, max_grad_norm=0.7, grid=grid_of(1.0), expected_rows=10)
         total = engine.sum(rows[batch], labels[batch]).float() / 10.0
         for p, g in zip(reference.parameters(), total.split([p.numel() for p in reference.parameters()])):
             p.grad = g.view_as(p)

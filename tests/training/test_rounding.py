@@ -98,9 +98,10 @@ ROW_MODELS = row_models()
     bound=st.sampled_from([2.0**-9, 0.1, 1.0, 37.0]),
     noise=st.sampled_from([0.0, 0.5, 20.0]),
     sparse=st.booleans(),
+    expected=st.sampled_from([10, 10_000]),
 )
 def test_one_row_changes_the_sum_by_at_most_the_bound(
-    name: str, method: str, kind: str, others: int, seed: int, bound: float, noise: float, sparse: bool
+    name: str, method: str, kind: str, others: int, seed: int, bound: float, noise: float, sparse: bool, expected: int
 ) -> None:
     module, width = ROW_MODELS[name]
     others = min(others, 400) if method == "per-sample" else others
@@ -110,7 +111,13 @@ def test_one_row_changes_the_sum_by_at_most_the_bound(
     labels = torch.randint(2, (others,), generator=generator(seed))
     label, place = torch.tensor([seed % 2]), seed % others
     grid = bound * noise * 2.0**-20
-    engine = ClippedGradient(module, max_grad_norm=bound, grid=grid, method=method)  # type: ignore[arg-type]
+    engine = ClippedGradient(
+        module,
+        max_grad_norm=bound,
+        grid=grid,
+        method=method,  # type: ignore[arg-type]
+        expected_rows=expected,
+    )
 
     def total(x: Tensor, y: Tensor) -> Tensor:
         return engine.sum(SparseRows.from_tensor(x) if sparse and x.dim() == 2 else x, y)
@@ -185,10 +192,11 @@ def test_the_grid_takes_its_share_of_the_bound() -> None:
 
 def test_what_rounding_takes_is_small_and_stated() -> None:
     module = MLP(501, 16, 6, 3)
-    for grid in (0.0, 2.0**-20):
-        shrink = 1.0 - ClippedGradient(module, max_grad_norm=1.0, grid=grid).clip_norm
-        assert shrink < 0.005
+    for rows, most in ((256, 2.0**-10), (4096, 0.005)):
+        engine = ClippedGradient(module, max_grad_norm=1.0, grid=2.0**-20, expected_rows=rows)
+        assert 1.0 - engine.clip_norm < most
     assert rounding.block_slack() == pytest.approx(2.0**-8, rel=0.06)
+    assert rounding.block_slack(32) < 2.0**-11
     assert rounding.double_slack() <= 2.0**-14
     with pytest.raises(InputError, match="less noise or a smaller network"):
         ClippedGradient(module, max_grad_norm=1.0, grid=0.01)

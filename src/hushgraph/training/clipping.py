@@ -31,9 +31,11 @@ from hushgraph.training.losses import RowLoss, row_loss
 from hushgraph.training.manual_backward import ManualGradient, build_steps
 from hushgraph.training.optimizers import trainable, views_of
 from hushgraph.training.rounding import (
+    LARGE_BLOCK,
     MOST_PIECES,
     MOST_ROWS,
     PIECE_ROWS,
+    SMALL_BLOCK,
     block_slack,
     check_size,
     checked_sum,
@@ -48,6 +50,7 @@ METHODS = ("manual", "ghost", "per-sample")
 
 # Gradients shorter than this share of the bound are not lengthened all the way: they are mostly rounding.
 _SHORTEST = 0.01
+_MANY_ROWS = 1000
 # Per-sample gradients are formed for at most this many numbers at a time (64 MiB in single precision).
 _PER_SAMPLE_NUMBERS = 2**24
 
@@ -66,7 +69,8 @@ class ClippedGradient:
     norms in closed form), "per-sample" (gradients formed outright); all give the same sum up to rounding. `microbatch`
     bounds the rows processed at a time and changes nothing else. `loss` is "cross_entropy" or a function from scores
     and labels to one loss per row. With `normalize`, short gradients are lengthened almost to the bound too (by
-    bound / (norm + bound / 100)), so that every example has about the same weight.
+    bound / (norm + bound / 100)), so that every example has about the same weight. `expected_rows` is the usual size of
+    a batch (a public number): small batches are added up in other ways than large ones.
     """
 
     def __init__(
@@ -79,17 +83,20 @@ class ClippedGradient:
         microbatch: int | None = None,
         method: Method | None = None,
         normalize: bool = False,
+        expected_rows: float = math.inf,
     ) -> None:
         InputError.collect(_problems(max_grad_norm, microbatch, method))
         require_rowwise(module)
         self.module, self.loss, self.normalize = module, row_loss(loss), normalize
+        self.many_rows = expected_rows >= _MANY_ROWS
         self.microbatch = min(microbatch or PIECE_ROWS, PIECE_ROWS)
         parameters = trainable(module)
         if not parameters:
             raise InputError("expected a module with trainable parameters; got none; there is nothing to clip")
         self.buffer = torch.zeros(sum(p.numel() for p in parameters), dtype=torch.float64)
         self.views = {id(p): view for p, view in zip(parameters, views_of(self.buffer, parameters))}
-        slack = norm_slack(widest_layer(module)) + block_slack() + double_slack()
+        self.block = LARGE_BLOCK if self.many_rows else SMALL_BLOCK
+        slack = norm_slack(widest_layer(module)) + block_slack(self.block) + double_slack()
         self.max_grad_norm = float(max_grad_norm)
         self.clip_norm = clip_norm(max_grad_norm, slack, grid, self.num_parameters)
         self._use(method or self._best_method(plain_loss=loss == "cross_entropy"))
@@ -110,12 +117,12 @@ class ClippedGradient:
         self.method: Method = method
         self.strategy: _Strategy
         if method == "manual":
-            steps = build_steps(self.module, self.views)
+            steps = build_steps(self.module, self.views, many_rows=self.many_rows)
             if steps is None:
                 raise InputError("expected layers with a manual backward; got others; use method=None to choose freely")
             self.strategy = ManualGradient(steps)
         elif method == "ghost":
-            self.strategy = GhostGradient(self.module, self.loss, self.views)
+            self.strategy = GhostGradient(self.module, self.loss, self.views, self.block)
         else:
             self.strategy = PerSampleGradient(self.module, self.loss, self.views)
 

@@ -29,8 +29,9 @@ from hushgraph.training.losses import RowLoss, are_present, check_labels
 from hushgraph.training.rooted import rooted_gradient
 from hushgraph.training.rounding import VECTOR_ROWS
 
-# Steps are prepared together up to about this many numbers, where a row counts as at least so many (measured).
-_NUMBERS_AT_ONCE, _ROW_COST = 2**19, 64
+# Steps are drawn together up to about this many positions, and their rows gathered up to about this many numbers, where
+# a row counts as at least so many (measured).
+_POSITIONS_AT_ONCE, _NUMBERS_AT_ONCE, _ROW_COST = 2**13, 2**19, 64
 _KEY_BITS = 53
 # Multiples of the grid up to this are exact in float64, with noise added.
 _MOST_GRID_STEPS = 2.0**51
@@ -130,6 +131,7 @@ class RowExamples:
             loss=loss,
             microbatch=microbatch,
             normalize=normalize,
+            expected_rows=noisy_steps.sampler.expected_batch_size,
         )
         self.present = are_present(labels)
         self.square_norms = _input_norms(rows)
@@ -144,18 +146,19 @@ class RowExamples:
 
     def sums(self, noise: Noise) -> Iterator[Tensor]:
         """The clipped sum of each step's batch; rows of several small steps are gathered at once."""
-        steps, sampler = self.noisy_steps.steps, self.noisy_steps.sampler
-        for done in range(0, steps, self.at_once):
-            drawn = sampler.draw_several(noise, min(self.at_once, steps - done))
-            batches = shuffled(without_null(drawn, self.present), noise)
-            index, start = filled_up(batches), 0
-            rows, labels = take_rows(self.rows, index), self.labels.index_select(0, index)
-            square_norms = self.square_norms.index_select(0, index)
-            for size in map(len, batches):
-                stop = start + whole_vectors(size)
-                piece, known = narrow_rows(rows, start, stop - start), square_norms[start:stop]
-                yield self.engine.sum(piece, labels[start:stop], size=size, input_square_norms=known)
-                start = stop
+        for batches in drawn_batches(self.noisy_steps, self.present, noise):
+            for first in range(0, len(batches), self.at_once):
+                yield from self._sums_of(batches[first : first + self.at_once])
+
+    def _sums_of(self, batches: list[Tensor]) -> Iterator[Tensor]:
+        index, start = filled_up(batches), 0
+        rows, labels = take_rows(self.rows, index), self.labels.index_select(0, index)
+        square_norms = self.square_norms.index_select(0, index)
+        for size in map(len, batches):
+            stop = start + whole_vectors(size)
+            piece, known = narrow_rows(rows, start, stop - start), square_norms[start:stop]
+            yield self.engine.sum(piece, labels[start:stop], size=size, input_square_norms=known)
+            start = stop
 
 
 class RootedExamples:
@@ -186,9 +189,16 @@ class RootedExamples:
 
     def sums(self, noise: Noise) -> Iterator[Tensor]:
         """The clipped sum of each step's batch of roots."""
-        for _ in range(self.noisy_steps.steps):
-            drawn = self.noisy_steps.sampler.draw_several(noise, 1)
-            yield self.engine.sum(shuffled(without_null(drawn, self.present), noise)[0])
+        for batches in drawn_batches(self.noisy_steps, self.present, noise):
+            yield from map(self.engine.sum, batches)
+
+
+def drawn_batches(noisy_steps: NoisySteps, present: Tensor, noise: Noise) -> Iterator[list[Tensor]]:
+    """The positions of all batches, for several steps at a time: each call for random numbers has a fixed cost."""
+    at_once = max(1, int(_POSITIONS_AT_ONCE / noisy_steps.sampler.expected_batch_size))
+    for done in range(0, noisy_steps.steps, at_once):
+        drawn = noisy_steps.sampler.draw_several(noise, min(at_once, noisy_steps.steps - done))
+        yield shuffled(without_null(drawn, present), noise)
 
 
 def without_null(batches: Sequence[Tensor], present: Tensor) -> Sequence[Tensor]:

@@ -18,7 +18,7 @@ from hushgraph.nn.layers import Linear
 from hushgraph.training.losses import RowLoss
 from hushgraph.training.manual_backward import shares_parameters
 from hushgraph.training.manual_layers import Views
-from hushgraph.training.rounding import HALF_BLOCK, SINGLE, UNDERFLOW, add_products, write_products, write_row_sum
+from hushgraph.training.rounding import LARGE_BLOCK, SINGLE, UNDERFLOW, add_products, write_products, write_row_sum
 
 _LINEAR = (nn.Linear, Linear)
 _NORMS = (nn.LayerNorm, nn.GroupNorm)
@@ -81,24 +81,25 @@ class _Record:
         kept = {key: part for key, part in parts.items() if key in views}
         return {key: _sum_positions(part, channels_last) for key, part in kept.items()}
 
-    def write(self, factors: Tensor, views: Views) -> None:
+    def write(self, factors: Tensor, views: Views, block: int) -> None:
         if type(self.layer) not in _LINEAR:
             for key, part in self._norm_parts(views).items():
                 write_row_sum(part * factors.unsqueeze(1), views[key])
             return
         weighted = self.grad * factors.view(-1, *[1] * (self.grad.dim() - 1))
         if id(self.layer.weight) in views:
-            self._write_weight(weighted, views[id(self.layer.weight)])
+            self._write_weight(weighted, views[id(self.layer.weight)], block)
         if id(self.layer.bias) in views:
             write_row_sum(weighted.flatten(0, -2), views[id(self.layer.bias)])
 
-    def _write_weight(self, weighted: Tensor, view: Tensor) -> None:
+    def _write_weight(self, weighted: Tensor, view: Tensor, block: int) -> None:
         if not isinstance(self.x, Tensor):
             view.copy_(self.x.transpose_matmul(weighted.to(view.dtype)).t())
         elif weighted.dim() == 2:
-            write_products(weighted, self.x, view)
+            write_products(weighted, self.x, view, block)
         else:
-            rows, whole = len(weighted) * weighted.shape[1], HALF_BLOCK // weighted.shape[1] * weighted.shape[1]
+            positions = weighted.shape[1]
+            rows, whole = len(weighted) * positions, block // 2 // positions * positions
             view.zero_()
             add_products(weighted.flatten(0, 1), self.x.flatten(0, 1), view, range(0, rows + whole, whole))
 
@@ -113,8 +114,8 @@ def _sum_positions(part: Tensor, channels_last: bool) -> Tensor:
 class GhostGradient:
     """Per-example norms and weighted sums of gradients, through autograd and closed forms."""
 
-    def __init__(self, module: nn.Module, loss: RowLoss, views: Views) -> None:
-        self.module, self.loss, self.views = module, loss, views
+    def __init__(self, module: nn.Module, loss: RowLoss, views: Views, block: int = LARGE_BLOCK) -> None:
+        self.module, self.loss, self.views, self.block = module, loss, views, block
         self.layers = [
             layer for layer in module.modules() if any(id(p) in views for p in layer.parameters(recurse=False))
         ]
@@ -151,14 +152,14 @@ class GhostGradient:
             raise NoGhostNorms("a layer was used more than once, or not at all")
         if any(r.output.dim() not in (2, 3) or len(r.output) != examples for r in records):
             raise NoGhostNorms("a layer saw rows of an unexpected shape")
-        if any(r.output.dim() == 3 and not 0 < r.output.shape[1] <= HALF_BLOCK for r in records):
+        if any(r.output.dim() == 3 and not 0 < r.output.shape[1] <= self.block // 2 for r in records):
             raise NoGhostNorms("a layer saw too many positions of one example")
 
     @torch.no_grad()
     def write_sum(self, factors: Tensor) -> None:
         """Write the sum of the gradients, example i scaled by `factors[i]`, into the views."""
         for record in self.records:
-            record.write(factors, self.views)
+            record.write(factors, self.views, self.block)
         self.records = []
 
 

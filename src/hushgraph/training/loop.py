@@ -25,6 +25,7 @@ Progress = Callable[[int, int], None]
 
 Verdict = TypeVar("Verdict")
 
+# Noise is drawn for so many numbers together, where a step has fewer.
 _NUMBERS_AT_ONCE = 2**15
 
 
@@ -46,7 +47,7 @@ def train_private(examples: Examples, training: Training, noise: Noise, *, on_st
         tail = _Tail(flat.vector, steps.steps, training.average_last)
         perturb = _Perturb(steps, flat.vector.numel(), noise)
         for step, total in enumerate(examples.sums(noise)):
-            update.step(perturb(total).div_(batch_size).to(flat.vector.dtype))
+            update.step(torch.mul(perturb(total), 1.0 / batch_size, out=flat.gradient))
             tail.add(step)
             if on_step is not None:
                 on_step(step + 1, steps.steps)
@@ -161,10 +162,10 @@ class BestEpoch(Generic[Verdict]):
     least: int = 0
     first: int = 1
     every: int = 1
-    verdict: Verdict | None = None
-    epoch: int = 0
-    _waited: int = 0
-    _state: dict[str, Tensor] = field(default_factory=dict)
+    verdict: Verdict | None = field(default=None, init=False)
+    epoch: int = field(default=0, init=False)
+    _waited: int = field(default=0, init=False)
+    _state: dict[str, Tensor] = field(default_factory=dict, init=False)
 
     def look(self, epoch: int) -> bool:
         """Judge the state after `epoch` epochs, keep it if it is the best so far; True: stop."""

@@ -102,16 +102,19 @@ def run_backward(steps: list[Step], grad: Tensor) -> None:
         grad = steps[i].backward(grad, i == 0)
 
 
-def build_steps(module: nn.Module, views: Views, *, batch_norm: bool = False) -> list[Step] | None:
+def build_steps(
+    module: nn.Module, views: Views, *, batch_norm: bool = False, many_rows: bool = True
+) -> list[Step] | None:
     """The module as a chain of written-out steps, or None when it holds something that has none.
 
-    `batch_norm=True` admits batch norm; such a chain has no per-example gradients.
+    `batch_norm=True` admits batch norm; such a chain has no per-example gradients. `many_rows` says what to expect of
+    the batches: it only matters for speed.
     """
     steps = None if shares_parameters(module) else _build(module, views, batch_norm)
     if steps is None:
         return None
     steps = _fuse(steps, views)
-    _connect(steps, Scratch())
+    _connect(steps, Scratch(many_rows))
     return steps
 
 

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from hushgraph.data.rows import Rows
 from hushgraph.nn.layers import L2Normalize
-from hushgraph.training.rounding import UNDERFLOW, write_products, write_row_sum
+from hushgraph.training.rounding import LARGE_BLOCK, SMALL_BLOCK, UNDERFLOW, write_products, write_row_sum
 
 # Products with fewer output columns than this are computed transposed (measured).
 _NARROW = 12
@@ -40,9 +40,13 @@ class Scratch:
 
     Fresh memory for a large tensor comes from the operating system page by page, which costs more than most of the
     arithmetic done on it. Small tensors are cheap to allocate and are left alone.
+
+    `many_rows` says what a chain of steps expects. Some of them have two ways, one faster for few rows and one for
+    many; they may not choose by the rows at hand, on which the result for one row must not depend.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, many_rows: bool = True) -> None:
+        self.many_rows, self.block = many_rows, LARGE_BLOCK if many_rows else SMALL_BLOCK
         self._pieces: dict[str, Tensor] = {}
         self._views: dict[tuple[str, torch.dtype, tuple[int, ...]], Tensor] = {}
 
@@ -157,7 +161,7 @@ class LinearStep:
             grad = torch.mul(grad, factors.unsqueeze(1), out=self.temporary.alike(grad))
         if self.weight_view is not None:
             if isinstance(self.x, Tensor):
-                write_products(grad, self.x, self.weight_view, self.temporary)
+                write_products(grad, self.x, self.weight_view, self.temporary.block, self.temporary)
             else:
                 self.weight_view.copy_(self.x.transpose_matmul(grad.to(self.weight_view.dtype)).t())
             if self.input_scale != 1.0:
@@ -228,8 +232,9 @@ SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805
 
 
 def _selu(x: Tensor, out: Tensor, temporary: Scratch) -> Tensor:
+    if not temporary.many_rows:
+        return torch.ops.aten.elu.out(x, SELU_ALPHA, SELU_SCALE, 1.0, out=out)
     # In large, a power of two is much faster than the expm1 of torch.selu, and as exact as single precision needs here.
-    # Small batches go the same way: a row's result must not depend on how many rows there are.
     falling = torch.mul(x, LOG2_E, out=temporary("temporary", x, *x.shape)).clamp_max_(0.0).exp2_()
     rising = torch.clamp_min(x, 0.0, out=out).add_(falling, alpha=SELU_ALPHA)
     return torch.add(_selu_floor(x.dtype), rising, alpha=SELU_SCALE, out=out)

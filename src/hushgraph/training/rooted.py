@@ -40,8 +40,7 @@ from hushgraph.training.optimizers import trainable, views_of
 from hushgraph.training.rooted_functional import FormedRootedGradient, check_rooted, state_objection
 from hushgraph.training.rooted_norms import InputProducts, InputRows, RowLayout, SharedInputs, layer_norms
 from hushgraph.training.rounding import (
-    BLOCK_ROWS,
-    HALF_BLOCK,
+    LARGE_BLOCK,
     VECTOR_ROWS,
     add_products,
     block_slack,
@@ -56,8 +55,8 @@ from hushgraph.training.rounding import (
 _KNOWN = (RootedNetwork, GCNLayer, GINLayer, AttentionLayer)
 CHUNK_ROOTS = 1_000
 CHUNK_ROWS = 16_384
-BLOCK_ROOTS = 32
-_MOST_CANCELED = BLOCK_ROWS // BLOCK_ROOTS
+BLOCK_ROOTS, SINGLE_ROOTS = 32, LARGE_BLOCK // 2
+_MOST_CANCELED = LARGE_BLOCK // BLOCK_ROOTS
 _MOST_BLOCKS = 2**20
 
 
@@ -131,7 +130,7 @@ class RootedClippedGradient:
     def sum(self, positions: Tensor) -> Tensor:
         """The clipped sum over the roots at these positions, in the order of the network's trainable parameters."""
         rows = self.subgraphs.num_rows[positions]
-        check_size(int(rows.sum()), _MOST_BLOCKS * HALF_BLOCK)
+        check_size(int(rows.sum()), _MOST_BLOCKS * SINGLE_ROOTS)
         self.buffer.zero_()
         if self.shared is not None:
             self.shared.begin(self.subgraphs.nodes_of(positions))
@@ -154,8 +153,8 @@ class RootedClippedGradient:
         How one group is cut depends on its own roots alone.
         """
         first = held = 0
-        for start in range(0, len(rows), HALF_BLOCK):
-            stop = min(start + HALF_BLOCK, len(rows))
+        for start in range(0, len(rows), SINGLE_ROOTS):
+            stop = min(start + SINGLE_ROOTS, len(rows))
             found = sum(rows[start:stop])
             if first < start and (held + found > self.chunk_rows or stop - first > self.chunk_roots):
                 yield first, start
@@ -268,12 +267,12 @@ def _row_cuts(offsets: Tensor, places: Tensor) -> list[int]:
     Where every root has one row, a block holds more roots.
     """
     single = int(offsets[-1]) == len(places)
-    block = places // (HALF_BLOCK if single else BLOCK_ROOTS)
+    block = places // (SINGLE_ROOTS if single else BLOCK_ROOTS)
     ends = torch.cat(((block.diff() != 0).nonzero().squeeze(1) + 1, block.new_full((1,), len(places))))
     cuts = [0]
     for end in offsets[ends].tolist():
-        while end - cuts[-1] > BLOCK_ROWS:
-            cuts.append(cuts[-1] + BLOCK_ROWS)
+        while end - cuts[-1] > LARGE_BLOCK:
+            cuts.append(cuts[-1] + LARGE_BLOCK)
         cuts.append(end)
     return cuts
 

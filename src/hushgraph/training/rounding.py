@@ -3,9 +3,9 @@
 An example is clipped to a little less than the declared bound, so that the bound holds for the numbers that the machine
 adds: with the error of the computed norm, the rounding of the sum and the rounding to the grid of the noise included.
 
-Products of rows are added up in single precision within blocks of 128 rows, and the blocks in double precision. One
-example touches its own block and, because batches are in random order, one more: what rounding adds is bounded by two
-blocks, however many rows there are.
+Products of rows are added up in single precision within blocks of 128 rows (32 where batches are small), and the blocks
+in double precision. One example touches its own block and, because batches are in random order, one more: what rounding
+adds is bounded by two blocks, however many rows there are.
 """
 
 from __future__ import annotations
@@ -22,8 +22,12 @@ from hushgraph.errors import HushgraphError, InputError
 SINGLE, DOUBLE = 2.0**-24, 2.0**-53
 """The largest relative error of one rounded operation."""
 
-BLOCK_ROWS, HALF_BLOCK = 128, 64
-"""Rows that are added up in single precision: examples of one row each, and examples of several."""
+LARGE_BLOCK, SMALL_BLOCK = 128, 32
+"""Rows that are added up in single precision, where batches are large and where they are small (measured).
+
+Half as many in layers where an example has several rows. The block may not depend on the rows at hand: all sums would
+be rounded differently at once.
+"""
 
 VECTOR_ROWS = 32
 """Vector instructions treat the end of an array differently: batches are filled up to a multiple of so many rows."""
@@ -40,9 +44,8 @@ UNDERFLOW = 2.0**-100
 Memory = Callable[..., Tensor | None]
 
 _LEAST_BOUND, _LARGEST_BOUND = 2.0**-40, 2.0**40
-# Measured: for small results short blocks cost little, for large ones one block at a time is faster. The way may not
-# depend on the number of rows: all blocks would be rounded differently at once.
-_SMALL_OUTPUT, _SMALL_BLOCK, _LARGE_OUTPUT = 2**11, 32, 2**15
+# For results of more numbers than this, one block at a time is faster (measured).
+_LARGE_OUTPUT = 2**15
 
 
 def norm_slack(width: int) -> float:
@@ -53,14 +56,13 @@ def norm_slack(width: int) -> float:
     return (width + 32) * SINGLE
 
 
-def block_slack(rows: int = BLOCK_ROWS) -> float:
+def block_slack(block: int = LARGE_BLOCK) -> float:
     """What the rounding of sums may add to the change that one example makes, relative to the clip norm.
 
-    Both blocks that the example touches are rounded differently, each by at most `BLOCK_ROWS` roundings of what their
-    examples hold together; `rows` is the number of examples in a block times how much longer than its gradient the
-    parts of an example can be, all together.
+    Both blocks that the example touches are rounded differently, each by at most `block` roundings of what its
+    `block` examples hold together.
     """
-    return 4.0 * BLOCK_ROWS * rows * SINGLE * 1.05
+    return 4.0 * block * block * SINGLE * 1.05
 
 
 def double_slack(depth: int = PIECE_ROWS + MOST_PIECES, examples: int = MOST_ROWS) -> float:
@@ -106,7 +108,9 @@ def checked_sum(total: Tensor, examples: int, max_grad_norm: float) -> Tensor:
     return total
 
 
-def write_products(left: Tensor, right: Tensor, out: Tensor, memory: Memory = lambda *_: None) -> None:
+def write_products(
+    left: Tensor, right: Tensor, out: Tensor, block: int = LARGE_BLOCK, memory: Memory = lambda *_: None
+) -> None:
     """Write `left.T @ right`, a sum over rows, to `out`.
 
     An `out` of the rows' own type is plain training; one in double precision gets sums of blocks of rows. `memory` may
@@ -114,13 +118,10 @@ def write_products(left: Tensor, right: Tensor, out: Tensor, memory: Memory = la
     """
     if out.dtype is left.dtype:
         torch.mm(left.t(), right, out=out)
-        return
-    size = out.numel()
-    if size > _LARGE_OUTPUT:
+    elif out.numel() > _LARGE_OUTPUT:
         out.zero_()
-        add_products(left, right, out, range(0, len(left) + BLOCK_ROWS, BLOCK_ROWS))
+        add_products(left, right, out, range(0, len(left) + block, block))
     else:
-        block = BLOCK_ROWS if size > _SMALL_OUTPUT else _SMALL_BLOCK
         torch.sum(products_of_blocks(left, right, block, memory), 0, dtype=out.dtype, out=out)
 
 
@@ -144,7 +145,7 @@ def products_of_blocks(left: Tensor, right: Tensor, block: int, memory: Memory =
     """One product per block of rows, `[blocks, columns of left, columns of right]`; the last block may be short."""
     (rows, first), second = left.shape, right.shape[1]
     full, rest = divmod(rows, block)
-    products = None if block == _SMALL_BLOCK else memory("products", left, full + bool(rest), first, second)
+    products = memory("products", left, full + bool(rest), first, second)
     if not rest:
         return torch.bmm(left.view(full, block, first).mT, right.view(full, block, second), out=products)
     products = left.new_empty(full + 1, first, second) if products is None else products
