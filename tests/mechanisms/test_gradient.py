@@ -74,7 +74,9 @@ def test_one_step_read_off_the_weights_is_the_sum_of_clipped_gradients() -> None
     module, rows, training = mechanism.example_inputs(graph)
     found = mechanism.before_noise(view_of(graph, mechanism, NODE), NoiseSource.seeded(0), module, rows, training)
     expected = torch.zeros(len(found), dtype=torch.float64)
-    clip_norm = ClippedGradient(module, max_grad_norm=0.7, grid=grid_of(1e-6 * 0.7), many_rows=False).clip_norm
+    clip_norm = ClippedGradient(
+        module, max_grad_norm=0.7, grid=grid_of(1e-6 * 0.7), expected_rows=len(graph.train)
+    ).clip_norm
     assert 0.995 * 0.7 < clip_norm < 0.7
     for node in graph.train.tolist():
         module.zero_grad()
