@@ -37,7 +37,7 @@ def test_it_says_all_that_an_officer_needs() -> None:
         "taken as public",
     ):
         assert word in text
-    for word in ("not protected", "operating-system entropy", "outgoing list: 5 entries", "dp_accounting", "ledger"):
+    for word in ("not protected", "operating-system entropy", "outgoing list: 5 entries", "dp-accounting", "ledger"):
         assert word in text
 
 

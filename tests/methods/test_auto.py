@@ -173,7 +173,8 @@ def test_fit_counts_chooses_and_certifies_both(unit: units.Unit, num_edges: int,
     )
     assert certificate.epsilon <= budget.epsilon
     assert certificate.epsilon > budget.epsilon * 0.99
-    assert certificate.total.epsilon == pytest.approx(certificate.epsilon)
+    assert (certificate.total.private, certificate.total.seeded) == (False, True)
+    assert spent(ledger.history()).epsilon(1e-4) == pytest.approx(certificate.epsilon)
     assert model.plan.budget.epsilon + sum(price(stage, unit) for stage in asked) == pytest.approx(budget.epsilon)
     assert model.get_epsilon(1e-4) == pytest.approx(certificate.epsilon)
     loaded = load(model.save(tmp_path / "model"))
