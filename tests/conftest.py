@@ -31,7 +31,7 @@ def no_ledger_of_the_user(tmp_path_factory: pytest.TempPathFactory, monkeypatch:
 
 @pytest.fixture
 def own_books(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs without a ledger of their own keep one each in memory: tests that fit neighboring graphs need no decision."""
+    """Each run without a ledger keeps its own in memory: what neighboring graphs share needs no decision."""
     monkeypatch.setattr("hushgraph.methods.base.default_ledger", lambda: Ledger.in_memory(warn=False))
 
 
