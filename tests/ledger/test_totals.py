@@ -211,6 +211,14 @@ def test_seeded_and_unprotected_runs_are_refused_under_a_limit_unless_they_stay_
     assert ledger.total("data", EDGE).left_out == 1
 
 
+def test_a_run_with_too_little_noise_for_any_accountant_proves_nothing() -> None:
+    ledger = Ledger()
+    run = open_run(ledger, training(std=1e-3), "data", seeded=False)
+    assert ledger.total("data", NODE).unproved == (run.identity,)
+    with pytest.raises(BudgetError, match="epsilon is infinite"):
+        open_run(limited(50.0, NODE), training(std=1e-3), "data", seeded=False)
+
+
 def test_a_free_run_fixes_no_kind_of_filter() -> None:
     free = plan_of()
     ledger = limited(1.0)

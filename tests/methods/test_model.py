@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from torch_geometric.data import Data
 
 from charges import charged_stages
-from hushgraph.errors import InputError
+from hushgraph.errors import ContradictionError, InputError
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.methods.auto import Auto
 from hushgraph.methods.base import Method
@@ -64,7 +64,7 @@ def graph_for(unit: units.Unit) -> Data:
 
 @pytest.fixture(scope="module")
 def gap() -> Model:
-    return GAP_.fit(random_graph(2), EDGE, BUDGET, seed=1)
+    return GAP_.fit(random_graph(2), EDGE, BUDGET, seed=1, ledger=Ledger.in_memory(warn=False))
 
 
 @pytest.fixture
@@ -156,17 +156,19 @@ def test_what_is_read_is_what_was_written(gap: Model, folder: Path) -> None:
     assert loaded.get_epsilon(1e-6) == gap.get_epsilon(1e-6) > gap.get_epsilon(1e-3) == gap.certificate.epsilon
 
 
-def test_a_folder_holds_json_and_tensors_that_only_its_owner_can_read(gap: Model, tmp_path: Path) -> None:
+def test_a_folder_holds_json_and_tensors_that_only_its_owner_can_read(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        target = gap.save(tmp_path / "new" / "model")
+        model = GAP_.fit(random_graph(2), EDGE, BUDGET, ledger=Ledger(tmp_path / "ledger"))
+        target = model.save(tmp_path / "new" / "model")
         (target / "config.json").chmod(0o644)
-        gap.save(target)
+        model.save(target)
     finally:
         os.umask(before)
     assert stat.S_IMODE(target.stat().st_mode) == 0o700
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in target.iterdir()}
-    assert modes == dict.fromkeys(("certificate.json", "config.json", "metrics.json", "model.safetensors"), 0o600)
+    own = ("certificate.json", "config.json", "metrics.json", "model.safetensors")
+    assert modes == dict.fromkeys((*own, "ledger_head.json", "manifest.json"), 0o600)
 
 
 def test_nothing_of_a_nodes_own_record_is_written_at_node_level(tmp_path: Path) -> None:
@@ -238,6 +240,15 @@ def test_damaged_and_missing_files_are_named(folder: Path, tmp_path: Path) -> No
     assert load(folder).predict().shape == (40,)
     (folder / "certificate.json").write_text("{")
     with pytest.raises(InputError, match=r"certificate.json is damaged"):
+        load(folder)
+
+
+def test_a_folder_that_was_changed_since_it_was_saved_is_refused(tmp_path: Path) -> None:
+    model = GAP_.fit(random_graph(2), EDGE, BUDGET, ledger=Ledger(tmp_path / "ledger"))
+    folder = model.save(tmp_path / "model")
+    assert load(folder).certificate == model.certificate
+    (folder / "config.json").write_text((folder / "config.json").read_text() + " ")
+    with pytest.raises(ContradictionError, match=r"config\.json: was changed since it was saved"):
         load(folder)
 
 

@@ -121,13 +121,13 @@ def head(
     out: Annotated[Path | None, typer.Option(help="Write it to this file instead of printing it.")] = None,
 ) -> None:
     """Print the signed number and hash of the last entry, to be kept elsewhere (see `verify --head`)."""
-    from hushgraph.ledger.files import json_text, write_whole
+    from hushgraph.ledger.files import json_text, write_private
 
     text = json_text(_open(folder).head().as_dict())
     if out is None:
         typer.echo(text, nl=False)
     else:
-        write_whole(out, text)
+        write_private(out, text)
         typer.echo(f"written to {out}; keep it where whoever can change the ledger cannot change it")
 
 

@@ -26,24 +26,12 @@ def private_folder(path: Path) -> Path:
 
 def write_private(path: Path, content: bytes | str) -> Path:
     """Write `path` for its owner only (0600), whole or not at all, and wait until it is on the disk."""
-    return _write(path, content, 0o600)
-
-
-def write_whole(path: Path, content: bytes | str) -> Path:
-    """The same for what others may read (0644 as far as the umask allows)."""
-    umask = os.umask(0)
-    os.umask(umask)
-    return _write(path, content, 0o644 & ~umask)
-
-
-def _write(path: Path, content: bytes | str, mode: int) -> Path:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with open(handle, "wb") as file:
             file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(name, mode)
         os.replace(name, path)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):

@@ -218,7 +218,11 @@ def _composed_pld(leaves: tuple[str, ...], relation: Relation, grid: float) -> p
 
 @lru_cache(maxsize=1024)
 def _pld_epsilon(leaves: tuple[str, ...], relation: Relation, grid: float, delta: float) -> float:
-    return float(_composed_pld(leaves, relation, grid).get_epsilon_for_delta(delta))
+    """Infinite where there is so little noise that no grid of this spacing holds the loss."""
+    try:
+        return float(_composed_pld(leaves, relation, grid).get_epsilon_for_delta(delta))
+    except (CalibrationError, MemoryError):
+        return math.inf
 
 
 def _mu_of(leaves: list[tuple[Event, int]]) -> float:
