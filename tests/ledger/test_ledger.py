@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from hushgraph.errors import InputError, LedgerError
+from hushgraph.errors import BudgetError, InputError, LedgerError
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.store import FILE
 from hushgraph.privacy import events
-from toy_plans import EDGE, NODE, carry_out, sums
+from toy_plans import EDGE, NODE, carry_out, sums, sums_of
 
 UNIT = EDGE.as_dict()
 
@@ -133,6 +133,22 @@ def test_a_running_total_that_was_changed_is_computed_again(ledger: Ledger, capl
     _sql(ledger, "DELETE FROM accounts")
     carry_out(ledger, sums(), "toy")
     assert ledger.total("toy", EDGE).epsilon == pytest.approx(3 * expected.epsilon)
+
+
+def test_an_older_running_total_put_back_is_noticed(ledger: Ledger, caplog: pytest.LogCaptureFixture) -> None:
+    """With its genuine checksum, which whoever has a copy of the file can put back without any key."""
+    assert ledger.path is not None
+    ledger.set_limit(1.0, 1e-6, dataset="toy", unit=EDGE)
+    with sqlite3.connect(ledger.path) as connection:
+        older = connection.execute("SELECT dataset, unit, state, checksum FROM accounts").fetchone()
+    connection.close()
+    carry_out(ledger, sums_of(0.9), "toy")
+    with sqlite3.connect(ledger.path) as connection:
+        connection.execute("INSERT OR REPLACE INTO accounts VALUES (?, ?, ?, ?)", older)
+    connection.close()
+    with pytest.raises(BudgetError):
+        carry_out(ledger, sums_of(0.9), "toy")
+    assert "computed again" in caplog.text
 
 
 def test_missing_and_impossible_places_are_named(tmp_path: Path) -> None:

@@ -307,7 +307,9 @@ def test_the_end_of_a_run_from_an_earlier_filter_changes_nothing() -> None:
     ledger.set_limit(6.0, DELTA)
     before = current(ledger).as_dict()
     run.close()  # used nothing, but the new filter was given the rest already
-    assert current(ledger).as_dict() == before
+    after = current(ledger).as_dict()
+    assert after.pop("upto") > before.pop("upto")
+    assert after == before
 
 
 # Several units
@@ -436,6 +438,7 @@ def test_a_limit_check_reads_the_same_number_of_rows_however_many_runs_there_are
             open_run(ledger, sums_of(1.0), "data", seeded=True)
         return ledger.rows_read - before
 
+    carry_out(ledger, sums_of(0.01))
     first = rows_of_a_refusal()
     for _ in range(60):
         carry_out(ledger, sums_of(0.01))

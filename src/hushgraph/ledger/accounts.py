@@ -20,6 +20,8 @@ from hushgraph.ledger.prices import unit_key
 PLAIN, GROUP, FILTER = "plain", "group", "filter"
 LEFT_OUT, SEEDED, UNPROVED = "left out", "seeded", "unproved"
 BASIC = "basic"
+COUNTING = ("open", "close", "limit", "unit")
+"""The kinds of entries that change accounts of their dataset."""
 
 
 @dataclass
@@ -56,7 +58,7 @@ class Phase:
 
 @dataclass
 class Account:
-    """What was spent on `dataset` for `unit`."""
+    """What was spent on `dataset` for `unit`, as far as the entry `upto`."""
 
     dataset: str
     unit: dict[str, Any]
@@ -70,6 +72,7 @@ class Account:
     earlier: Sum = field(default_factory=Sum)
     phases: list[Phase] = field(default_factory=list)
     limit: dict[str, Any] | None = None
+    upto: int = 0
 
     @property
     def phase(self) -> Phase | None:
@@ -215,9 +218,12 @@ class Books:
             self.lost.append(entry)
             for account in self.accounts.values():
                 account.apply(entry)
-        elif entry.dataset is not None:
+        elif entry.dataset is not None and entry.kind in COUNTING:
             for unit in units_named(entry):
                 self.account(entry.dataset, unit).apply(entry)
+            for account in self.accounts.values():
+                if account.dataset == entry.dataset:
+                    account.upto = entry.number
 
 
 def new_account(dataset: str, unit: dict[str, Any], lost: list[Entry]) -> Account:

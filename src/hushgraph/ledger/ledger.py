@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import json
-import logging
 import os
 import threading
 from collections.abc import Iterator
@@ -21,24 +19,24 @@ from typing import Any
 
 from hushgraph.errors import InputError, LedgerError
 from hushgraph.ledger import datasets, old
-from hushgraph.ledger.accounts import Account, fold, new_account, units_named
+from hushgraph.ledger.accounts import Account, fold, new_account
 from hushgraph.ledger.datasets import Dataset
-from hushgraph.ledger.entries import FIRST_LINK, Entry, History, canonical, check_chain, seal
+from hushgraph.ledger.entries import FIRST_LINK, Entry, History, check_chain, seal
 from hushgraph.ledger.files import private_folder, write_private
-from hushgraph.ledger.head import Head
+from hushgraph.ledger.head import Head, signed_last
 from hushgraph.ledger.identity import DatasetIdentity, GraphArrays, identify
 from hushgraph.ledger.keys import FOLDER as KEYS
 from hushgraph.ledger.keys import Keys
 from hushgraph.ledger.limits import new_limit
 from hushgraph.ledger.lock import TIMEOUT, held
 from hushgraph.ledger.occasion import Occasion
-from hushgraph.ledger.prices import earlier_runs, unit_key
+from hushgraph.ledger.prices import earlier_runs
+from hushgraph.ledger.running import RunningTotals
 from hushgraph.ledger.store import FILE, FORMAT, Rows, Store
 from hushgraph.ledger.totals import Total, curves_of, total_of
 from hushgraph.privacy.units import Unit, from_dict
 
 _IN_USE = "in-use"
-_LOG = logging.getLogger("hushgraph.ledger")
 
 
 class InMemoryLedgerWarning(UserWarning):
@@ -168,7 +166,7 @@ class Ledger:
             if not core.store.is_there:
                 raise self._missing()
             with core.store.reading() as rows:
-                _check_head(rows)
+                signed_last(rows)
                 core.view = rows
                 try:
                     yield rows
@@ -192,13 +190,8 @@ class Ledger:
             core = self._core
             assert core.last is not None
             entry = seal(kind, values, core.last.number + 1, core.last.hash)
-            accounts = [self._account(rows, entry.dataset or "", unit) for unit in units_named(entry)]
-            if kind == "lost":
-                accounts = self._all_accounts(rows)
+            self._running(rows).take_in(entry)
             rows.add(entry)
-            for account in accounts:
-                account.apply(entry)
-                self._write_account(rows, account)
             self._sign(rows, entry)
             core.last = entry
             return entry.hash
@@ -278,7 +271,7 @@ class Ledger:
             except LedgerError:  # a copy of the file without its keys: running totals cannot be checked, entries can
                 found = fold(self.history()).accounts.values()
                 return [account for account in found if dataset in (None, account.dataset)]
-            return self._all_accounts(rows, dataset)
+            return self._running(rows).all(dataset)
 
     def total(self, dataset: str, unit: Unit, delta: float | None = None) -> Total:
         """What all runs on a dataset add up to for `unit`, whether or not they were charged for it."""
@@ -315,13 +308,13 @@ class Ledger:
 
     def begin_unit(self, rows: Rows, dataset: str, unit: dict[str, Any]) -> Account:
         """The account of a dataset for a unit, opened if there is none, with what earlier runs cost under the unit."""
-        account = self._find_account(rows, dataset, unit)
+        account = self._running(rows).find(dataset, unit)
         if account is None:
             known = bool(rows.of_kind("open", last=1, dataset=dataset))
             history = self.history() if known else History(())
             earlier = earlier_runs(history, dataset, from_dict(unit))
             self.append("unit", {"dataset": dataset, "unit": unit, "earlier": earlier})
-            account = self._find_account(rows, dataset, unit)
+            account = self._running(rows).find(dataset, unit)
             assert account is not None
         return account
 
@@ -332,54 +325,15 @@ class Ledger:
         chosen = next(iter(known)) if dataset is None else self.dataset_named(dataset)
         if unit is not None:
             return self.begin_unit(rows, chosen, unit.as_dict())
-        found = self._all_accounts(rows, chosen)
+        found = self._running(rows).all(chosen)
         if len(found) != 1:
             names = ", ".join(account.unit["name"] for account in found) or "none"
             raise InputError(f"unit: expected one, because '{chosen}' was charged for {len(found)} ({names})")
         return found[0]
 
-    def _all_accounts(self, rows: Rows, dataset: str | None = None) -> list[Account]:
-        """The accounts that have a row, and those that the entries name: neither can hide one from the other."""
-        found = {row[:2]: self._read_account(*row) for row in rows.accounts(dataset)}
-        for entry in rows.of_kind("unit", dataset=dataset):
-            key = (entry.values["dataset"], unit_key(entry.values["unit"]))
-            if key not in found and (account := self._find_account(rows, key[0], entry.values["unit"])):
-                found[key] = account
-        return list(found.values())
-
-    def _account(self, rows: Rows, dataset: str, unit: dict[str, Any]) -> Account:
-        return self._find_account(rows, dataset, unit) or new_account(dataset, unit, rows.of_kind("lost"))
-
-    def _find_account(self, rows: Rows, dataset: str, unit: dict[str, Any]) -> Account | None:
-        for row in rows.accounts(dataset):
-            if row[1] == unit_key(unit):
-                return self._read_account(*row)
-        if not any(rows.of_kind(kind, last=1, dataset=dataset) for kind in ("open", "limit", "unit")):
-            return None
-        books = fold(History(tuple(rows.all())))  # a new unit, or one whose row was lost
-        return books.accounts.get((dataset, unit_key(unit)))
-
-    def _read_account(self, dataset: str, unit: str, state: str, checksum: str) -> Account:
-        """A running total; computed again from the entries where its row was changed or damaged."""
-        keys = self._core.keys
-        if keys is not None and checksum == keys.checksum(canonical([dataset, unit, state])):
-            with contextlib.suppress(ValueError, TypeError, KeyError):
-                return Account.from_dict(json.loads(state))
-        _LOG.warning("the running total of '%s' was changed or damaged; computed again from the entries", dataset)
-        found = fold(self.history()).accounts.get((dataset, unit))
-        if found is None:
-            raise LedgerError(f"{self._core.store.where}: a running total belongs to no entry: the file was changed")
-        return found
-
-    def is_unchanged(self, dataset: str, unit: str, state: str, checksum: str, expected: dict[str, Any]) -> bool:
-        """Whether a row of the running totals holds exactly `expected`, with the checksum that belongs to it."""
-        return state == canonical(expected) and checksum == self.keys.checksum(canonical([dataset, unit, state]))
-
-    def _write_account(self, rows: Rows, account: Account) -> None:
+    def _running(self, rows: Rows) -> RunningTotals:
         assert self._core.keys is not None
-        unit, state = unit_key(account.unit), canonical(account.as_dict())
-        checksum = self._core.keys.checksum(canonical([account.dataset, unit, state]))
-        rows.set_account(account.dataset, unit, state, checksum)
+        return RunningTotals(rows, self._core.keys)
 
     # Keys and the first entry
 
@@ -407,7 +361,7 @@ class Ledger:
             self._sign(rows, first)
         if (first.values.get("public_key"), first.values.get("secret_check")) != (keys.public, keys.secret_check):
             raise LedgerError(f"{rows.store.where}: the keys beside it are not those it began with. Restore them")
-        return _check_head(rows)
+        return signed_last(rows)
 
     def _sign(self, rows: Rows, entry: Entry) -> None:
         assert self._core.keys is not None
@@ -432,20 +386,3 @@ class Ledger:
                 "Restore it from a copy; a new ledger belongs into another folder"
             )
         return LedgerError(f"no ledger in {self.folder or 'memory'}: expected the file {FILE} there")
-
-
-def _check_head(rows: Rows) -> Entry:
-    """The last entry, if it is the one that was signed."""
-    first, last, head = rows.first(), rows.last(), rows.head()
-    where = rows.store.where
-    if first is None or last is None or head is None:
-        raise LedgerError(f"{where}: expected entries and a signed head; got none: the file was changed or damaged")
-    if (last.number, last.hash) != head[:2]:
-        raise LedgerError(
-            f"{where}: the last entry is number {last.number}, the signed head number {head[0]}: entries were removed, "
-            "added or changed"
-        )
-    genuine = Head(first.hash, last.number, last.hash, last.time, str(first.values.get("public_key")), head[2])
-    if not genuine.is_genuine:
-        raise LedgerError(f"{where}: the signature of the last entry does not fit: the file was changed")
-    return last

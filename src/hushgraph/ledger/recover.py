@@ -19,12 +19,13 @@ from typing import Any
 
 from hushgraph.errors import HushgraphError, LedgerError
 from hushgraph.ledger.accounts import fold
-from hushgraph.ledger.entries import FIRST_LINK, Entry, History, canonical
+from hushgraph.ledger.entries import FIRST_LINK, Entry, History
 from hushgraph.ledger.files import flush_folder
 from hushgraph.ledger.head import Head
 from hushgraph.ledger.keys import Keys
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.lock import held
+from hushgraph.ledger.running import RunningTotals
 from hushgraph.ledger.store import COLUMNS, FILE, Store, entry_of
 from hushgraph.ledger.transfer import read_export
 
@@ -128,9 +129,8 @@ def _write(folder: Path, keys: Keys, chain: list[Entry], sketches: dict[str, str
             rows.add_sketch(link, content)
         for link in rows.changed_sketches():
             rows.remove_sketch(link)
-        for (dataset, unit), account in fold(History(tuple(chain))).accounts.items():
-            state = canonical(account.as_dict())
-            rows.set_account(dataset, unit, state, keys.checksum(canonical([dataset, unit, state])))
+        for account in fold(History(tuple(chain))).accounts.values():
+            RunningTotals(rows, keys).write(account)
         last = chain[-1]
         head = Head.signed(keys, chain[0].hash, last.number, last.hash, last.time)
         rows.set_head(head.number, head.hash, head.signature)

@@ -15,6 +15,7 @@ from hushgraph.ledger.findings import Finding, Verification, bad, good, missing
 from hushgraph.ledger.head import FILE as HEAD
 from hushgraph.ledger.head import contradiction, find_heads
 from hushgraph.ledger.ledger import Ledger
+from hushgraph.ledger.running import RunningTotals
 from hushgraph.ledger.signoff import signature_problems
 
 _MOST = 20
@@ -84,14 +85,15 @@ def _listed(what: str, problems: list[str], otherwise: str) -> list[Finding]:
 
 def _total_problems(ledger: Ledger, history: History) -> list[str]:
     """Rows that are not what the entries give: changed, missing, or too many."""
-    expected = {key: account.as_dict() for key, account in fold(history).accounts.items()}
+    expected = fold(history).accounts
     with ledger.reading() as rows:
+        running = RunningTotals(rows, ledger.keys)
         stored = {(row[0], row[1]): row for row in rows.accounts()}
     problems = []
     for key in expected.keys() | stored.keys():
         if key not in stored or key not in expected:
             problems.append(f"the running total of '{key[0]}' is {'missing' if key in expected else 'of no entry'}")
-        elif not ledger.is_unchanged(*stored[key], expected[key]):
+        elif not running.is_row_of(stored[key], expected[key]):
             problems.append(f"the running total of '{key[0]}' was changed: it is not that of the entries")
     return sorted(problems)
 
