@@ -11,10 +11,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hushgraph.errors import InputError
-from hushgraph.ledger.entries import History, canonical
+from hushgraph.errors import InputError, LedgerError
+from hushgraph.ledger.entries import Entry, History, canonical
 from hushgraph.ledger.files import json_text, read_json, write_private
 from hushgraph.ledger.keys import Keys, is_signed
+from hushgraph.ledger.store import Rows
 
 if TYPE_CHECKING:
     from hushgraph.ledger.ledger import Ledger
@@ -103,3 +104,20 @@ def contradiction(head: Head, history: History) -> str | None:
     if history.entries[head.number].hash != head.hash:
         return f"entry {head.number} is not the one of {head.time}: the chain was written again"
     return None
+
+
+def signed_last(rows: Rows) -> Entry:
+    """The last entry, if it is the one that was signed."""
+    first, last, head = rows.first(), rows.last(), rows.head()
+    where = rows.store.where
+    if first is None or last is None or head is None:
+        raise LedgerError(f"{where}: expected entries and a signed head; got none: the file was changed or damaged")
+    if (last.number, last.hash) != head[:2]:
+        raise LedgerError(
+            f"{where}: the last entry is number {last.number}, the signed head number {head[0]}: entries were removed, "
+            "added or changed"
+        )
+    genuine = Head(first.hash, last.number, last.hash, last.time, str(first.values.get("public_key")), head[2])
+    if not genuine.is_genuine:
+        raise LedgerError(f"{where}: the signature of the last entry does not fit: the file was changed")
+    return last
