@@ -25,8 +25,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hushgraph.nn import MLP, Encoder, HopClassifier, SparseRows
-from hushgraph.noise import NoiseSource, PoissonSampler, grid_of, perturb
+from hushgraph.noise import NoiseSource, PoissonSampler
 from hushgraph.training import ClippedGradient, NoisySteps, RowExamples, Training, train, train_private
+from hushgraph.training.loop import StepNoise
 from hushgraph.training.optimizers import FlatAdam, FlatParameters
 
 warnings.filterwarnings("ignore")
@@ -61,14 +62,15 @@ def our_step(x: Tensor, y: Tensor, known_norms: bool) -> Callable[[], None]:
     features, hidden, classes = SIZES
     model = MLP(features, hidden, classes, 3, generator=torch.Generator().manual_seed(0))
     flat = FlatParameters(model).__enter__()
-    engine = ClippedGradient(model, max_grad_norm=BOUND, grid=grid_of(SIGMA * BOUND), expected_rows=len(x))
-    adam, noise = FlatAdam(flat.vector, LR), NoiseSource.from_os()
+    steps = NoisySteps(PoissonSampler(len(x), 1.0), 10**6, BOUND, SIGMA * BOUND)
+    engine = ClippedGradient(model, max_grad_norm=BOUND, grid=steps.grid, expected_rows=len(x))
+    adam, perturb = FlatAdam(flat.vector, LR), StepNoise(steps, engine.num_parameters, NoiseSource.from_os())
     square_norms = x.square().sum(1) if known_norms else None
 
     def step() -> None:
         with torch.no_grad():
-            total = perturb(engine.sum(x, y, input_square_norms=square_norms), SIGMA * BOUND, noise)
-            adam.step(total.div_(len(x)).float())
+            total = perturb(engine.sum(x, y, input_square_norms=square_norms))
+            adam.step(torch.mul(total, 1.0 / len(x), out=flat.gradient))
 
     return step
 

@@ -86,12 +86,13 @@ def test_a_batch_is_cut_into_whole_groups_and_large_groups_by_themselves() -> No
     network, graph, x, y = setup()
     subgraphs = RootedSubgraphs(graph, torch.arange(NODES), 1)
     engine = RootedClippedGradient(network, subgraphs, x, y, max_grad_norm=1.0, chunk_rows=100, chunk_roots=128)
-    assert list(engine._chunks([1] * 300)) == [(0, 64), (64, 128), (128, 192), (192, 256), (256, 300)]
+    more = [(128, 160), (160, 192), (192, 224), (224, 256), (256, 300)]
+    assert list(engine._chunks([1] * 300)) == [(0, 32), (32, 64), (64, 96), (96, 128), *more]
     engine.chunk_rows = 1000
     assert list(engine._chunks([1] * 300)) == [(0, 128), (128, 256), (256, 300)]
-    large = [1] * 64 + [1] * 40 + [2000] + [1] * 23 + [1] * 5
-    single = [(k, k + 1) for k in range(96, 128)]
-    assert list(engine._chunks(large)) == [(0, 64), (64, 96), *single, (128, 133)]
+    large = [1] * 128 + [1] * 40 + [2000] + [1] * 87 + [1] * 5
+    single = [(k, k + 1) for k in range(160, 192)]
+    assert list(engine._chunks(large)) == [(0, 128), (128, 160), *single, (192, 224), (224, 256), (256, 261)]
     assert list(engine._chunks([])) == []
 
 

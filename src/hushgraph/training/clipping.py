@@ -96,7 +96,7 @@ class ClippedGradient:
         self.buffer = torch.zeros(sum(p.numel() for p in parameters), dtype=torch.float64)
         self.views = {id(p): view for p, view in zip(parameters, views_of(self.buffer, parameters))}
         self.block = LARGE_BLOCK if self.many_rows else SMALL_BLOCK
-        slack = norm_slack(widest_layer(module)) + block_slack(self.block) + double_slack()
+        slack = norm_slack(widest_layer(module)) + block_slack(self.block, self.block) + double_slack()
         self.max_grad_norm = float(max_grad_norm)
         self.clip_norm = clip_norm(max_grad_norm, slack, grid, self.num_parameters)
         self._use(method or self._best_method(plain_loss=loss == "cross_entropy"))

@@ -45,7 +45,7 @@ def train_private(examples: Examples, training: Training, noise: Noise, *, on_st
             training.optimizer, flat.vector, training.lr, training.weight_decay, noise_variance=variance
         )
         tail = _Tail(flat.vector, steps.steps, training.average_last)
-        perturb = _Perturb(steps, flat.vector.numel(), noise)
+        perturb = StepNoise(steps, flat.vector.numel(), noise)
         for step, total in enumerate(examples.sums(noise)):
             update.step(torch.mul(perturb(total), 1.0 / batch_size, out=flat.gradient))
             tail.add(step)
@@ -62,7 +62,7 @@ def _without_autograd(examples: Examples) -> AbstractContextManager[Any]:
     return torch.inference_mode() if examples.without_autograd else torch.no_grad()
 
 
-class _Perturb:
+class StepNoise:
     """`hushgraph.noise.perturb` in place, with the noise of several steps drawn at once: each call has a fixed cost.
 
     No sum is too large for the grid: `NoisySteps` says so.
@@ -73,6 +73,7 @@ class _Perturb:
         self.rows: Iterator[Tensor] = iter(())
 
     def __call__(self, total: Tensor) -> Tensor:
+        """The sum rounded to the grid, with noise, in place (as it is, where no privacy is claimed)."""
         grid = self.steps.grid
         return total if grid == 0 else total.div_(grid).round_().add_(self._next()).mul_(grid)
 

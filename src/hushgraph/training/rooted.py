@@ -40,7 +40,6 @@ from hushgraph.training.optimizers import trainable, views_of
 from hushgraph.training.rooted_functional import FormedRootedGradient, check_rooted, state_objection
 from hushgraph.training.rooted_norms import InputProducts, InputRows, RowLayout, SharedInputs, layer_norms
 from hushgraph.training.rounding import (
-    LARGE_BLOCK,
     VECTOR_ROWS,
     add_products,
     block_slack,
@@ -55,8 +54,9 @@ from hushgraph.training.rounding import (
 _KNOWN = (RootedNetwork, GCNLayer, GINLayer, AttentionLayer)
 CHUNK_ROOTS = 1_000
 CHUNK_ROWS = 16_384
-BLOCK_ROOTS, SINGLE_ROOTS = 32, LARGE_BLOCK // 2
-_MOST_CANCELED = LARGE_BLOCK // BLOCK_ROOTS
+# Roots in a block, rows of them that are added up in single precision, and roots in a block where each has one row.
+BLOCK_ROOTS, BLOCK_ROWS, SINGLE_ROOTS = 32, 256, 128
+_MOST_CANCELED = SINGLE_ROOTS // BLOCK_ROOTS
 _MOST_BLOCKS = 2**20
 
 
@@ -92,7 +92,7 @@ class RootedClippedGradient:
     """Clipped gradient sums of `network` over roots of `subgraphs`, whose rows are `features` of the graph's nodes.
 
     `labels` has one class per root. `max_grad_norm` and `grid` as in `ClippedGradient`. `chunk_roots` and `chunk_rows`
-    bound the work done at a time (not below 64 roots, and one root) and change nothing else. Memory grows with
+    bound the work done at a time (not below 128 roots, and one root) and change nothing else. Memory grows with
     `chunk_rows`, not with the batch.
     """
 
@@ -116,7 +116,7 @@ class RootedClippedGradient:
         self.buffer = torch.zeros(sum(p.numel() for p in parameters), dtype=torch.float64)
         self.views = {id(p): view for p, view in zip(parameters, views_of(self.buffer, parameters))}
         terms, lengths = len(features) + subgraphs.num_roots + _MOST_BLOCKS, subgraphs.num_roots * _MOST_CANCELED
-        slack = norm_slack(widest_layer(network)) + block_slack() + double_slack(terms, lengths)
+        slack = norm_slack(widest_layer(network)) + block_slack(BLOCK_ROWS, SINGLE_ROOTS) + double_slack(terms, lengths)
         self.max_grad_norm = float(max_grad_norm)
         self.clip_norm = clip_norm(max_grad_norm, slack, grid, self.num_parameters)
         self.products = InputProducts(subgraphs, features) if isinstance(features, SparseRows) else None
@@ -148,7 +148,7 @@ class RootedClippedGradient:
         return self._square_norms(self._record(batch, positions), batch, positions)[0]
 
     def _chunks(self, rows: list[int]) -> Iterator[tuple[int, int]]:
-        """Where to cut a batch of roots with so many rows: groups of 64 together, up to a bounded number of rows.
+        """Where to cut a batch of roots with so many rows: groups of 128 together, up to a bounded number of rows.
 
         How one group is cut depends on its own roots alone.
         """
@@ -262,7 +262,7 @@ def filled_up(batch: RootedBatch) -> RootedBatch:
 
 
 def _row_cuts(offsets: Tensor, places: Tensor) -> list[int]:
-    """Where the rows of a level are cut into blocks: whole roots of one block of the batch, at most 128 rows.
+    """Where the rows of a level are cut into blocks: whole roots of one block of the batch, at most 256 rows.
 
     Where every root has one row, a block holds more roots.
     """
@@ -271,8 +271,8 @@ def _row_cuts(offsets: Tensor, places: Tensor) -> list[int]:
     ends = torch.cat(((block.diff() != 0).nonzero().squeeze(1) + 1, block.new_full((1,), len(places))))
     cuts = [0]
     for end in offsets[ends].tolist():
-        while end - cuts[-1] > LARGE_BLOCK:
-            cuts.append(cuts[-1] + LARGE_BLOCK)
+        while end - cuts[-1] > BLOCK_ROWS:
+            cuts.append(cuts[-1] + BLOCK_ROWS)
         cuts.append(end)
     return cuts
 

@@ -56,13 +56,13 @@ def norm_slack(width: int) -> float:
     return (width + 32) * SINGLE
 
 
-def block_slack(block: int = LARGE_BLOCK) -> float:
+def block_slack(rows: int, lengths: int) -> float:
     """What the rounding of sums may add to the change that one example makes, relative to the clip norm.
 
-    Both blocks that the example touches are rounded differently, each by at most `block` roundings of what its
-    `block` examples hold together.
+    Both blocks that the example touches are rounded differently, each by at most `rows` roundings of what it holds,
+    which is `lengths` times the clip norm at most. An eighth is for layers with other blocks, of half that error.
     """
-    return 4.0 * block * block * SINGLE * 1.05
+    return 4.0 * rows * lengths * SINGLE * 1.125
 
 
 def double_slack(depth: int = PIECE_ROWS + MOST_PIECES, examples: int = MOST_ROWS) -> float:
