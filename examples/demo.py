@@ -54,7 +54,7 @@ def main(folder: Path) -> None:
     say(f"\n'auto' is the default. Its choice: {models['auto, epsilon 1'].reason}.")
     say("The private models use the friendships and still hide each one. The certificate of GAP at epsilon 4:\n")
     say("    " + chosen.explain().replace("\n", "\n    "))
-    say("\nAn audit now tries to break that promise, on canary friendships planted in data made for it:")
+    say("\nAn audit now tries to break that promise, on canary edges planted in data made for it:")
     audit = chosen.audit()
     say(f"  {audit.sentence()}")
     require_consistent(audit)

@@ -17,7 +17,7 @@ from hushgraph.datasets import write_npz
 from small_graphs import random_graph
 
 PAGE = Path(__file__).parents[2] / "docs" / "ledger.md"
-QUICK = "--delta 1e-4 --set hidden_channels=4 --set epochs=2"
+QUICK = "--delta 1e-6 --set hidden_channels=4 --set epochs=2"
 
 
 def run(words: str, *, who: str = "officer", expect: int = 0) -> str:
@@ -52,7 +52,7 @@ def totals() -> dict[str, dict[str, Any]]:
 def test_the_officers_story(project: Path) -> None:
     run("init")
     run("init --as officer")
-    run("ledger limit --dataset members --unit undirected-edge --epsilon 4 --delta 1e-4 --purpose 'decision 12'")
+    run("ledger limit --dataset members --unit undirected-edge --epsilon 4 --delta 1e-6 --purpose 'decision 12'")
 
     # Two engineers, one graph under two names, two runs for one friendship.
     run(f"train gap --data members.npz --epsilon 2 --out one --purpose 'first model' {QUICK}", who="ann")
@@ -69,7 +69,7 @@ def test_the_officers_story(project: Path) -> None:
 
     # A run over the limit is refused before anything is read, and the refusal is written down.
     refused = run(f"train gap --data bens_copy.npz --epsilon 3 --out four {QUICK}", who="ben", expect=3)
-    assert "the dataset's limit is epsilon 4 at delta 0.0001 for the unit 'undirected-edge'" in refused
+    assert "the dataset's limit is epsilon 4 at delta 1e-06 for the unit 'undirected-edge'" in refused
     assert not (project / "four").exists()
     shown = run("ledger show")
     for words in ("members (also called bens_copy)", "by ann: first model", "gap on members, by ben: epsilon 3"):
@@ -111,8 +111,8 @@ def test_inference_on_another_graph_is_charged_to_its_own_account(project: Path)
     run("init")
     run(f"train gap --data members.npz --epsilon 2 --out one {QUICK}", who="ann")
     write_npz(random_graph(7, num_nodes=150, num_edges=900), project / "visitors.npz")
-    run("predict one --on visitors.npz --epsilon 1 --delta 1e-4", who="ben")
-    run("predict one --on bens_copy.npz --epsilon 1 --delta 1e-4", who="ben")  # the training graph, under another name
+    run("predict one --on visitors.npz --epsilon 1 --delta 1e-6", who="ben")
+    run("predict one --on bens_copy.npz --epsilon 1 --delta 1e-6", who="ben")  # the training graph, under another name
     found = {one["dataset"]: one["totals"][0] for one in run_json("ledger show")["datasets"]}
     assert (found["visitors"]["runs"], found["members"]["runs"]) == (1, 2)
     assert found["members"]["epsilon"] == pytest.approx(3.0, abs=1e-3)

@@ -65,6 +65,14 @@ def test_changed_running_totals_and_sketches_are_found(ledger: Ledger) -> None:
     assert "datasets" in contradicted(ledger)
 
 
+@pytest.mark.parametrize(
+    ("table", "column", "what"), [("sketches", "content", "datasets"), ("accounts", "state", "running totals")]
+)
+def test_a_table_that_cannot_be_read_is_found(ledger: Ledger, table: str, column: str, what: str) -> None:
+    sql(ledger, f"UPDATE {table} SET {column} = CAST(X'7BFF7D' AS TEXT)")  # not UTF-8
+    assert contradicted(ledger) == {what}
+
+
 def test_a_damaged_index_is_found(ledger: Ledger) -> None:
     sql(
         ledger,

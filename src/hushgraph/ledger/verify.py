@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from hushgraph.errors import HushgraphError, LedgerError
@@ -57,12 +57,26 @@ def _beside_the_chain(ledger: Ledger, history: History) -> list[Finding]:
     keys = _keys(ledger, history)
     if keys.status == "contradicted":
         return [keys]
+<<<<<<< HEAD
     try:
         totals, sketches = _total_problems(ledger, history), _sketch_problems(ledger, history)
     except LedgerError as error:
         return [keys, bad("file", str(error))]
     found = _listed("running totals", totals, "equal to those of the entries")
     return [keys, *found, *_listed("datasets", sketches, "what recognizes them is unchanged")]
+=======
+    totals = _listed("running totals", _readable(_total_problems, ledger, history), "equal to those of the entries")
+    sketches = _readable(_sketch_problems, ledger, history)
+    return [keys, *totals, *_listed("datasets", sketches, "what recognizes them is unchanged")]
+
+
+def _readable(problems: Callable[[Ledger, History], list[str]], ledger: Ledger, history: History) -> list[str]:
+    """The problems of a table; one that cannot be read at all is a problem, too."""
+    try:
+        return problems(ledger, history)
+    except LedgerError as error:
+        return [str(error)]
+>>>>>>> fix2
 
 
 def _keys(ledger: Ledger, history: History) -> Finding:
