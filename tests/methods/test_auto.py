@@ -223,11 +223,7 @@ def test_a_refusal_costs_nothing(tmp_path: Path) -> None:
     assert ledger.history().runs() == []
     Auto().fit(graph, NODE, Budget(3.0, 1e-3), ledger=ledger)
     with pytest.raises(BudgetError, match="Nothing was read"):
-<<<<<<< HEAD
-        Auto().fit(graph, NODE, Budget(2.9, 1e-3), ledger=ledger)
-=======
         Auto().fit(graph, NODE, Budget(1.0, 1e-3), ledger=ledger)  # a filter leaves room for a smaller one
->>>>>>> fix2
 
 
 @pytest.mark.usefixtures("a_degree_decides")

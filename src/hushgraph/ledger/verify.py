@@ -57,14 +57,6 @@ def _beside_the_chain(ledger: Ledger, history: History) -> list[Finding]:
     keys = _keys(ledger, history)
     if keys.status == "contradicted":
         return [keys]
-<<<<<<< HEAD
-    try:
-        totals, sketches = _total_problems(ledger, history), _sketch_problems(ledger, history)
-    except LedgerError as error:
-        return [keys, bad("file", str(error))]
-    found = _listed("running totals", totals, "equal to those of the entries")
-    return [keys, *found, *_listed("datasets", sketches, "what recognizes them is unchanged")]
-=======
     totals = _listed("running totals", _readable(_total_problems, ledger, history), "equal to those of the entries")
     sketches = _readable(_sketch_problems, ledger, history)
     return [keys, *totals, *_listed("datasets", sketches, "what recognizes them is unchanged")]
@@ -76,7 +68,6 @@ def _readable(problems: Callable[[Ledger, History], list[str]], ledger: Ledger, 
         return problems(ledger, history)
     except LedgerError as error:
         return [str(error)]
->>>>>>> fix2
 
 
 def _keys(ledger: Ledger, history: History) -> Finding:
