@@ -24,7 +24,7 @@ MOST = {
     "unit type tests": (measures.unit_type_tests, 0),
     "stage type tests": (measures.stage_type_tests, 0),
     "prose parsers": (measures.prose_parsers, 0),
-    "protection branches": (measures.protection_branches, 2),
+    "protection branches": (measures.protection_branches, 1),
     "small files": (measures.small_files, 15),
 }
 """Counts outside `NOT_MOVED_YET`, which may fall and never rise: lower the number whenever it falls."""

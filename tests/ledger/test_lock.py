@@ -52,6 +52,7 @@ def test_a_lock_dies_with_its_holder(busy) -> None:
     process.kill()
     process.join()
     Ledger(folder, lock_timeout=0.5).append("note", {})
+    assert Ledger(folder).history().entries[-1].kind == "note"
 
 
 def test_the_holder_is_named_while_it_holds(tmp_path: Path) -> None:

@@ -218,13 +218,12 @@ class Vault:
 
     def raw_scores(self, network: Callable[[Rows, Edges], Tensor]) -> PrivateRows | Tensor:
         """Class scores from raw features and edges. They are NOT protected, and the plan must say so."""
+        private = self.protects
+        if private and not any(note.code is Code.RAW_PREDICTIONS for note in self.plan.unprotected):
+            raise UnprovenError("predictions from raw neighborhoods: expected a plan that declares them unprotected")
         with torch.no_grad():
             scores = network(self._graph.features, self._graph.edges)
-        if not self.protects:
-            return scores
-        if not any(note.code is Code.RAW_PREDICTIONS for note in self.plan.unprotected):
-            raise UnprovenError("predictions from raw neighborhoods: expected a plan that declares them unprotected")
-        return self._keep(scores, "class scores from raw neighborhoods")
+        return self._keep(scores, "class scores from raw neighborhoods") if private else scores
 
     def hand_over(self, scores: Tensor | PrivateRows | None) -> Tensor | None:
         """The scores for the holder of the data, who evaluates them; not protected where they are private."""
