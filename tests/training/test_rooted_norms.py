@@ -69,9 +69,11 @@ def test_padded_products_and_formed_gradients_agree(bias: bool) -> None:
 
 
 def test_roots_are_padded_to_a_number_of_rows_that_is_their_own() -> None:
-    counts = torch.tensor([0, 1, 2, 7, 8, 9, 10, 11, 16, 17, 20, 21, 32, 33, 64, 65, 1000])
-    expected = [0, 1, 2, 7, 8, 10, 10, 12, 16, 20, 20, 24, 32, 40, 64, 80, 1024]
-    assert padded_length(counts).tolist() == expected
+    counts = torch.tensor([0, 1, 2, 3, 7, 8, 9, 10, 11, 16, 17, 20, 21, 32, 33, 64, 65, 1000])
+    expected = [0, 1, 2, 3, 7, 8, 10, 10, 12, 16, 20, 20, 24, 32, 40, 64, 80, 1024]
+    assert padded_length(counts, 4).tolist() == expected
+    expected = [0, 1, 2, 4, 8, 8, 16, 16, 16, 16, 32, 32, 32, 32, 64, 64, 128, 1024]
+    assert padded_length(counts, 1).tolist() == expected
 
 
 @pytest.mark.parametrize("rows", [8, 200])

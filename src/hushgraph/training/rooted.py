@@ -21,7 +21,7 @@ are taken in chunks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -135,7 +135,7 @@ class RootedClippedGradient:
         if self.shared is not None:
             self.shared.begin(self.subgraphs.nodes_of(positions))
         for start, stop in self._chunks(rows.tolist()):
-            self._add_chunk(positions[start:stop], torch.arange(start, stop))
+            self._add_chunk(positions[start:stop])
         if self.shared is not None:
             self.shared.finish(self.views[id(self.network.encoder[0].weight)])
         return checked_sum(self.buffer.clone(), len(positions), self.max_grad_norm)
@@ -175,17 +175,23 @@ class RootedClippedGradient:
             else:
                 yield from ((root, root + 1) for root in range(first, last))
 
-    def _add_chunk(self, positions: Tensor, places: Tensor) -> None:
-        batch = self.subgraphs.batch(positions)
-        used = self._record(batch, positions)
-        squares, gradients = self._square_norms(used, batch, positions)
-        bad = ~torch.isfinite(squares)
-        if bool(bad.any()):  # zero times NaN would still be NaN: start again without these roots
-            if not bool(bad.all()):
-                self._add_chunk(positions[~bad], places[~bad])
-            return
-        factors = clip_factors(squares.sqrt_(), self.clip_norm).to(gradients[0].dtype)
-        cuts = [_row_cuts(offsets, places) for offsets in batch.row_offsets]
+    def _add_chunk(self, positions: Tensor) -> None:
+        """Add the clipped gradients of these roots; those that are not finite count as zero."""
+        counted = torch.ones(len(positions), dtype=torch.bool)
+        while True:
+            batch = self.subgraphs.batch(positions)
+            used = self._record(batch, positions)
+            squares, gradients = self._square_norms(used, batch, positions)
+            finite = torch.isfinite(squares)
+            if bool(finite.all()):
+                break
+            counted &= finite
+            if not bool(counted.any()):
+                return
+            # Zero times NaN would still be NaN: start again with another root in its place.
+            positions = torch.where(counted, positions, positions[counted.nonzero()[0]])
+        factors = clip_factors(squares.sqrt_(), self.clip_norm).mul_(counted).to(gradients[0].dtype)
+        cuts = [_row_cuts(offsets) for offsets in batch.row_offsets]
         for use, gradient in zip(used, gradients):
             self._add_layer(use, gradient * batch_rows(factors, batch, use.level), cuts[use.level])
 
@@ -220,7 +226,7 @@ class RootedClippedGradient:
                 together += norms.together
         return torch.maximum(squares, together / _MOST_CANCELED**2), gradients
 
-    def _add_layer(self, use: RecordedLinear, gradient: Tensor, cuts: list[int]) -> None:
+    def _add_layer(self, use: RecordedLinear, gradient: Tensor, cuts: Sequence[int]) -> None:
         bias = None if use.layer.bias is None else self.views[id(use.layer.bias)]
         if not isinstance(use.inputs, InputRows):
             add_products(gradient, use.inputs, self.views[id(use.layer.weight)], cuts, bias)
@@ -261,16 +267,12 @@ def filled_up(batch: RootedBatch) -> RootedBatch:
     return RootedBatch(nodes, batch.row_offsets, tuple(layers))
 
 
-def _row_cuts(offsets: Tensor, places: Tensor) -> list[int]:
-    """Where the rows of a level are cut into blocks: whole roots of one block of the batch, at most 256 rows.
-
-    Where every root has one row, a block holds more roots.
-    """
-    single = int(offsets[-1]) == len(places)
-    block = places // (SINGLE_ROOTS if single else BLOCK_ROOTS)
-    ends = torch.cat(((block.diff() != 0).nonzero().squeeze(1) + 1, block.new_full((1,), len(places))))
+def _row_cuts(offsets: Tensor) -> Sequence[int]:
+    """Where the rows of a level are cut into blocks: those of 32 roots, at most 256 rows; or 128 roots of one row."""
+    if int(offsets[-1]) == len(offsets) - 1:
+        return range(0, len(offsets) - 1 + SINGLE_ROOTS, SINGLE_ROOTS)
     cuts = [0]
-    for end in offsets[ends].tolist():
+    for end in [*offsets[BLOCK_ROOTS:-1:BLOCK_ROOTS].tolist(), int(offsets[-1])]:
         while end - cuts[-1] > BLOCK_ROWS:
             cuts.append(cuts[-1] + BLOCK_ROWS)
         cuts.append(end)

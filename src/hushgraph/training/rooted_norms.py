@@ -44,7 +44,7 @@ class RowLayout:
     """How the rows of one level are split into roots, and the roots in groups of similar size.
 
     What is computed for a root depends on its own size alone: all roots of a group are padded to the same number of
-    rows, of which there are four between n and 2n.
+    rows (`padded_length`).
     """
 
     def __init__(self, offsets: Tensor) -> None:
@@ -64,8 +64,16 @@ class RowLayout:
 
     @cached_property
     def groups(self) -> list[RootGroup]:
-        """The roots of more than one row, by size."""
-        lengths = padded_length(self.counts)
+        """The roots of more than one row, in many groups: little is padded, where that counts."""
+        return self._groups(4)
+
+    @cached_property
+    def few_groups(self) -> list[RootGroup]:
+        """The roots of more than one row, in groups of up to 2, 4, 8, ... rows."""
+        return self._groups(1)
+
+    def _groups(self, per_doubling: int) -> list[RootGroup]:
+        lengths = padded_length(self.counts, per_doubling)
         found = []
         for length in lengths[self.counts > 1].unique().tolist():
             roots = (lengths == length).nonzero().squeeze(1)
@@ -73,10 +81,10 @@ class RowLayout:
         return found
 
 
-def padded_length(counts: Tensor) -> Tensor:
-    """Up to 8 rows their number, then the next of 10, 12, 14, 16, 20, 24, 28, 32, 40, ..."""
+def padded_length(counts: Tensor, per_doubling: int) -> Tensor:
+    """The next number of rows of which there are so many between n and 2n: 8, 10, 12, 14, 16, 20, ... for four."""
     doublings = torch.from_numpy(np.frexp((counts - 1).clamp_(min=0).numpy())[1]).long()
-    step = torch.pow(2, (doublings - 3).clamp_(min=0))
+    step = torch.pow(2, (doublings - 1).clamp_(min=0)).div_(per_doubling, rounding_mode="floor").clamp_(min=1)
     return (counts + step - 1) // step * step
 
 
@@ -140,12 +148,13 @@ def layer_norms(
         return RootNorms(terms, terms)
     together = layout.per_root(terms.sqrt_()).square_()
     squares = together.clone()  # right for a root of one row
-    for group in layout.groups:
-        if isinstance(inputs, InputRows):
-            assert products is not None
-            assert positions is not None
+    if isinstance(inputs, InputRows):
+        assert products is not None
+        assert positions is not None
+        for group in layout.few_groups:
             products.write_square_norms(squares, inputs, gradients, group, bias, positions, together)
-        else:
+    else:
+        for group in layout.groups:
             squares[group.roots] = _dense(inputs, gradients, group, bias, together[group.roots])
     return RootNorms(squares, together)
 
@@ -288,7 +297,11 @@ class InputProducts:
             return
         margin = _margin_of_products(gradients.shape[1])
         is_kept = self.sizes[positions[group.roots]] > 0
-        for part, kept in ((group.some(is_kept), True), (group.some(~is_kept), False)):
+        if bool(is_kept.all()):
+            parts = [(group, True)]
+        else:
+            parts = [(group.some(is_kept), True), (group.some(~is_kept), False)]
+        for part, kept in parts:
             if part.counts.numel():
                 exact = _sum_of_pairs(self._pairs(part, bias, positions, kept), part.padded(gradients))
                 squares[part.roots] = exact + margin * together[part.roots]

@@ -119,24 +119,27 @@ def write_products(
     if out.dtype is left.dtype:
         torch.mm(left.t(), right, out=out)
     elif out.numel() > _LARGE_OUTPUT:
-        out.zero_()
-        add_products(left, right, out, range(0, len(left) + block, block))
+        add_products(left, right, out.zero_(), range(0, len(left) + block, block))
     else:
         torch.sum(products_of_blocks(left, right, block, memory), 0, dtype=out.dtype, out=out)
 
 
 def add_products(left: Tensor, right: Tensor, out: Tensor, cuts: Sequence[int], row_sum: Tensor | None = None) -> None:
-    """Add `left.T @ right` to `out`, one block of rows after the other; `cuts` says where they begin and end.
+    """Add `left.T @ right` to `out`, block by block; `cuts` says where blocks of rows begin and end.
 
     `row_sum`, if wanted, gets the sum of the rows of `left` added.
     """
+    if isinstance(cuts, range) and out.numel() <= _LARGE_OUTPUT:
+        out += products_of_blocks(left, right, cuts.step).sum(0, dtype=out.dtype)
+        if row_sum is not None:
+            row_sum += left.sum(0, dtype=row_sum.dtype)
+        return
     product, sums = left.new_empty(out.shape), left.new_empty(len(cuts) - 1, left.shape[1])
     for block, (start, stop) in enumerate(pairwise(cuts)):
         rows = left[start:stop]
         torch.mm(rows.t(), right[start:stop], out=product)
         out += product
-        if row_sum is not None:
-            torch.sum(rows, 0, out=sums[block])
+        torch.sum(rows, 0, out=sums[block])
     if row_sum is not None:
         row_sum += sums.sum(0, dtype=row_sum.dtype)
 
