@@ -52,7 +52,7 @@ from hushgraph.training.rounding import (
 )
 
 _KNOWN = (RootedNetwork, GCNLayer, GINLayer, AttentionLayer)
-CHUNK_ROOTS = 1_000
+CHUNK_ROOTS = 2_048
 CHUNK_ROWS = 16_384
 # Roots in a block, rows of them that are added up in single precision, and roots in a block where each has one row.
 BLOCK_ROOTS, BLOCK_ROWS, SINGLE_ROOTS = 32, 256, 128
