@@ -18,6 +18,11 @@ from hushgraph.errors import InputError
 
 # Below this many non-zeros, adding entry by entry beats the fixed cost of building a scipy matrix (measured).
 _SMALL = 6_000
+NARROW = 12
+"""Products with fewer columns than this are computed transposed: faster, and the same for every row wherever it stands.
+
+Kernels of linear algebra libraries treat rows of a narrow result differently, depending on their place.
+"""
 
 
 class SparseRows:
@@ -207,9 +212,16 @@ Rows = Tensor | SparseRows
 def linear_input(x: Rows, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`x @ weight.T + bias` for dense or sparse rows; `weight` is [out, in] as in `torch.nn.Linear`."""
     if isinstance(x, Tensor):
-        return F.linear(x, weight, bias)
+        return F.linear(x, weight, bias) if min(weight.shape) >= NARROW else _narrow_linear(x, weight, bias)
     product = x.matmul(weight.t())
     return product if bias is None else product + bias
+
+
+def _narrow_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """The same, stored one column after the other; so is the gradient of `x`, whichever of the two is narrow."""
+    columns = x.reshape(-1, x.shape[-1]).t()
+    product = weight @ columns if bias is None else torch.addmm(bias.unsqueeze(1), weight, columns)
+    return product.t() if x.dim() == 2 else product.t().reshape(*x.shape[:-1], len(weight))
 
 
 def take_rows(x: Rows, index: Tensor) -> Rows:

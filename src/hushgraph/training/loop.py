@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.errors import HushgraphError
+from hushgraph.training.alike import one_thread
 from hushgraph.training.config import Training
 from hushgraph.training.examples import Examples, Noise, NoisySteps
 from hushgraph.training.optimizers import FlatParameters, make_optimizer
@@ -39,7 +40,7 @@ def train_private(examples: Examples, training: Training, noise: Noise, *, on_st
     steps, module = examples.noisy_steps, examples.module
     batch_size, was_training = steps.sampler.expected_batch_size, module.training
     module.train()
-    with FlatParameters(module) as flat, _without_autograd(examples):
+    with one_thread(), FlatParameters(module) as flat, _without_autograd(examples):
         variance = (steps.noise_std / batch_size) ** 2
         update = make_optimizer(
             training.optimizer, flat.vector, training.lr, training.weight_decay, noise_variance=variance

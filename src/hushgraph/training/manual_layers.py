@@ -22,12 +22,10 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from hushgraph.data.rows import Rows
+from hushgraph.data.rows import NARROW, Rows
 from hushgraph.nn.layers import L2Normalize
 from hushgraph.training.rounding import LARGE_BLOCK, SMALL_BLOCK, UNDERFLOW, write_products, write_row_sum
 
-# Products with fewer output columns than this are computed transposed (measured).
-_NARROW = 12
 # Memory for more numbers than this is reused.
 _LARGE = 32_768
 
@@ -119,9 +117,9 @@ class LinearStep:
         if not isinstance(x, Tensor):
             product = x.matmul(self.weight.t())
             return product if self.bias is None else product.add_(self.bias)
+        if self.weight.shape[0] < NARROW:
+            return self._narrow_forward(x)
         if out is None:
-            if self.weight.shape[0] < _NARROW:
-                return self._narrow_forward(x)
             out = self.scratch("output", x, x.shape[0], self.weight.shape[0])
         if self.bias is None:
             return torch.mm(x, self.weight.t(), out=out)
@@ -139,7 +137,10 @@ class LinearStep:
         self.grad = grad
         if first:
             return grad
-        return torch.mm(grad, self.weight, out=self.scratch("input", grad, grad.shape[0], self.weight.shape[1]))
+        rows, columns = grad.shape[0], self.weight.shape[1]
+        if columns < NARROW:
+            return torch.mm(self.weight.t(), grad.t(), out=self.scratch("input", grad, columns, rows)).t()
+        return torch.mm(grad, self.weight, out=self.scratch("input", grad, rows, columns))
 
     def square_norms(self, total: Tensor) -> None:
         """|g|^2 |a|^2 for the weight, |g|^2 for the bias."""
