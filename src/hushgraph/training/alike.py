@@ -93,10 +93,14 @@ def _equal_rows(like: Any, count: int, generator: torch.Generator) -> Any:
     columns = torch.randperm(like.shape[1], generator=generator)[:_ENTRIES]
     ends = torch.arange(count + 1) * len(columns)
     values = None if like.values is None else torch.randn(len(columns), generator=generator).to(like.values.dtype)
-    return SparseRows(ends, columns.repeat(count), None if values is None else values.repeat(count), (count, like.shape[1]))
+    return SparseRows(
+        ends, columns.repeat(count), None if values is None else values.repeat(count), (count, like.shape[1])
+    )
 
 
 def _equal_labels(like: Tensor, count: int, generator: torch.Generator) -> Tensor:
     if not like.is_floating_point():
         return torch.zeros((count, *like.shape[1:]), dtype=like.dtype)
-    return torch.rand((1, *like.shape[1:]), generator=generator, dtype=like.dtype).expand(count, *like.shape[1:]).clone()
+    return (
+        torch.rand((1, *like.shape[1:]), generator=generator, dtype=like.dtype).expand(count, *like.shape[1:]).clone()
+    )

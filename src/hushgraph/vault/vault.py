@@ -40,6 +40,7 @@ class Vault:
         self.seconds: dict[str, float] = {}
         self.released: dict[str, list[Any]] = {}
         self._graph, self._run, self._noise, self._progress = graph, run, noise, progress
+        self._cut: dict[int, Edges] = {}
         self._count: Counter[str] = Counter()
         self._trained: dict[str, Tensor] = {}
         self._rows: weakref.WeakKeyDictionary[PrivateRows, Rows] = weakref.WeakKeyDictionary()
@@ -148,6 +149,7 @@ class Vault:
             self._noise,
             name,
             lambda done, total: self.report(name, done, total),
+            self._cut,
         )
 
     def _checked_nodes(self, nodes: Tensor) -> Tensor:
