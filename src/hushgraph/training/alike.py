@@ -22,7 +22,7 @@ from hushgraph.data.joined import JoinedRows
 from hushgraph.data.rows import SparseRows, linear_input
 
 TRIALS = 5
-"""Rows that are tried. Two orders of additions give one sum by chance in less than half of the entries of a row."""
+"""Rows that are tried. Other orders of additions stay unseen only if they give equal sums in all entries of all rows."""
 
 _ENTRIES = 7
 
@@ -42,7 +42,7 @@ def one_thread() -> Iterator[None]:
 
 
 class EvenLinear(TorchFunctionMode):
-    """Lets the linear layers of torch compute narrow products in the way in which the place of a row does not matter."""
+    """Lets the linear layers of torch compute narrow products in the way in which places do not matter."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """`linear_input` in the place of `torch.nn.functional.linear`."""

@@ -75,10 +75,10 @@ class ClippedGradient:
     `max_grad_norm` bounds what one example can change, after rounding to multiples of `grid` (0: no rounding follows).
     The fastest method that applies is chosen: "manual" (backward pass written out by hand), "ghost" (autograd plus
     norms in closed form), "per-sample" (gradients formed outright); all give the same sum up to rounding. `microbatch`
-    bounds the rows processed at a time (32, 64, ... of them, or one) and changes nothing else. `loss` is "cross_entropy" or a function from scores
-    and labels to one loss per row. With `normalize`, short gradients are lengthened almost to the bound too (by
-    bound / (norm + bound / 100)), so that every example has about the same weight. `expected_rows` is the usual size of
-    a batch (a public number): batches are filled up to pieces of one shape, made for this size.
+    bounds the rows processed at a time (a multiple of 32, or one) and changes nothing else. `loss` is "cross_entropy"
+    or a function from scores and labels to one loss per row. With `normalize`, short gradients are lengthened almost to
+    the bound too (by bound / (norm + bound / 100)), so that every example has about the same weight. `expected_rows` is
+    the usual size of a batch (a public number): batches are filled up to pieces of one shape, made for this size.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """Matrix products in which it does not matter to the last bit how many rows, or how many products, there are.
 
-Rooted subgraphs have different numbers of rows, so a batch of them has no fixed shape (docs/proofs/gradient.md). Rows are
-multiplied with a weight in blocks of one shape, and where many small products are computed at once, their number must
-not matter. Both are checked once per shape; what fails is computed one by one.
+Rooted subgraphs have different numbers of rows, so a batch of them has no fixed shape (docs/proofs/gradient.md). Rows
+are multiplied with a weight in blocks of one shape, and where many small products are computed at once, their number
+must not matter. Both are checked once per shape; what fails is computed one by one.
 """
 
 from __future__ import annotations
