@@ -22,7 +22,7 @@ from hushgraph.data.joined import JoinedRows
 from hushgraph.data.rows import SparseRows, linear_input
 
 TRIALS = 5
-"""Rows that are tried. Other orders of additions stay unseen only if they give equal sums in all entries of all rows."""
+"""Rows that are tried. Another order of additions stays unseen only if all entries of all rows come out equal."""
 
 _ENTRIES = 7
 

@@ -76,7 +76,7 @@ class StepNoise:
 
     def __call__(self, total: Tensor) -> Tensor:
         """The sum rounded to the grid, with noise, in place and in units of `grid` (as it is, where there is none)."""
-        return total if self.steps.grid == 0 else total.div_(self.grid).round_().add_(self._next())
+        return total if self.steps.grid == 0 else total.mul_(1.0 / self.grid).round_().add_(self._next())
 
     def _next(self) -> Tensor:
         found = next(self.rows, None)
