@@ -93,7 +93,8 @@ class LocalReport(Mechanism):
             return self.randomizer.perturb(self._unit_interval(dense_rows(data.features).numpy()), draw)
         asked = torch.cat([data.train, data.val])
         reports = torch.full((data.metadata.num_nodes,), -1, dtype=torch.int64)
-        reports[asked] = torch.from_numpy(self.randomizer.perturb(data.labels[asked].numpy(), draw))
+        known = _filled(data.labels[asked].numpy(), data.metadata.classes, draw)
+        reports[asked] = torch.from_numpy(self.randomizer.perturb(known, draw))
         return reports
 
     def _unit_interval(self, rows: np.ndarray) -> np.ndarray:
@@ -167,6 +168,12 @@ class LocalReport(Mechanism):
             return local.SampledReport(index, sign, self.randomizer.dimensions)
         value = tensors["value"]
         return value if self.part == "labels" else value.numpy()
+
+
+def _filled(labels: np.ndarray, classes: int, draw: Randomness) -> np.ndarray:
+    """The labels; a person without one reports about a class drawn at random (docs/proofs/local-labels.md)."""
+    missing = labels < 0
+    return np.where(missing, draw.integers(0, classes, labels.shape), labels) if missing.any() else labels
 
 
 def _device_randomness(noise: NoiseSource) -> Randomness:

@@ -183,7 +183,7 @@ class Auto(Method):
         if vault.plan.branches:
             vault.choose(vault.plan.branch(method.name), reason)
         output = _run_as(method, vault, reason)
-        if isinstance(method, Chorus) and vault.is_public("labels") and vault.nodes("val").numel():
+        if isinstance(method, Chorus) and vault.is_public("labels") and vault.labeled("val").numel():
             return _better(vault, output, _run_as(MLP(), vault, reason))
         return output
 
@@ -254,7 +254,7 @@ def _better(vault: Vault, output: Output, plain: Output) -> Output:
 
 def _validation(vault: Vault, scores: Any) -> float:
     assert isinstance(scores, Tensor)
-    val = vault.nodes("val")
+    val = vault.labeled("val")
     return float((scores[val].argmax(dim=1) == vault.labels[val]).double().mean())
 
 

@@ -143,9 +143,10 @@ class LPGNN(LocalMethod):
         return FeatureReports.of(value, mechanism.randomizer)
 
     def _labels(self, vault: Vault) -> NoisyLabels:
-        train, val, classes = vault.nodes("train"), vault.nodes("val"), vault.metadata.classes
+        classes = vault.metadata.classes
         if vault.is_public("labels"):
-            return NoisyLabels(vault.labels, train, val, torch.eye(classes))
+            return NoisyLabels(vault.labels, vault.labeled("train"), vault.labeled("val"), torch.eye(classes))
+        train, val = vault.nodes("train"), vault.nodes("val")
         mechanism = vault.plan.mechanism("labels", LocalReport)
         # A unary report that names one class has the same law as randomized response.
         response = RandomizedResponse(mechanism.epsilon, classes)
