@@ -10,7 +10,7 @@ from collections import Counter
 from typing import Any
 
 from hushgraph.errors import LedgerError
-from hushgraph.ledger.accounts import Account, Books, Sum
+from hushgraph.ledger.accounts import FILTER, Account, Books, Sum
 from hushgraph.ledger.entries import Entry, History
 from hushgraph.ledger.limits import Refusal, Request, closing_price, over_before, price_run
 from hushgraph.ledger.prices import Ways, loss_of, unit_key, ways_of_run
@@ -127,11 +127,14 @@ def _close_problems(history: History, entry: Entry) -> list[str]:
     """What a run gives back at its end must be what its charges leave over."""
     run = entry.values["run"]
     opened = {unit_key(price["unit"]): price for price in history.opened(run)["prices"]}
+    own, had_choice = history.opened(run)["unit"], len(history.opened(run)["ways"]) > 1
+    ways = [events.composed([events.from_json(charge.values["event"]) for charge in history.of_run(run, "charge")])]
     for price in entry.values["prices"]:
         before, unit = opened.get(unit_key(price["unit"])), units.from_dict(price["unit"])
-        ways = ways_of_run(history, run)
-        if before is None or ways is None or price["unit"] != history.opened(run)["unit"] or len(ways) != 1:
+        if before is None or price["unit"] != own:
             return [f"run {run}: its end names a unit it was not charged for"]
+        if had_choice and before["counts"] != FILTER:
+            return [f"run {run}: gives back at its end what it could have chosen, which only a filter allows"]
         again = closing_price(before, ways, unit)
         same = all(price[name] == before[name] for name in ("counts", "phase", "filter"))
         same = same and all(price["was"][name] == before[name] for name in ("epsilon", "delta", "cost", "cost_delta"))

@@ -112,9 +112,8 @@ class Run:
         if self._closed:
             return
         with self.ledger.transaction() as rows:
-            prices = [] if self.plan.branches else self._final_prices(rows)
             model = {"model_path": model_path, "weights_hash": weights_hash}
-            self._append("close", {"prices": prices, "charges": len(self._charged), **model})
+            self._append("close", {"prices": self._final_prices(rows), "charges": len(self._charged), **model})
         self._closed = True
 
     def _append(self, kind: str, values: dict[str, Any]) -> None:
@@ -122,10 +121,14 @@ class Run:
             self.ledger.append(kind, {"run": self.identity, "dataset": self.dataset, **values})
 
     def _final_prices(self, rows: Rows) -> list[dict[str, Any]]:
-        """What the charges cost for the unit they were charged for; other units keep the price of the whole plan."""
+        """What the charges cost for the unit they were charged for; other units keep the price of the whole plan.
+
+        A run that chose its way gives back what the costliest way would have cost under a filter alone: there, what
+        counts are the releases that were made, however each was chosen (docs/proofs/filters.md).
+        """
         unit = self.plan.unit
         opened = next(price for price in self.prices if price["unit"] == unit.as_dict())
-        if opened["counts"] not in (PLAIN, GROUP, FILTER):
+        if opened["counts"] not in ((FILTER,) if self.plan.branches else (PLAIN, GROUP, FILTER)):
             return []
         ways = [events.composed(self._charged)]
         account = self.ledger.begin_unit(rows, self.dataset, unit.as_dict())
