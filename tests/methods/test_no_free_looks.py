@@ -193,9 +193,7 @@ def test_a_run_without_protection_leaves_out_nodes_without_a_label(name: str) ->
 
 
 @pytest.mark.parametrize("size", [1e20, 3e38])
-@pytest.mark.parametrize(
-    ("name", "unit"), [pair for pair in proven() if "features" not in pair[1].public], ids=str
-)
+@pytest.mark.parametrize(("name", "unit"), [pair for pair in proven() if "features" not in pair[1].public], ids=str)
 def test_a_record_of_any_size_decides_nothing(name: str, unit: units.Unit, size: float) -> None:
     """Features are finite numbers, and every finite number is one: no run may break over one record."""
     graph = with_records(unit, size=size)

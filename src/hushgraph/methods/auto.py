@@ -148,7 +148,12 @@ class Auto(Method):
     def _questions(self, metadata: Metadata, unit: Unit, budget: Budget) -> list[Stage]:
         """The noisy numbers that the choice depends on; none where public sizes (and a declared degree) decide."""
         needed, declared = needed_degree(metadata, budget), self.average_degree
-        if not unit.has_edges or needed == 0.0 or not math.isfinite(needed) or (declared is not None and declared < needed):
+        if (
+            not unit.has_edges
+            or needed == 0.0
+            or not math.isfinite(needed)
+            or (declared is not None and declared < needed)
+        ):
             return []
         asked = []
         if declared is None:
