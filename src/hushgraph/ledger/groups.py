@@ -59,7 +59,7 @@ def require_new(account: Account, name: str) -> None:
         raise InputError(f"group '{name}': expected a new name; it was declared before, and stays as it was declared")
     if account.phase is not None:
         raise InputError(
-            f"group '{name}': expected no limit on the dataset; got one. Its filter adds up as well, whatever is planned"
+            f"group '{name}': expected no limit on the dataset; got one. Its filter adds up as well"
         )
 
 

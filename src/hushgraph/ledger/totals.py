@@ -90,7 +90,7 @@ _FILTER_NAMES = {"gaussian": "Gaussian", "renyi": "Renyi", "basic": "basic"}
 _WHY = {
     Kind.NONE: "Nothing that counts was spent.",
     Kind.BASIC: "Epsilons and deltas of the runs are added up, which holds however each was chosen.",
-    Kind.DECLARED: "The runs were declared together, with all their plans, before the first of them, and compose as one plan.",
+    Kind.DECLARED: "All runs were declared together, with their plans, before the first one: they compose as one plan.",
     Kind.FILTER: "A {filter} filter under a limit set beforehand holds however each run was chosen{earlier}.",
 }
 

@@ -7,8 +7,8 @@ the sums did not help. The sums are charged either way: the choice is made after
 Node level: validation labels are private, so the choice is made before: DP-MLP where the sums are expected to be mostly
 noise (few training nodes, few labeled neighbors) or neighbors have no more in common than strangers, Chorus otherwise.
 Sizes are public. The average degree (unless it was declared) and whether neighbors agree are not: where the choice
-depends on them, both are asked with noise first, for a small part of the budget; the rest goes to the method. A table of
-records has no edges: DP-MLP. Nothing private is read without a charge. All constants of the rule were found on BU10,
+depends on them, both are asked with noise first, for a small part of the budget; the rest goes to the method. A table
+of records has no edges: DP-MLP. Nothing private is read without a charge. All constants of the rule were found on BU10,
 JohnsHopkins55, Facebook pages, PubMed, Coauthor CS, Amazon Computers and Tolokers.
 """
 
@@ -83,9 +83,9 @@ class Auto(Method):
     """No settings but one: all choices are made by rule.
 
     Edge level: `chorus`, or an `mlp` where public validation labels say that it is better. A table: `dp-mlp`. Node
-    level: `chorus` or `dp-mlp`, by sizes, epsilon, average degree, and whether neighbors have the same label more often than others. Where
-    these decide they are asked with noise, charged and certified: edges for at most 2% of epsilon, pairs of neighbors
-    for at most 3%; the method then gets the rest.
+    level: `chorus` or `dp-mlp`, by sizes, epsilon, average degree, and whether neighbors have the same label more often
+    than others. Where these decide they are asked with noise, charged and certified: edges for at most 2% of epsilon,
+    pairs of neighbors for at most 3%; the method then gets the rest.
     """
 
     average_degree: float | None = setting(
