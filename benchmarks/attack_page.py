@@ -8,6 +8,7 @@ from typing import Any
 
 Row = dict[str, Any]
 Table = list[list[str]]
+BEFORE_VERSIONS = "0.1.0"  # of rows that do not say
 HEAD = """# What attacks achieve
 
 Written by `python benchmarks/attacks.py`, from the rows in benchmarks/results/attacks.json. What each attack assumes,
@@ -44,6 +45,7 @@ def write_page(rows: dict[str, Row], root: Path) -> None:
     """Write the page; parts without rows say so."""
     parts = [
         HEAD,
+        f"\nMeasured with version {' and '.join(sorted({row.get('version', BEFORE_VERSIONS) for row in rows.values()}))}.\n",
         _graph_part(rows, "links", LINKS, _link_cells),
         _graph_part(rows, "membership", MEMBERSHIP, _member_cells),
     ]

@@ -63,7 +63,9 @@ def main(folder: Path) -> None:
     require_consistent(audit)
     others = [model for model in models.values() if model is not chosen]
     report = chosen.report(folder / "report.html", compare=others, audit=audit.as_dict())
-    say(f"\nAll runs are in one ledger. Published together they add up: {book.total(chosen.certificate.dataset, UNIT)}.")
+    say(
+        f"\nAll runs are in one ledger. Published together they add up: {book.total(chosen.certificate.dataset, UNIT)}."
+    )
     say(f"Look: cd {folder}; hushgraph ledger show; hushgraph verify gap-epsilon-4")
     say(f"Done in {time.perf_counter() - started:.0f} s.")
     say(f"\nOpen the report: {report}")

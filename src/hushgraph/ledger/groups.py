@@ -58,9 +58,7 @@ def require_new(account: Account, name: str) -> None:
     if name in account.groups:
         raise InputError(f"group '{name}': expected a new name; it was declared before, and stays as it was declared")
     if account.phase is not None:
-        raise InputError(
-            f"group '{name}': expected no limit on the dataset; got one. Its filter adds up as well"
-        )
+        raise InputError(f"group '{name}': expected no limit on the dataset; got one. Its filter adds up as well")
 
 
 def place_in(account: Account, name: str, ways: Ways, delta: float) -> dict[str, str]:
