@@ -43,9 +43,10 @@ images would score: these distances reward faint pictures, so compare with those
 
 def write_page(rows: dict[str, Row], root: Path) -> None:
     """Write the page; parts without rows say so."""
+    versions = sorted({row.get("version", BEFORE_VERSIONS) for row in rows.values()})
     parts = [
         HEAD,
-        f"\nMeasured with version {' and '.join(sorted({row.get('version', BEFORE_VERSIONS) for row in rows.values()}))}.\n",
+        f"\nMeasured with version {' and '.join(versions)}.\n",
         _graph_part(rows, "links", LINKS, _link_cells),
         _graph_part(rows, "membership", MEMBERSHIP, _member_cells),
     ]

@@ -5,7 +5,8 @@
 Each repeat is a whole audit with fresh coins and fresh noise (from the operating system, as a user's would be). A bound
 at 95% confidence may exceed the truth in 5 of 100 repeats. The truth is what the accountant charges: for Gaussian sums
 it is exact, for the others an upper bound. Repeats are kept in benchmarks/results/audit.json, so a run that was broken
-off goes on where it stopped; a row of another version is measured anew. Needs no data. The page is docs/results-audit.md.
+off goes on where it stopped; a row of another version is measured anew. Needs no data. The page is
+docs/results-audit.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The main job on the built-in graph: train at several budgets, audit, and write a report.
 
-The folder is a project: all runs are in its ledger, `.hushgraph`, and `hushgraph ledger show` works in it. Run it with `make demo`, or `python examples/demo.py [FOLDER]`.
+The folder is a project: all runs are in its ledger, `.hushgraph`, and `hushgraph ledger show` works in it.
+Run it with `make demo`, or `python examples/demo.py [FOLDER]`.
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ DEMO = Path(__file__).parents[1] / "examples" / "demo.py"
 
 def test_the_demo_writes_a_report_that_was_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = importlib.util.spec_from_file_location("demo", DEMO)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     demo = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(demo)
     monkeypatch.setattr(hg.datasets, "load", lambda name: campus(600))
