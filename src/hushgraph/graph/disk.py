@@ -32,8 +32,7 @@ from hushgraph.graph.degree import capped
 from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.external_sort import external_sort, read_array
 from hushgraph.graph.packed import INT32_LIMIT, checked_edges, distinct, pack, swapped, unpack_minor
-from hushgraph.graph.quantized import QuantizedRows
-from hushgraph.graph.sums import check_quantized, collected, exact_sums, target_runs
+from hushgraph.graph.sums import Quantized, Run, check_quantized, run_sums, sum_runs, target_runs
 from hushgraph.noise.source import NoiseSource
 
 FORMAT = "hushgraph edges 1"
@@ -142,24 +141,24 @@ class DiskEdges:
                 begin += len(turned)
         return torch.equal(self.in_degree(), self.out_degree())
 
-    def sum(self, rows: QuantizedRows) -> Tensor:
+    def sum(self, rows: Quantized) -> Tensor:
         """For every node, the exact sum of the rows of the nodes that send to it: int64 `[nodes, columns]`."""
-        return collected(self._exact_sums(rows), rows.shape)
+        check_quantized(rows, self.num_nodes)
+        return sum_runs(self._sum_runs(rows.shape[1]), rows, self.num_edges)
 
-    def sum_blocks(self, rows: QuantizedRows) -> Iterator[tuple[int, int, Tensor]]:
+    def sum_blocks(self, rows: Quantized) -> Iterator[tuple[int, int, Tensor]]:
         """The same in runs of nodes, in order: (first, last, sums of the nodes from `first` up to `last`).
 
         What a run needs beside the rows is within the memory limit, unless a single node has more in-neighbors.
         """
-        return ((first, last, sums.to(torch.int64)) for first, last, sums in self._exact_sums(rows))
-
-    def _exact_sums(self, rows: QuantizedRows) -> Iterator[tuple[int, int, Tensor]]:
         check_quantized(rows, self.num_nodes)
-        targets = max(self.memory_limit // 2 // (16 + 12 * rows.shape[1]), 1)
+        return run_sums(self._sum_runs(rows.shape[1]), rows, self.num_edges)
+
+    def _sum_runs(self, columns: int) -> Iterator[Run]:
+        targets = max(self.memory_limit // 2 // (16 + 12 * columns), 1)
         entries = min(max(self.memory_limit // 2 // _SOURCE_TYPE.itemsize, 1), _FASTEST_BLOCK)
         for first, last, offsets, sources in self._runs(entries, targets):
-            relative = torch.from_numpy((offsets - offsets[0]).astype(np.int32))
-            yield first, last, exact_sums(torch.from_numpy(sources), relative, rows)
+            yield first, last, torch.from_numpy(offsets), torch.from_numpy(sources)
 
     def cap(self, max_degree: int, noise: NoiseSource) -> DiskEdges:
         """The edges left when every sender keeps at most `max_degree` distinct targets: see `degree.capped`.
