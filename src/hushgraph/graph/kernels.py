@@ -31,62 +31,58 @@ _ONE, _TWO, _THREE, _FOUR = (np.uint64(number) for number in (1, 2, 3, 4))
 # Sums of rows
 
 
-def padded_width(columns: int) -> int:
-    """How many columns a row must be padded to for `row_sums`: the next width that a loop exists for."""
-    whole, rest = divmod(columns, _WIDTHS[-1])
-    return _WIDTHS[-1] * whole + (min(width for width in _WIDTHS if width >= rest) if rest else 0)
+def tables(values: np.ndarray) -> list[np.ndarray]:
+    """The columns of int16 rows in parts that a loop exists for, each part padded with zeros: for `row_sums`."""
+    parts = []
+    for first in range(0, values.shape[1], _WIDTHS[-1]):
+        part = values[:, first : first + _WIDTHS[-1]]
+        missing = min(width for width in _WIDTHS if width >= part.shape[1]) - part.shape[1]
+        parts.append(np.ascontiguousarray(np.pad(part, ((0, 0), (0, missing))) if missing else part))
+    return parts
 
 
-def row_sums(table: np.ndarray, sources: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
-    """Write the sum of the int16 rows `table[sources[offsets[i] - offsets[0] : offsets[i + 1] - offsets[0]]]` to
-    `out[i]`, int64, for every i. The table is padded with zeros (see `padded_width`), `out` is not."""
-    ahead = _AHEAD if table.nbytes > _CACHED_BYTES else 0
-    columns = out.shape[1]
-    for first in range(0, columns, _WIDTHS[-1]):
-        width = min(table.shape[1] - first, _WIDTHS[-1])
-        run = _row_sums(width, ahead)
-        run(table[:, first : first + width], sources, offsets, out[:, first : min(first + width, columns)])
+def row_sums(parts: list[np.ndarray], sources: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
+    """Write the sum of the rows `sources[offsets[i] - offsets[0] : offsets[i + 1] - offsets[0]]` to `out[i]`, int64."""
+    for number, part in enumerate(parts):
+        first = number * _WIDTHS[-1]
+        run = _row_sums(part.shape[1], _AHEAD if part.nbytes > _CACHED_BYTES else 0)
+        run(part, sources, offsets, out[:, first : first + _WIDTHS[-1]])
 
 
 @cache
 def _row_sums(width: int, ahead: int) -> Callable[..., None]:
     @njit(cache=True, nogil=True)
     def run(table, sources, offsets, out):  # type: ignore[no-untyped-def]
-        total = np.zeros(width, dtype=np.int64)
-        start, columns, size = np.intp(offsets[0]), out.shape[1], np.intp(len(sources))
+        start, columns = np.intp(offsets[0]), out.shape[1]
+        rows, nodes = np.uintp(table.ctypes.data), np.uintp(sources.ctypes.data)
+        size, piece = np.intp(len(sources)), np.empty(width, dtype=np.int64)
         for i in range(len(offsets) - 1):
             begin, end = np.intp(offsets[i]) - start, np.intp(offsets[i + 1]) - start
-            total[:] = 0
+            if columns == width and end - begin <= FLUSH:
+                place = np.uintp(out.ctypes.data + i * out.strides[0])
+                _add_rows(width, ahead, rows, nodes, begin, end, size, place)  # type: ignore[call-arg]
+                continue
+            out[i, :] = 0
             while begin < end:
-                piece = min(end, begin + FLUSH)
-                _add_rows(  # type: ignore[call-arg]
-                    width,
-                    ahead,
-                    np.uintp(table.ctypes.data),
-                    np.intp(table.strides[0]),
-                    np.uintp(sources.ctypes.data),
-                    begin,
-                    piece,
-                    size,
-                    np.uintp(total.ctypes.data),
-                )
-                begin = piece
-            for j in range(columns):
-                out[i, j] = total[j]
+                stop, place = min(end, begin + FLUSH), np.uintp(piece.ctypes.data)
+                _add_rows(width, ahead, rows, nodes, begin, stop, size, place)  # type: ignore[call-arg]
+                for j in range(columns):
+                    out[i, j] += piece[j]
+                begin = stop
 
     return run
 
 
 @intrinsic
-def _add_rows(typing, width, ahead, table, stride, sources, begin, end, size, total):  # type: ignore[no-untyped-def]
-    """Add the int16 rows of `sources[begin:end]` in 32 bits, and the result to the int64 `total`.
+def _add_rows(typing, width, ahead, table, sources, begin, end, size, place):  # type: ignore[no-untyped-def]
+    """Add the int16 rows of `sources[begin:end]` in 32 bits and write the sum to `place`, int64.
 
     Written out because one vector register per 16 columns must hold the partial sum: an array is not kept in registers.
     """
     if not isinstance(width, types.IntegerLiteral) or not isinstance(ahead, types.IntegerLiteral):
         return None
     pointer, number = types.uintp, types.intp
-    signature = types.void(width, ahead, pointer, number, pointer, number, number, number, pointer)
+    signature = types.void(width, ahead, pointer, pointer, number, number, number, pointer)
     columns, distance = width.literal_value, ahead.literal_value
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -96,8 +92,8 @@ def _add_rows(typing, width, ahead, table, stride, sources, begin, end, size, to
     return signature, code
 
 
-def _emit_row_loop(b: Any, width: int, ahead: int, table: Any, stride: Any, sources: Any, *bounds: Any) -> None:
-    begin, end, size, total = bounds
+def _emit_row_loop(b: Any, width: int, ahead: int, table: Any, sources: Any, *bounds: Any) -> None:
+    begin, end, size, place = bounds
     i16, i32, i64 = (ir.IntType(bits) for bits in (16, 32, 64))
     short, middle, wide = (ir.VectorType(kind, width) for kind in (i16, i32, i64))
     before, loop, done = b.block, b.append_basic_block("rows"), b.append_basic_block("summed")
@@ -105,7 +101,7 @@ def _emit_row_loop(b: Any, width: int, ahead: int, table: Any, stride: Any, sour
 
     def row_of(position: Any) -> Any:
         node = b.zext(b.load(b.gep(nodes, [position])), i64)
-        return b.add(table, b.mul(node, stride))
+        return b.add(table, b.mul(node, ir.Constant(i64, 2 * width)))
 
     b.cbranch(b.icmp_signed("<", begin, end), loop, done)
     b.position_at_end(loop)
@@ -124,8 +120,7 @@ def _emit_row_loop(b: Any, width: int, ahead: int, table: Any, stride: Any, sour
     result = b.phi(middle)
     result.add_incoming(none, before)
     result.add_incoming(added, loop)
-    place = b.inttoptr(total, wide.as_pointer())
-    b.store(b.add(b.load(place, align=8), b.sext(result, wide)), place, align=8)
+    b.store(b.sext(result, wide), b.inttoptr(place, wide.as_pointer()), align=8)
 
 
 def _emit_prefetch(b: Any, address: Any, num_bytes: int) -> None:

@@ -16,7 +16,7 @@ BITS = 12
 MOST_SHORT_BITS = 14
 """Entries of up to so many bits are kept in 16: whatever is added to them there has room for a sign and a carry."""
 _MOST_BITS = 20
-_CHUNK = 1 << 17  # entries at a time: they stay in the cache
+_CHUNK = 1 << 18  # entries at a time: they stay in the cache
 _SMALLEST_NORM, _LARGEST_NORM = 2.0**-40, 2.0**40
 _TINY, _HUGE = 2.0**-50, 2.0**50  # rows with norms between these are scaled in float32 without trouble
 _SHORTER = 1.0 - 2.0**-16

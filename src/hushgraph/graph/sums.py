@@ -20,7 +20,7 @@ from types import ModuleType
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding_bag, pad
+from torch.nn.functional import embedding_bag
 
 from hushgraph.errors import InputError
 from hushgraph.graph.labels import QuantizedLabels
@@ -82,7 +82,7 @@ def adder(rows: Quantized, num_edges: int) -> Adder:
         if isinstance(rows, QuantizedLabels):
             return partial(_in_threads, _label_kernel(kernels, rows))
         if rows.values.dtype == torch.int16:
-            return partial(_in_threads, _row_kernel(kernels, rows))
+            return partial(_in_threads, partial(kernels.row_sums, kernels.tables(rows.values.numpy())))
     dense = rows.dense() if isinstance(rows, QuantizedLabels) else rows
     return partial(_add_bags, dense.values.to(torch.float32), 1 << (_EXACT_BITS - dense.bits))
 
@@ -91,12 +91,6 @@ def adder(rows: Quantized, num_edges: int) -> Adder:
 
 
 _Kernel = Callable[[np.ndarray, np.ndarray, np.ndarray], None]
-
-
-def _row_kernel(kernels: ModuleType, rows: QuantizedRows) -> _Kernel:
-    columns = rows.shape[1]
-    table = pad(rows.values, (0, kernels.padded_width(columns) - columns)).contiguous().numpy()
-    return partial(kernels.row_sums, table)
 
 
 def _label_kernel(kernels: ModuleType, rows: QuantizedLabels) -> _Kernel:
