@@ -134,12 +134,23 @@ class DiskEdges:
     @cached_property
     def _symmetric(self) -> bool:
         begin = 0
-        with tempfile.TemporaryDirectory(dir=self.folder.parent, prefix=f".{self.folder.name}.sorting-") as work:
-            for turned in external_sort(map(swapped, self._pairs()), Path(work), _entries(self.memory_limit)):
-                if not np.array_equal(unpack_minor(turned), self._sources(begin, begin + len(turned))):
-                    return False
-                begin += len(turned)
+        for turned in self._sorted_by_source():
+            if not np.array_equal(unpack_minor(turned), self._sources(begin, begin + len(turned))):
+                return False
+            begin += len(turned)
         return torch.equal(self.in_degree(), self.out_degree())
+
+    def pairs_by_source(self) -> Iterator[np.ndarray]:
+        """All edges as sorted numbers `source << 32 | target`, a part at a time, those that are equal in one part."""
+        # Of a symmetric graph the same numbers come sorted by target; they are sorted only where that is not known.
+        return self._pairs() if vars(self).get("_symmetric") else self._sorted_by_source()
+
+    def _sorted_by_source(self) -> Iterator[np.ndarray]:
+        with (
+            _told_if_full(self.folder.parent),
+            tempfile.TemporaryDirectory(dir=self.folder.parent, prefix=f".{self.folder.name}.sorting-") as work,
+        ):
+            yield from external_sort(map(swapped, self._pairs()), Path(work), _entries(self.memory_limit))
 
     def sum(self, rows: Quantized) -> Tensor:
         """For every node, the exact sum of the rows of the nodes that send to it: int64 `[nodes, columns]`."""
@@ -320,20 +331,27 @@ def _new_folder(target: Path) -> Iterator[Path]:
     target.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=f".{target.name}.partial-", dir=target.parent))
     try:
-        yield work
-        for rest in work.iterdir():
-            if rest.is_dir():
-                shutil.rmtree(rest)
-        work.rename(target)
+        with _told_if_full(target.parent):
+            yield work
+            for rest in work.iterdir():
+                if rest.is_dir():
+                    shutil.rmtree(rest)
+            work.rename(target)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+@contextmanager
+def _told_if_full(folder: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise HushgraphError(
-                f"expected room on disk for the sorted edges in '{target.parent}'; got a full disk; free about 12 "
-                "bytes per edge, 20 for a degree cap, and write again"
+                f"expected room on disk for the sorted edges in '{folder}'; got a full disk; free about 12 bytes per "
+                "edge, 20 for a degree cap, and try again"
             ) from error
         raise
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
 
 
 def _read_header(folder: Path) -> dict[str, Any]:

@@ -69,6 +69,10 @@ class Edges(Protocol):
         """The same, a part at a time."""
         ...
 
+    def pairs_by_source(self) -> Iterator[np.ndarray]:
+        """All edges as sorted numbers `source << 32 | target`, a part at a time, those that are equal in one part."""
+        ...
+
     def load(self) -> MemoryEdges:
         """The edges in memory."""
         ...
@@ -145,6 +149,11 @@ class MemoryEdges:
     def edge_blocks(self) -> Iterator[Tensor]:
         """All edges at once: they are in memory anyway."""
         yield self.edge_index()
+
+    def pairs_by_source(self) -> Iterator[np.ndarray]:
+        """All edges as sorted numbers `source << 32 | target`, a part at a time, those that are equal in one part."""
+        for first, last, offsets, targets in self.transpose()._runs():
+            yield pack(np.repeat(np.arange(first, last), np.diff(offsets.numpy())), targets.numpy())
 
     def load(self) -> MemoryEdges:
         """This object."""
