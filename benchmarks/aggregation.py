@@ -1,6 +1,6 @@
 """Sums over in-neighbors and noise, beside other libraries: `python benchmarks/aggregation.py [--quick] [--json]`.
 
-"Ours" is the exact sum of quantized rows that releases are made of; "float32 sum" the same kernel without exactness,
+"Ours" is the exact sum of quantized rows that releases are made of; "float32 sum" torch's running sum, which is not exact,
 "quantize and sum" all that happens between float rows and an exact sum. The libraries add floats.
 
 Contenders take turns in one process and medians are compared, so ratios mean something on a busy machine. Graphs are
