@@ -212,7 +212,7 @@ def gap_fit(private: bool, hops: int = 2) -> dict[str, float]:
             return
         taken = x[index] if isinstance(x, Tensor) else x.rows(index)
         sampler = PoissonSampler(len(index), PoissonSampler.rate_for(len(index), 256))
-        steps = PoissonSampler.steps_for(len(index), 256, epochs=10)
+        steps = 10 * -(-len(index) // 256)
         examples = RowExamples(module, taken, labels[index], NoisySteps(sampler, steps, 1.0, 1.0))
         train_private(examples, Training(10, 0.01), noise)
 

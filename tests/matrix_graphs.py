@@ -10,12 +10,11 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from hushgraph.data.checks import CheckedGraph, check_graph
-from hushgraph.data.neighbors import Variations
 from hushgraph.errors import InputError
-from hushgraph.mechanisms.matrix import Cell
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.mechanism import Mechanism
 from hushgraph.privacy.units import Unit
+from hushgraph.testing import Cell, Variations
 from hushgraph.vault.view import View
 
 

@@ -21,17 +21,16 @@ from scipy import stats
 from torch import nn
 
 from hushgraph.data.checks import CheckedGraph
-from hushgraph.data.neighbors import Variations
 from hushgraph.errors import BudgetError, CalibrationError, PrivateAccessError, UnprovenError
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.run import Run, open_run
 from hushgraph.mechanisms import LabelSum, LocalReport, NeighborSum
-from hushgraph.mechanisms.matrix import Cell, matrix, mechanisms
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy import events, units
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.mechanism import Mechanism
 from hushgraph.privacy.plan import Plan, Stage
+from hushgraph.testing import Cell, Variations, matrix, mechanisms
 from hushgraph.vault import PrivateRows, Vault
 from hushgraph.vault.view import View
 from matrix_graphs import GRAPHS, fits, largest_share, own_rows, view_of

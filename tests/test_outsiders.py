@@ -29,12 +29,12 @@ from charges import charged_stages
 from hushgraph import registry
 from hushgraph.audit.run import audit_run, require_consistent
 from hushgraph.data.checks import check_graph
-from hushgraph.data.neighbors import Variations
 from hushgraph.errors import InputError, UnprovenError
 from hushgraph.mechanisms import Gradient
 from hushgraph.methods.base import open_vault
 from hushgraph.nn import MLP
 from hushgraph.privacy.plan import Plan
+from hushgraph.testing import Variations
 from hushgraph.training.config import Training
 from hushgraph.vault.view import View
 from small_graphs import hub_graph, random_graph

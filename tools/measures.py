@@ -24,7 +24,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"mechanisms"}),
     frozenset({"vault"}),
     frozenset({"methods"}),
-    frozenset({"audit", "attacks", "collect"}),
+    frozenset({"audit", "attacks", "collect", "testing"}),
     frozenset({"report"}),
     frozenset({"study"}),
     frozenset({"cli"}),

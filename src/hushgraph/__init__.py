@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 if _TYPE_CHECKING:
     from typing import Any as _Any
 
-    from hushgraph import datasets, local, mechanisms
+    from hushgraph import datasets, local, mechanisms, testing
     from hushgraph.graph.disk import DiskEdges
     from hushgraph.ledger.certificate import Certificate
     from hushgraph.ledger.ledger import Ledger
@@ -68,7 +68,7 @@ _PLACES = {
     "load": "methods.model",
     "register": "registry",
 }
-_MODULES = {"datasets": "datasets", "local": "local", "mechanisms": "mechanisms", "units": "privacy.units"}
+_MODULES = {name: name for name in ("datasets", "local", "mechanisms", "testing")} | {"units": "privacy.units"}
 
 __all__ = [
     "DPGNN",
@@ -104,6 +104,7 @@ __all__ = [
     "local",
     "mechanisms",
     "register",
+    "testing",
     "units",
 ]
 

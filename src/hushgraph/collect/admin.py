@@ -98,15 +98,6 @@ def tokens_csv(tokens: Sequence[tuple[int, str]]) -> str:
     return text.getvalue()
 
 
-def read_tokens(path: str | Path) -> dict[int, str]:
-    """The tokens file of `enroll`."""
-    try:
-        with open(path, encoding="ascii", newline="") as file:
-            return {int(row["node"]): row["token"] for row in csv.DictReader(file)}
-    except (OSError, KeyError, ValueError) as error:
-        raise InputError(f"expected a tokens file with columns node, token; got {path}; check the path") from error
-
-
 def status(store: Store, task_id: str) -> dict[str, object]:
     """What anyone may know: the state, and counts rounded down so that no single arrival can be watched."""
     record = require_task(store, task_id)

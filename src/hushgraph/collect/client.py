@@ -134,20 +134,6 @@ class Client:
             self._wait(min(30.0, 0.2 * 2**attempt) * (0.5 + secrets.randbelow(1000) / 1000))
         raise InputError(f"expected at least one try; got {tries}; raise it")
 
-    def participate(
-        self,
-        server: str,
-        task_id: str,
-        agreed_hash: str,
-        node_token: str,
-        features: Any = None,
-        label: int | str | None = None,
-    ) -> Sent:
-        """Fetch, check, answer and send in one call."""
-        task = self.fetch(server, task_id)
-        self.answer(task, agreed_hash, node_token, features, label)
-        return self.send(server, task)
-
     def _check_agreement(self, task: Task, agreed_hash: str) -> None:
         if not (isinstance(agreed_hash, str) and _HASH.fullmatch(agreed_hash)):
             raise TaskMismatch("expected the 64 hex digits of the agreed task; got something else; copy the whole hash")

@@ -109,11 +109,6 @@ class DiskEdges:
         """How many edges were left out because they led from a node to itself."""
         return int(self._header["self_loops"])
 
-    @property
-    def num_bytes(self) -> int:
-        """Size of the stored arrays."""
-        return _expected_size(_OFFSETS, self._header) + _expected_size(_SOURCES, self._header)
-
     # What `Edges` asks for
 
     def in_degree(self) -> Tensor:

@@ -98,15 +98,6 @@ def _names(folder: Path, ledger: Path | None) -> list[str]:
     return [name for path in found if (name := path.relative_to(folder).as_posix()) not in _NOT_LISTED]
 
 
-def is_charged(folder: str | os.PathLike[str], ledger: Ledger) -> bool:
-    """Whether the ledger holds the run that a model's certificate names."""
-    path = Path(folder) / CERTIFICATE
-    if not path.is_file() or not ledger.exists or ledger.is_old:
-        return False
-    with ledger.reading() as rows:
-        return bool(rows.of_run(str(read_json(path).get("run"))))
-
-
 # The quick check
 
 

@@ -16,13 +16,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-import numpy as np
 from dp_accounting import dp_event as dpa
 from dp_accounting import gaussian_mechanism
 from dp_accounting.pld import privacy_loss_distribution as pld_lib
 from dp_accounting.privacy_accountant import NeighboringRelation
 from dp_accounting.rdp import RdpAccountant
-from scipy import optimize, stats
+from scipy import stats
 
 from hushgraph.errors import CalibrationError, InputError, UnprovenError
 from hushgraph.privacy.events import (
@@ -119,17 +118,6 @@ class PrivacyLoss:
         if self._pure:
             return self._pure + (self._rest.renyi_epsilon(delta) if self._rest._leaves else 0.0)
         return float(self._renyi.get_epsilon(delta))
-
-    def mu_envelope(self, smallest_delta: float = 1e-10) -> float:
-        """The smallest mu whose Gaussian profile covers ours at every delta from `smallest_delta` to 1/2."""
-        if not self.is_private:
-            return math.inf
-        if not self._leaves:
-            return 0.0
-        if self.mu is not None:
-            return self.mu
-        deltas = np.geomspace(smallest_delta, 0.5, 40)
-        return max(_mu_for(self.epsilon(float(delta)), float(delta)) for delta in deltas)
 
     @cached_property
     def _pure(self) -> float:
@@ -292,10 +280,3 @@ def _gaussian_delta(mu: float, epsilon: float) -> float:
     upper = stats.norm.cdf(mu / 2 - epsilon / mu)
     lower = math.exp(min(700.0, epsilon + float(stats.norm.logcdf(-mu / 2 - epsilon / mu))))
     return max(0.0, float(upper) - lower)
-
-
-def _mu_for(epsilon: float, delta: float) -> float:
-    """The mu whose Gaussian profile passes through (epsilon, delta)."""
-    if epsilon <= 0.0:
-        return 2.0 * float(stats.norm.ppf((1.0 + delta) / 2.0))
-    return float(optimize.brentq(lambda mu: _gaussian_delta(mu, epsilon) - delta, 1e-6, 1e3, xtol=1e-9))
