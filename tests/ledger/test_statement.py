@@ -44,7 +44,7 @@ def test_it_says_who_when_why_and_what_counts(ledger: Ledger) -> None:
     assert (chosen["chosen"], chosen["closed"]) == ("dear", False)
     assert seeded["counts"] == "seeded"
     (refused,) = found["refused"]
-    assert (refused["operator"], refused["cause"]) == ("ben", "the limit is reached")
+    assert (refused["operator"], refused["cause"]) == ("ben", "full")
     assert found["runs_in_all"] == 4
     edge = next(total for total in found["datasets"][0]["totals"] if total["unit"] == EDGE.as_dict())
     assert edge["limit"]["operator"] == "tester"

@@ -140,7 +140,7 @@ def test_a_refusal_is_entered_and_nothing_else() -> None:
     (entry,) = ledger.history().entries[before:]
     assert entry.kind == "refused"
     facts = {name: entry.values[name] for name in ("operator", "purpose", "method", "cause")}
-    assert facts == {"operator": "ann", "purpose": "hope", "method": "toy", "cause": "the limit is reached"}
+    assert facts == {"operator": "ann", "purpose": "hope", "method": "toy", "cause": "full"}
     assert entry.values["after"] == pytest.approx(1.0)
 
 

@@ -72,12 +72,12 @@ def _read(source: Any) -> Record:
     if hasattr(source, "plan") and hasattr(source, "certificate"):
         return Record(source.certificate, source.plan, source.run_plan)
     folder = Path(source)
-    config = read_json(folder / "config.json")
+    config = read_json(folder / "config.json", of="a trained model")
     if not config.get("plan"):
         raise InputError(f"{folder}: expected a model with its plan; got one without, which another version wrote")
     whole = config.get("run_plan")
     run_plan = None if whole is None else Plan.from_dict(whole)
-    certificate = Certificate.from_dict(read_json(folder / "certificate.json"))
+    certificate = Certificate.from_dict(read_json(folder / "certificate.json", of="a trained model"))
     return Record(certificate, Plan.from_dict(config["plan"]), run_plan)
 
 

@@ -40,13 +40,13 @@ def show(
 ) -> None:
     """Show the totals of every dataset, and the last runs with who, when and why."""
     from hushgraph.cli.ledger_words import lines
-    from hushgraph.ledger.files import write_private
     from hushgraph.ledger.page import render
     from hushgraph.ledger.statement import statement
+    from hushgraph.text import write_whole
 
     found = statement(_open(folder), dataset=dataset, unit=_unit(unit, max_degree), delta=delta, last=last)
     if html is not None:
-        write_private(html, render(found))
+        write_whole(html, render(found))
     if as_json:
         show_json(found)
     else:
@@ -121,13 +121,13 @@ def head(
     out: Annotated[Path | None, typer.Option(help="Write it to this file instead of printing it.")] = None,
 ) -> None:
     """Print the signed number and hash of the last entry, to be kept elsewhere (see `verify --head`)."""
-    from hushgraph.ledger.files import json_text, write_private
+    from hushgraph.text import json_text, write_whole
 
     text = json_text(_open(folder).head().as_dict())
     if out is None:
         typer.echo(text, nl=False)
     else:
-        write_private(out, text)
+        write_whole(out, text)
         typer.echo(f"written to {out}; keep it where whoever can change the ledger cannot change it")
 
 

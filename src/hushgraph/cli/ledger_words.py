@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
+from hushgraph.ledger.limits import cause_in_words
 from hushgraph.text import rounded_up
 
 WIDTH = 80
@@ -79,7 +80,7 @@ def _state(run: dict[str, Any]) -> str:
 
 def _refusal(one: dict[str, Any]) -> list[str]:
     words = f"{one['time'][5:16].replace('T', ' ')}  {one['method']} on {one['dataset']}, by {one['operator']}: "
-    asked = f"epsilon {rounded_up(float(one['epsilon']))} for '{one['unit']['name']}', {one['cause']}"
+    asked = f"epsilon {rounded_up(float(one['epsilon']))} for '{one['unit']['name']}', {cause_in_words(one['cause'])}"
     return _wrapped(words + asked, "  ")
 
 

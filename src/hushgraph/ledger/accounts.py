@@ -73,6 +73,8 @@ class Account:
     phases: list[Phase] = field(default_factory=list)
     limit: dict[str, Any] | None = None
     upto: int = 0
+    lost: list[int] = field(default_factory=list)
+    """The entries that say that others were lost: nobody knows what those charged."""
 
     @property
     def phase(self) -> Phase | None:
@@ -95,8 +97,9 @@ class Account:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """The account as plain values."""
-        return asdict(self)
+        """The account as plain values; what was lost only where something was."""
+        values = asdict(self)
+        return values if self.lost else {name: value for name, value in values.items() if name != "lost"}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Account:
@@ -122,7 +125,8 @@ class Account:
         elif entry.kind == "unit" and values["unit"] == self.unit:
             self.begin(values["earlier"])
         elif entry.kind == "lost":
-            self._not_private(self.unproved, f"entries that were lost (entry {entry.number})")
+            self.not_private += 1
+            self.lost.append(entry.number)
 
     def _opened(self, values: dict[str, Any], price: dict[str, Any]) -> None:
         self.runs += 1

@@ -12,7 +12,7 @@ from typing import Any
 from hushgraph.errors import LedgerError
 from hushgraph.ledger.accounts import Account, Books, Sum
 from hushgraph.ledger.entries import Entry, History
-from hushgraph.ledger.limits import Refusal, Request, closing_price, over_before, price_run
+from hushgraph.ledger.limits import Refusal, Request, cause_in_words, closing_price, over_before, price_run
 from hushgraph.ledger.prices import Ways, loss_of, unit_key, ways_of_run
 from hushgraph.privacy import events, units
 
@@ -105,7 +105,7 @@ def _open_problems(books: Books, entry: Entry) -> list[str]:
         own = price["unit"] == values["unit"]
         again = price_run(account, _request(values, price, own), lambda _: [])
         if isinstance(again, Refusal):
-            found.append(f"run {values['run']}: was let in over the limit ({again.cause})")
+            found.append(f"run {values['run']}: was let in over the limit ({cause_in_words(again.cause)})")
         elif not _same_price(price, again):
             found.append(f"run {values['run']}: its price for '{price['unit']['name']}' is not that of its events")
     return found

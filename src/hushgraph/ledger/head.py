@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from hushgraph.errors import InputError, LedgerError
 from hushgraph.ledger.entries import Entry, History, canonical
-from hushgraph.ledger.files import json_text, read_json, write_private
 from hushgraph.ledger.keys import Keys, is_signed
 from hushgraph.ledger.store import Rows
+from hushgraph.text import json_text, read_json, write_whole
 
 if TYPE_CHECKING:
     from hushgraph.ledger.ledger import Ledger
@@ -68,7 +68,7 @@ def _text(ledger: str, number: int, link: str) -> str:
 
 def write_head(folder: str | os.PathLike[str], ledger: Ledger) -> Path:
     """Put a copy of the ledger's head into a model's folder."""
-    return write_private(Path(folder) / FILE, json_text(ledger.head().as_dict()))
+    return write_whole(Path(folder) / FILE, json_text(ledger.head().as_dict()))
 
 
 def read_head(path: str | os.PathLike[str]) -> Head:

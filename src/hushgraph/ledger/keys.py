@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from hushgraph.errors import InputError, LedgerError
-from hushgraph.ledger.files import private_folder, write_private
+from hushgraph.text import private_folder, write_whole
 
 FOLDER = "keys"
 _SECRET, _LEDGER = "secret", "ledger"
@@ -70,8 +70,8 @@ class Keys:
     def write(self, folder: Path) -> None:
         """Put the keys beside the ledger in `folder`."""
         place = private_folder(folder / FOLDER)
-        write_private(place / _SECRET, self.secret.hex() + "\n")
-        write_private(place / f"{_LEDGER}.pem", _pem(self.signing))
+        write_whole(place / _SECRET, self.secret.hex() + "\n")
+        write_whole(place / f"{_LEDGER}.pem", _pem(self.signing))
 
     def derived(self, purpose: str) -> bytes:
         """A key for one purpose, from the secret."""
@@ -107,7 +107,7 @@ def make_person_key(path: Path) -> str:
     """Make the key of a person at `path`, unless it is there, and return its public half."""
     if not path.exists():
         private_folder(path.parent)
-        write_private(path, _pem(Ed25519PrivateKey.generate()))
+        write_whole(path, _pem(Ed25519PrivateKey.generate()))
     return public_of(read_private_key(path))
 
 

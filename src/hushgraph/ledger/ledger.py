@@ -22,7 +22,6 @@ from hushgraph.ledger import datasets, old
 from hushgraph.ledger.accounts import Account, fold, new_account
 from hushgraph.ledger.datasets import Dataset
 from hushgraph.ledger.entries import FIRST_LINK, Entry, History, check_chain, seal
-from hushgraph.ledger.files import private_folder, write_private
 from hushgraph.ledger.head import Head, signed_last
 from hushgraph.ledger.identity import DatasetIdentity, GraphArrays, identify
 from hushgraph.ledger.keys import FOLDER as KEYS
@@ -35,6 +34,7 @@ from hushgraph.ledger.running import RunningTotals
 from hushgraph.ledger.store import FILE, FORMAT, Rows, Store
 from hushgraph.ledger.totals import Total, curves_of, total_of
 from hushgraph.privacy.units import Unit, from_dict
+from hushgraph.text import private_folder, write_whole
 
 _IN_USE = "in-use"
 
@@ -377,7 +377,7 @@ class Ledger:
     def _mark_in_use(self) -> None:
         """Remember that there was a ledger here, so that an empty file in its place is not taken for a new one."""
         if self.folder is not None and not self._was_in_use:
-            write_private(self.folder / KEYS / _IN_USE, "")
+            write_whole(self.folder / KEYS / _IN_USE, "")
 
     def _missing(self) -> LedgerError:
         if self._was_in_use:

@@ -18,7 +18,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from hushgraph.errors import LedgerError
-from hushgraph.ledger.files import private_folder
+from hushgraph.text import private_folder
 
 TIMEOUT = 10.0
 _PATIENCE = 1.0

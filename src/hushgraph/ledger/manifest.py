@@ -18,13 +18,12 @@ from hushgraph.errors import ContradictionError, HushgraphError, InputError, Led
 from hushgraph.ledger.certificate import certify
 from hushgraph.ledger.checking import run_problems
 from hushgraph.ledger.entries import Entry, History, canonical
-from hushgraph.ledger.files import json_text, read_json, sha256_of, write_private
 from hushgraph.ledger.findings import Finding, Status, Verification, bad, good, missing
 from hushgraph.ledger.head import FILE as HEAD
 from hushgraph.ledger.head import contradiction, read_head, write_head
 from hushgraph.ledger.keys import is_signed
 from hushgraph.ledger.ledger import Ledger
-from hushgraph.text import plain
+from hushgraph.text import json_text, plain, read_json, sha256_of, write_whole
 
 FILE = "manifest.json"
 WEIGHTS, CERTIFICATE = "model.safetensors", "certificate.json"
@@ -86,7 +85,7 @@ def write_manifest(folder: str | os.PathLike[str], ledger: Ledger, run: str) -> 
         ledger.append("model", values)
         signature, public = ledger.keys.sign(text), ledger.keys.public
     shown = {"format": 1, "run": run, "dataset": values["dataset"], "ledger": first.hash, "files": files}
-    path = write_private(place / FILE, json_text({**shown, "public_key": public, "signature": signature}))
+    path = write_whole(place / FILE, json_text({**shown, "public_key": public, "signature": signature}))
     write_head(place, ledger)
     return path
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from hushgraph.ledger.limits import cause_in_words
 from hushgraph.text import rounded_up
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -110,7 +111,7 @@ def _refusals(refused: list[dict[str, Any]], in_all: int) -> str:
             _text(one["method"]),
             _text(one["unit"]["name"]),
             _epsilon(one["epsilon"]),
-            _text(one["cause"]),
+            _text(cause_in_words(one["cause"])),
             _text(one["operator"]),
         )
         for one in reversed(refused)

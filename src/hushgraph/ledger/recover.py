@@ -20,7 +20,6 @@ from typing import Any
 from hushgraph.errors import HushgraphError, LedgerError
 from hushgraph.ledger.accounts import fold
 from hushgraph.ledger.entries import FIRST_LINK, Entry, History
-from hushgraph.ledger.files import flush_folder
 from hushgraph.ledger.head import Head
 from hushgraph.ledger.keys import Keys
 from hushgraph.ledger.ledger import Ledger
@@ -28,6 +27,7 @@ from hushgraph.ledger.lock import held
 from hushgraph.ledger.running import RunningTotals
 from hushgraph.ledger.store import COLUMNS, FILE, Store, entry_of
 from hushgraph.ledger.transfer import read_export
+from hushgraph.text import flush_folder
 
 _SMALLEST_ROW = 200  # bytes, at least, of an entry in the file
 _LARGEST = 1 << 36

@@ -67,7 +67,7 @@ class RunningTotals:
         if checksum == self._checksum(dataset, unit, state):
             with contextlib.suppress(ValueError, TypeError, KeyError):
                 account = Account.from_dict(json.loads(state))
-                if account.upto == self._last_number(dataset):
+                if account.upto == self._last_number(dataset) and len(account.lost) == len(self.rows.of_kind("lost")):
                     return account
         _LOG.warning("the running total of '%s' was changed or damaged; computed again from the entries", dataset)
         found = self._from_entries().accounts.get((dataset, unit))

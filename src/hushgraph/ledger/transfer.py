@@ -10,11 +10,11 @@ from typing import Any
 from hushgraph.errors import InputError, LedgerError
 from hushgraph.ledger import old
 from hushgraph.ledger.entries import Entry, History, canonical, check_chain
-from hushgraph.ledger.files import write_private
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.limits import Refusal, Request, closing_price, price_run
 from hushgraph.ledger.old import OldLedger, modernized
 from hushgraph.privacy import events, units
+from hushgraph.text import write_whole
 
 _OF_RUNS = ("charge", "choice", "parallel")
 
@@ -22,7 +22,7 @@ _OF_RUNS = ("charge", "choice", "parallel")
 def export(ledger: Ledger, path: Path) -> int:
     """Write all entries to `path`, one JSON object a line, for its owner only; returns how many there are."""
     history = ledger.history()
-    write_private(path, "".join(canonical(entry.as_dict()) + "\n" for entry in history.entries))
+    write_whole(path, "".join(canonical(entry.as_dict()) + "\n" for entry in history.entries))
     return len(history.entries)
 
 

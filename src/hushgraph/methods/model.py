@@ -224,7 +224,7 @@ class Model:
         """Read a model's folder; nothing in it is executed. One that contradicts its manifest or ledger is refused."""
         source = Path(folder)
         require_uncontradicted(source, default_ledger())
-        config = read_json(source / "config.json")
+        config = read_json(source / "config.json", of="a trained model")
         if config.get("format") != FORMAT:
             raise InputError(
                 f"{source}: expected a model of format {FORMAT}; got {config.get('format')!r}, which another version "
@@ -237,7 +237,7 @@ class Model:
         trained = None if config["trained"] is None else Plan.from_dict(config["trained"])
         network = method.network(trained or plan, torch.Generator())
         network.load_state_dict(_under("weights", tensors))
-        metrics = read_json(source / "metrics.json")
+        metrics = read_json(source / "metrics.json", of="a trained model")
         return cls(
             method=method,
             plan=plan,
@@ -253,7 +253,7 @@ class Model:
             metrics=metrics,
             run_plan=None if config["run_plan"] is None else Plan.from_dict(config["run_plan"]),
             trained=trained,
-            certificate=Certificate.from_dict(read_json(source / "certificate.json")),
+            certificate=Certificate.from_dict(read_json(source / "certificate.json", of="a trained model")),
         )
 
 

@@ -175,7 +175,9 @@ def read_context(
 
 
 def _from_folder(folder: Path) -> RunContext:
-    config, certificate, metrics = (read_json(folder / f"{name}.json") for name in ("config", "certificate", "metrics"))
+    config, certificate, metrics = (
+        read_json(folder / f"{name}.json", of="a trained model") for name in ("config", "certificate", "metrics")
+    )
     try:
         return RunContext(
             method=config["method"],
