@@ -37,14 +37,6 @@ def number(value: float | str | None) -> float | None:
     return None if value is None else float(value)
 
 
-def private_folder(path: Path) -> Path:
-    """Make `path` (and what is missing above it) for its owner only (0700); one that exists stays as it is."""
-    if path.exists() and not path.is_dir():
-        raise InputError(f"expected a folder; {path} is a file. Name another folder")
-    path.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return path
-
-
 def write_whole(path: str | os.PathLike[str], data: bytes | str) -> Path:
     """Write a file for its owner only (0600), whole or not at all, and wait until it and its name are on the disk."""
     target = Path(path)

@@ -26,11 +26,11 @@ from hushgraph.errors import InputError
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.methods.base import Method
 from hushgraph.methods.chorus import Chorus
+from hushgraph.methods.evaluation import EVALUATION
 from hushgraph.methods.gap import GAP
 from hushgraph.methods.model import Model
 from hushgraph.privacy import units
 from hushgraph.privacy.budget import Budget
-from hushgraph.tasks import EVALUATION
 from hushgraph.testing import NodeRecord, Variations
 from small_graphs import random_graph
 

@@ -20,12 +20,6 @@ class FakeNoise:
         return torch.from_numpy(np.flatnonzero(self.generator.random(n) < p))
 
 
-def test_the_rate_of_a_batch_size() -> None:
-    assert PoissonSampler.rate_for(1000, 250) == 0.25
-    assert PoissonSampler.rate_for(10, 256) == 1.0
-    assert PoissonSampler(1000, PoissonSampler.rate_for(1000, 250)).expected_batch_size == 250.0
-
-
 def test_batches_have_that_law() -> None:
     sampler, noise = PoissonSampler(2000, 0.1), FakeNoise()
     batches = [sampler.draw(noise) for _ in range(200)]

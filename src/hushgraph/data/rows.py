@@ -204,14 +204,6 @@ class _SparseMatmul(torch.autograd.Function):
 Rows = Tensor | SparseRows
 
 
-def linear_input(x: Rows, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """`x @ weight.T + bias` for dense or sparse rows; `weight` is [out, in] as in `torch.nn.Linear`."""
-    if isinstance(x, Tensor):
-        return F.linear(x, weight, bias)
-    product = x.matmul(weight.t())
-    return product if bias is None else product + bias
-
-
 def take_rows(x: Rows, index: Tensor) -> Rows:
     """The rows named by `index` (int64), dense or sparse."""
     return x.index_select(0, index) if isinstance(x, Tensor) else x.rows(index)

@@ -24,7 +24,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from hushgraph.errors import InputError, LedgerError
-from hushgraph.text import private_folder, write_whole
+from hushgraph.ledger.lock import private_folder
+from hushgraph.text import write_whole
 
 FOLDER = "keys"
 _SECRET, _LEDGER = "secret", "ledger"

@@ -23,18 +23,18 @@ from hushgraph.ledger.accounts import Account, fold, new_account
 from hushgraph.ledger.datasets import Dataset
 from hushgraph.ledger.entries import FIRST_LINK, Entry, History, check_chain, seal
 from hushgraph.ledger.head import Head, signed_last
-from hushgraph.ledger.identity import DatasetIdentity, GraphArrays, identify
+from hushgraph.ledger.identity import DatasetIdentity, GraphArrays, arrays_of, identify
 from hushgraph.ledger.keys import FOLDER as KEYS
 from hushgraph.ledger.keys import Keys
 from hushgraph.ledger.limits import new_limit
-from hushgraph.ledger.lock import TIMEOUT, held
+from hushgraph.ledger.lock import TIMEOUT, held, private_folder
 from hushgraph.ledger.occasion import Occasion
 from hushgraph.ledger.prices import earlier_runs
 from hushgraph.ledger.running import RunningTotals
 from hushgraph.ledger.store import FILE, FORMAT, Rows, Store
 from hushgraph.ledger.totals import Total, curves_of, total_of
 from hushgraph.privacy.units import Unit, from_dict
-from hushgraph.text import private_folder, write_whole
+from hushgraph.text import write_whole
 
 _IN_USE = "in-use"
 
@@ -80,6 +80,12 @@ class Ledger:
         view = copy.copy(self)
         view.occasion = occasion
         return view
+
+    def recognizing(self, graph: Any) -> Ledger:
+        """The same ledger, told the data itself, so that it finds the dataset under any name; not in memory."""
+        if self.folder is None or self.occasion.arrays is not None:
+            return self
+        return self.on(replace(self.occasion, arrays=arrays_of(graph)))
 
     @property
     def folder(self) -> Path | None:
@@ -256,7 +262,7 @@ class Ledger:
         """Enter a dataset by its name, to be protected for `unit`, before anything is run on it; no limit yet."""
         with self.transaction() as rows:
             found = self.dataset_named(dataset)
-            self.begin_unit(rows, found, unit)
+            self.begin_unit(rows, found, from_dict(unit))
         return found
 
     # Totals
@@ -306,15 +312,16 @@ class Ledger:
             self.append("limit", {**values, **given, **self.occasion.who})
             return {**values, **given, "runs": account.runs}
 
-    def begin_unit(self, rows: Rows, dataset: str, unit: dict[str, Any]) -> Account:
+    def begin_unit(self, rows: Rows, dataset: str, unit: Unit) -> Account:
         """The account of a dataset for a unit, opened if there is none, with what earlier runs cost under the unit."""
-        account = self._running(rows).find(dataset, unit)
+        own = unit.as_dict()
+        account = self._running(rows).find(dataset, own)
         if account is None:
             known = bool(rows.of_kind("open", last=1, dataset=dataset))
             history = self.history() if known else History(())
-            earlier = earlier_runs(history, dataset, from_dict(unit))
-            self.append("unit", {"dataset": dataset, "unit": unit, "earlier": earlier})
-            account = self._running(rows).find(dataset, unit)
+            earlier = earlier_runs(history, dataset, unit)
+            self.append("unit", {"dataset": dataset, "unit": own, "earlier": earlier})
+            account = self._running(rows).find(dataset, own)
             assert account is not None
         return account
 
@@ -324,7 +331,7 @@ class Ledger:
             raise InputError(f"dataset: expected a name, because the ledger has {len(known)}: {', '.join(known)}")
         chosen = next(iter(known)) if dataset is None else self.dataset_named(dataset)
         if unit is not None:
-            return self.begin_unit(rows, chosen, unit.as_dict())
+            return self.begin_unit(rows, chosen, unit)
         found = self._running(rows).all(chosen)
         if len(found) != 1:
             names = ", ".join(account.unit["name"] for account in found) or "none"

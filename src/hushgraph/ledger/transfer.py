@@ -131,7 +131,7 @@ class _Replay:
     def _open(self, entry: dict[str, Any]) -> None:
         values = {key: value for key, value in entry.items() if key not in ("kind", "prices")}
         with self.ledger.transaction() as rows:
-            self.ledger.begin_unit(rows, self.dataset, values["unit"])
+            self.ledger.begin_unit(rows, self.dataset, units.from_dict(values["unit"]))
             prices = []
             for account in self.ledger.accounts(self.dataset):
                 own = account.unit == values["unit"]

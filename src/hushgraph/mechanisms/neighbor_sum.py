@@ -55,8 +55,8 @@ class NeighborSum(GaussianMechanism):
 
     def release(self, data: Any, scale: float, noise: NoiseSource, rows: Rows) -> Tensor:
         """The sums with noise on the same grid."""
-        bounded = self._whole(rows)
-        sums = data.edges.sum(bounded)
+        edges, bounded = data.edges, self._whole(rows)
+        sums = edges.sum(bounded)
         sums += noise.integer_gaussian(tuple(sums.shape), in_steps(scale, bounded.step))
         return (sums.to(torch.float64) * bounded.step).to(torch.float32)
 

@@ -95,23 +95,27 @@ class Chorus(Method):
         hops = self.hops or (3 if plain else 1)
         readers = self._num_readers(metadata, unit, budget)
         batch = self.batch_size or (512 if readers == metadata.num_train else 256)
+        sums = self._label_sum(unit)
         training = Gradient.of(readers, batch, self.epochs or PRIVATE_EPOCHS, self.max_grad_norm)
         parts = 1 if readers == metadata.num_train else 2
         return [
-            Stage(SUMS, self._label_sum(unit), hops, noise=self.aggregation_noise),
+            Stage(SUMS, sums, hops, noise=self.aggregation_noise),
             *[Stage(f"stage_{k}", training, parallel=parts) for k in range(0 if plain else 1, hops + 1)],
         ]
 
     def _label_sum(self, unit: Unit) -> LabelSum:
         """The sums in the form that costs least under the unit."""
         f = unit.footprint
-        divided = self.divide_by_degree and f.owned
+        divided = self._divides(unit)
         centered = self.centered and not f.replaced  # two centered messages can be opposite: nothing would be gained
         if not f.mirrored:
             return LabelSum(divided=divided, centered=centered)
         # Edges between two training nodes and between one and another node then cost the same.
         labeled_noise = math.sqrt(2.0 - self.unlabeled_norm**2)
         return LabelSum(self.unlabeled_norm, labeled_noise, divided, centered)
+
+    def _divides(self, unit: Unit) -> bool:
+        return self.divide_by_degree and unit.footprint.owned
 
     def _num_readers(self, metadata: Metadata, unit: Unit, budget: Budget) -> int:
         """How many training nodes a private classifier of sums is trained on, by rule from public sizes."""
@@ -126,7 +130,7 @@ class Chorus(Method):
     def public_notes(self, metadata: Metadata, unit: Unit) -> Sequence[Note]:
         """Those of every method; where messages are divided, lists are not cut."""
         usual = super().public_notes(metadata, unit)
-        if not self._label_sum(unit).divided:
+        if not self._divides(unit):
             return usual
         return [*(one for one in usual if one.code is not Code.DEGREE_CAP), note(Code.NO_CAP)]
 
@@ -151,8 +155,8 @@ class Chorus(Method):
     def run(self, vault: Vault, network: nn.Module, *, train: bool) -> Output:
         """Per stage: send labels and pseudo-labels, sum them, train on features and sums."""
         assert isinstance(network, ChorusNetwork)
-        readers, receivers = self._readers(vault, network) if train else (None, None)
         training = self._training(network)
+        readers, receivers = self._readers(vault, network) if train else (None, None)
         rows: list[Held] = [vault.features if network.plain else vault.apply(UnitRows(), vault.features)]
         if network.feature_model is not None:
             if train and readers is not None:

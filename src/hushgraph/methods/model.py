@@ -27,12 +27,12 @@ from hushgraph.ledger.certificate import Certificate
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.manifest import require_uncontradicted, write_manifest
 from hushgraph.ledger.project import default_ledger
+from hushgraph.methods.evaluation import evaluate_classes
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.notes import Note
 from hushgraph.privacy.plan import Plan
 from hushgraph.privacy.units import Unit
-from hushgraph.tasks import evaluate_classes
 from hushgraph.text import read_json, write_json, write_whole
 from hushgraph.vault import Replay
 
@@ -171,8 +171,7 @@ class Model:
         """Accuracies on the data: an evaluation, outside the guarantee."""
         if self.scores is None:
             return {}
-        nodes = {name: graph.split(name) for name in ("train", "val", "test")}
-        splits = {name: found[graph.labels[found] >= 0] for name, found in nodes.items()}
+        splits = {name: found[graph.labels[found] >= 0] for name, found in self.nodes.items()}
         return evaluate_classes(self.scores, graph.labels, splits, len(graph.class_names))
 
     def get_epsilon(self, delta: float) -> float:

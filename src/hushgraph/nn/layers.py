@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hushgraph.data.rows import Rows, linear_input
+from hushgraph.data.rows import Rows
 from hushgraph.errors import InputError, did_you_mean
 from hushgraph.nn.rowwise import rowwise
 
@@ -129,3 +129,11 @@ def reset_all(module: nn.Module, generator: torch.Generator) -> None:
             layer.reset_parameters(generator)
         elif isinstance(layer, nn.BatchNorm1d | nn.GroupNorm | nn.LayerNorm):
             layer.reset_parameters()
+
+
+def linear_input(x: Rows, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """`x @ weight.T + bias` for dense or sparse rows; `weight` is [out, in] as in `torch.nn.Linear`."""
+    if isinstance(x, Tensor):
+        return F.linear(x, weight, bias)
+    product = x.matmul(weight.t())
+    return product if bias is None else product + bias

@@ -43,11 +43,6 @@ class PoissonSampler:
             problems.append(f"expected a sampling rate in (0, 1]; got {self.rate}; use batch size / examples")
         InputError.collect(problems)
 
-    @staticmethod
-    def rate_for(num_examples: int, batch_size: int) -> float:
-        """The rate at which batches have `batch_size` examples on average (all of them, at most)."""
-        return min(1.0, batch_size / num_examples) if num_examples > 0 else 0.0
-
     @property
     def expected_batch_size(self) -> float:
         """The average number of examples in a batch."""

@@ -155,7 +155,7 @@ class RunContext:
         return StageCost(charge, stage, loss.epsilon(self.delta))
 
     def _event(self, stage: Stage, charge: Charge) -> Event:
-        return stage.part(charge.count).event(self.unit)
+        return replace(stage, count=charge.count).event(self.unit)
 
 
 def read_context(
