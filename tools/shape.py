@@ -35,8 +35,8 @@ PAGE = """# The shape of the project
 
 Written by `make shape`. A walk is what one call runs through: the functions in the order of their first call, the files
 they are in, and how often the package changes from one to the next. A type test asks what a unit or a stage is, a prose
-parser reads a fact back out of a sentence, a protection branch asks whether a run protects anything. Imports go up in
-three places on purpose: when a model is asked for its words, its audit or its report; and where a command starts.
+parser reads a fact back out of a sentence, a protection branch asks whether a run protects anything. A model
+finds its words, its audit and its report, which are built on top of it, by their names in the registry.
 
 """
 

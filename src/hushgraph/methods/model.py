@@ -87,9 +87,8 @@ class Model:
 
     def explain(self) -> str:
         """The certificate in words."""
-        from hushgraph.report.words import explain
-
-        return explain(self.certificate, self.reason)
+        words: str = registry.load("views", "words")(self.certificate, self.reason)
+        return words
 
     # Predictions
 
@@ -182,15 +181,12 @@ class Model:
 
     def audit(self, **options: Any) -> Any:
         """Try to contradict this run's epsilon on data made for the audit; options are those of `audit_run`."""
-        from hushgraph.audit.run import audit_run
-
-        return audit_run(self, **options)
+        return registry.load("views", "audit")(self, **options)
 
     def report(self, path: str | os.PathLike[str], **options: Any) -> Path:
         """Write one HTML file about this model that opens offline; options are those of `write_report`."""
-        from hushgraph.report.page import write_report
-
-        return write_report(self, path, **options)
+        written: Path = registry.load("views", "report")(self, path, **options)
+        return written
 
     # The folder
 
