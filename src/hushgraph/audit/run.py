@@ -86,6 +86,7 @@ def _audited(
 ) -> AuditResult:
     """Audit the stages of `plan`, and those `before` it in the same run."""
     stages = [stage for stage in (*before, *plan.stages) if not stage.is_free(plan.unit)]
+    unit = plan.stated_unit
     findings, skipped = [], [Skipped(Reason.BRANCH, branch.method) for branch in plan.branches]
     if not math.isfinite(plan.epsilon):
         skipped.append(Skipped(Reason.NO_CLAIM if plan.paper is None else Reason.PAPER_UNPROVED))
@@ -99,7 +100,7 @@ def _audited(
         skipped += [Skipped(Reason.NO_CANARY, stage.name) for stage in stages if stage.name not in seen]
     return AuditResult(
         method=plan.method,
-        unit=plan.stated_unit.name,
+        unit=unit.name,
         planted_unit=plan.unit.name,
         claimed=plan.epsilon if plan.paper is None else plan.paper.epsilon,
         delta=plan.budget.definite_delta,

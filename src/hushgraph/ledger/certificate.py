@@ -131,16 +131,16 @@ class Certificate:
     def from_dict(cls, values: dict[str, Any]) -> Certificate:
         """The inverse of `as_dict`."""
         read = dict(values)
-        read["unit"] = unit_from_dict(read["unit"])
         read["epsilon"] = float(read["epsilon"])
         read["profile"] = {key: float(value) for key, value in read["profile"].items()}
         read["charges"] = tuple(Charge.from_dict(one) for one in read["charges"])
+        read["randomness"] = Randomness(read["randomness"])
+        read["total"] = DatasetTotal.from_dict(read["total"])
+        read["unit"] = unit_from_dict(read["unit"])
         for key in ("public", "unprotected"):
             read[key] = tuple(Note.from_dict(one) for one in read[key])
-        read["randomness"] = Randomness(read["randomness"])
         read["paper"] = None if read["paper"] is None else PaperClaim.from_dict(read["paper"])
         read["reason"] = None if read["reason"] is None else Note.from_dict(read["reason"])
-        read["total"] = DatasetTotal.from_dict(read["total"])
         return cls(**read)
 
     @property

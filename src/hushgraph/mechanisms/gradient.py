@@ -128,7 +128,7 @@ class Gradient(Mechanism):
         """Train by clipped, noised steps on the training nodes, or on those named by `nodes`."""
         self.check(module)
         train = data.train if nodes is None else nodes
-        taken, labels = take_rows(rows, train), data.labels[train]
+        labels, taken = data.labels[train], take_rows(rows, train)
         steps = NoisySteps(PoissonSampler(train.numel(), self.sample_rate), self.steps, self.max_grad_norm, scale)
         examples = RowExamples(module, taken, labels, steps, normalize=training.normalize)
         train_private(examples, training, noise, on_step=data.report)

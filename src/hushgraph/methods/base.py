@@ -145,8 +145,9 @@ class Method(Settings):
         _require_public_classes(checked, unit, budget)
         plan = self.plan(checked.metadata, unit, budget, paper_mode=paper_mode)
         started = time.perf_counter()
-        vault, run = open_vault(checked, plan, ledger, seed, progress)
-        network = self.network(plan, vault.generator("weights"))
+        run, noise = enter(checked, plan, ledger, seed)
+        network = self.network(plan, noise.torch_generator("weights"))
+        vault = Vault(checked, plan, run, noise, progress)
         output = self.run(vault, network, train=True)
         return finished(self, network, output, vault, run, checked, time.perf_counter() - started)
 
@@ -179,13 +180,18 @@ class Method(Settings):
         return True
 
 
+def enter(graph: CheckedGraph, plan: Plan, ledger: Ledger | None, seed: int | None) -> tuple[Run, NoiseSource]:
+    """Enter `plan` in the ledger, which may refuse it; the run to charge, and its source of noise."""
+    book = (ledger if ledger is not None else default_ledger()).recognizing(graph)
+    run = open_run(book, plan, graph.metadata.name, seeded=seed is not None)
+    return run, NoiseSource.from_os() if seed is None else NoiseSource.seeded(seed)
+
+
 def open_vault(
     graph: CheckedGraph, plan: Plan, ledger: Ledger | None, seed: int | None, progress: Progress | None
 ) -> tuple[Vault, Run]:
     """Enter `plan` in the ledger and put the graph in a vault that charges to it."""
-    book = (ledger if ledger is not None else default_ledger()).recognizing(graph)
-    run = open_run(book, plan, graph.metadata.name, seeded=seed is not None)
-    noise = NoiseSource.from_os() if seed is None else NoiseSource.seeded(seed)
+    run, noise = enter(graph, plan, ledger, seed)
     return Vault(graph, plan, run, noise, progress), run
 
 
@@ -202,7 +208,8 @@ def finished(
     vault.charge_what_was_open()
     scores, private = vault.hand_over(output.scores), isinstance(output.scores, PrivateRows)
     nodes = {split: vault.nodes(split) for split in ("train", "val", "test")}
-    released = {name: values for name, values in vault.released.items() if name in vault.plan}
+    stages = {stage.name for stage in vault.plan.stages}
+    released = {name: values for name, values in vault.released.items() if name in stages}
     run.close()
     model = Model(
         method=output.method or method,

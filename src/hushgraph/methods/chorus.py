@@ -106,16 +106,13 @@ class Chorus(Method):
     def _label_sum(self, unit: Unit) -> LabelSum:
         """The sums in the form that costs least under the unit."""
         f = unit.footprint
-        divided = self._divides(unit)
+        divided = self.divide_by_degree and f.owned
         centered = self.centered and not f.replaced  # two centered messages can be opposite: nothing would be gained
         if not f.mirrored:
             return LabelSum(divided=divided, centered=centered)
         # Edges between two training nodes and between one and another node then cost the same.
         labeled_noise = math.sqrt(2.0 - self.unlabeled_norm**2)
         return LabelSum(self.unlabeled_norm, labeled_noise, divided, centered)
-
-    def _divides(self, unit: Unit) -> bool:
-        return self.divide_by_degree and unit.footprint.owned
 
     def _num_readers(self, metadata: Metadata, unit: Unit, budget: Budget) -> int:
         """How many training nodes a private classifier of sums is trained on, by rule from public sizes."""
@@ -130,7 +127,7 @@ class Chorus(Method):
     def public_notes(self, metadata: Metadata, unit: Unit) -> Sequence[Note]:
         """Those of every method; where messages are divided, lists are not cut."""
         usual = super().public_notes(metadata, unit)
-        if not self._divides(unit):
+        if not (self.divide_by_degree and unit.footprint.owned):
             return usual
         return [*(one for one in usual if one.code is not Code.DEGREE_CAP), note(Code.NO_CAP)]
 

@@ -101,28 +101,34 @@ class Vault:
         stage, started = self.plan[name], time.perf_counter()
         if nodes is not None:
             options = {**options, "nodes": self._checked_nodes(nodes)}
-        carry_out = self._exact if self.plan.runs_exactly(name) else self._noisy
-        value = carry_out(stage, inputs, nodes, options)
+        exact = self.plan.runs_exactly(name)
+        if not exact:
+            stage.mechanism.check(*inputs)
+        view = self._view(stage, None if exact else self.unit.cap)
+        value = (self._exact if exact else self._noisy)(stage, view, inputs, nodes, options)
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
         return value
 
-    def _exact(self, stage: Stage, inputs: tuple[Any, ...], nodes: Tensor | None, options: dict[str, Any]) -> Any:
+    def _exact(
+        self, stage: Stage, view: View, inputs: tuple[Any, ...], nodes: Tensor | None, options: dict[str, Any]
+    ) -> Any:
         """Without noise: all that is read is public, or nothing is protected, which is charged as such."""
         if stage.is_free(self.unit):
             self._refuse_private(stage, inputs)
         else:
             self._charge(stage, nodes)
-        return stage.mechanism.query(self._view(stage, None), *map(self._open, inputs), **options)
+        return stage.mechanism.query(view, *map(self._open, inputs), **options)
 
-    def _noisy(self, stage: Stage, inputs: tuple[Any, ...], nodes: Tensor | None, options: dict[str, Any]) -> Any:
-        """Checked, charged, released with noise; then kept for a replay, or as a handle where it is a node's own."""
-        mechanism, name = stage.mechanism, stage.name
-        mechanism.check(*inputs)
-        view = self._view(stage, self.unit.cap)
-        scale = _noise_of(stage)
-        noise = self._noise.stream(f"{mechanism.name}/{name}/{self._charge(stage, nodes)}")
+    def _noisy(
+        self, stage: Stage, view: View, inputs: tuple[Any, ...], nodes: Tensor | None, options: dict[str, Any]
+    ) -> Any:
+        """Charged, released with noise; then kept for a replay, or as a handle where it is part of a node's record."""
+        mechanism, name, scale = stage.mechanism, stage.name, _noise_of(stage)
+        number = self._charge(stage, nodes)
+        opened = [self._open(one) for one in inputs]
+        noise = self._noise.stream(f"{mechanism.name}/{name}/{number}")
         private = mechanism.stays_private(self.unit)
-        value = mechanism.release(view, scale, noise, *map(self._open, inputs), **options)
+        value = mechanism.release(view, scale, noise, *opened, **options)
         if private:
             return self._keep(value, f"the result of '{name}'")
         if not mechanism.trains:
