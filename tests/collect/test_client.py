@@ -10,8 +10,7 @@ import pytest
 
 from hushgraph.collect import Client, FeatureQuestion, LabelQuestion, SendError, TaskMismatch
 from hushgraph.collect import client as client_module
-from hushgraph.collect.client import class_number
-from hushgraph.collect.transport import Answer
+from hushgraph.collect.client import Answer, class_number
 from hushgraph.errors import BudgetError, InputError
 
 FEATURES = np.linspace(0, 1, 8)

@@ -10,7 +10,7 @@ import pytest
 
 from hushgraph.errors import ContradictionError, LedgerError
 from hushgraph.ledger.certificate import certify
-from hushgraph.ledger.findings import Status
+from hushgraph.ledger.checking import Status
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.manifest import require_uncontradicted, verify_model, write_manifest
 from toy_plans import carry_out, sums, sums_of

@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from hushgraph.cli.ledger_words import WIDTH, lines
+from hushgraph.cli.ledger import WIDTH, lines
 from hushgraph.errors import BudgetError
 from hushgraph.ledger.ledger import Ledger
-from hushgraph.ledger.page import render
 from hushgraph.ledger.run import open_run
 from hushgraph.ledger.signoff import register, sign_off
-from hushgraph.ledger.statement import statement
+from hushgraph.ledger.statement import render, statement
 from hushgraph.privacy.notes import Code, note
 from toy_plans import COUNT, DELTA, EDGE, NODE, carry_out, choice, sums_of, training
 

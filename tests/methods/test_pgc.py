@@ -19,8 +19,7 @@ from hushgraph.methods import pgc_links
 from hushgraph.methods.model import load
 from hushgraph.methods.pgc import PGC, Estimates
 from hushgraph.methods.pgc_links import PGCLinks, area_under_curve
-from hushgraph.nn.kprop import PropagatedRows
-from hushgraph.nn.propagation import Neighborhood
+from hushgraph.nn.propagation import Neighborhood, PropagatedRows
 from hushgraph.nn.vgae import divergence
 from hushgraph.privacy import units
 from hushgraph.privacy.budget import Budget

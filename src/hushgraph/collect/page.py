@@ -13,8 +13,7 @@ import html
 from collections.abc import Sequence
 from importlib.resources import files
 
-from hushgraph.collect.explain import explain_task
-from hushgraph.collect.task import Task, odds_factor
+from hushgraph.collect.task import Task, explain_task, odds_factor
 
 _FILES = files("hushgraph.collect")
 STYLE = (_FILES / "page.css").read_text(encoding="utf-8")

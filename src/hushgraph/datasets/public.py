@@ -1,7 +1,7 @@
 """Public benchmark graphs by name, through the loaders of PyTorch Geometric and of OGB.
 
 Nothing is imported or downloaded until a dataset is asked for. Files are checked before they are opened (see
-`no_pickle`), and the edges come out as everywhere in this package: both directions, no self loops, no duplicates.
+`archive`), and the edges come out as everywhere in this package: both directions, no self loops, no duplicates.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import index_to_mask, remove_self_loops, to_undirected
 
-from hushgraph.datasets import no_pickle
+from hushgraph.datasets import archive
 from hushgraph.datasets.catalog import PUBLIC, PublicDataset, cache_folder, public_dataset
 from hushgraph.datasets.splits import MASKS
 from hushgraph.errors import HushgraphError, InputError, did_you_mean
@@ -40,7 +40,7 @@ def load_public(name: str, root: str | Path | None = None, *, as_published: bool
         # OGB and PyTorch Geometric report progress on standard output, which belongs to our caller.
         with torch.serialization.safe_globals(_plain_containers()), contextlib.redirect_stdout(sys.stderr):
             for path in sorted((folder / entry.folder).rglob("*.pt")):
-                no_pickle.refuse_code_in_torch(path)
+                archive.refuse_code_in_torch(path)
             raw_data, masks = _make(entry, _checked(maker, entry, folder), folder)
     except HushgraphError:
         raise
@@ -76,9 +76,9 @@ def _checked(maker: Any, entry: PublicDataset, folder: Path) -> Any:
         for file in entry.raw:
             path = entry.raw_folder(folder) / file
             if entry.maker == "Planetoid" and not file.endswith("test.index"):
-                no_pickle.refuse_code_in_pickle(path)
+                archive.refuse_code_in_pickle(path)
             if file.endswith(".npz"):
-                no_pickle.refuse_code_in_npz(path)
+                archive.refuse_code_in_npz(path)
         maker.process(self)
 
     return type(maker.__name__, (maker,), {"process": process})

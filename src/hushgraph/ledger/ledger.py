@@ -18,19 +18,26 @@ from pathlib import Path
 from typing import Any
 
 from hushgraph.errors import InputError, LedgerError
-from hushgraph.ledger import datasets, old
-from hushgraph.ledger.accounts import Account, fold, new_account
-from hushgraph.ledger.datasets import Dataset
+from hushgraph.ledger import old
+from hushgraph.ledger.accounts import Account, RunningTotals, fold, new_account
 from hushgraph.ledger.entries import FIRST_LINK, Entry, History, check_chain, seal
-from hushgraph.ledger.head import Head, signed_last
-from hushgraph.ledger.identity import DatasetIdentity, GraphArrays, arrays_of, identify
+from hushgraph.ledger.identity import (
+    Dataset,
+    DatasetIdentity,
+    GraphArrays,
+    arrays_of,
+    decide,
+    identify,
+    known_datasets,
+    resolve,
+    sketch_text,
+)
 from hushgraph.ledger.keys import FOLDER as KEYS
-from hushgraph.ledger.keys import Keys
+from hushgraph.ledger.keys import Head, Keys, signed_last
 from hushgraph.ledger.limits import new_limit
 from hushgraph.ledger.lock import TIMEOUT, held, private_folder
 from hushgraph.ledger.occasion import Occasion
 from hushgraph.ledger.prices import earlier_runs
-from hushgraph.ledger.running import RunningTotals
 from hushgraph.ledger.store import FILE, FORMAT, Rows, Store
 from hushgraph.ledger.totals import Total, curves_of, total_of
 from hushgraph.privacy.units import Unit, from_dict
@@ -230,9 +237,9 @@ class Ledger:
         if continues is None and separate is None:
             continues, separate = self.occasion.continues, self.occasion.separate
         with self.transaction() as rows:
-            decision = datasets.decide(rows, identity, name, continues, separate)
+            decision = decide(rows, identity, name, continues, separate)
             if decision.kind is not None:
-                content, link = datasets.sketch_text(identity)
+                content, link = sketch_text(identity)
                 if decision.values.get("sketch") is not None:
                     rows.add_sketch(link, content)
                 self.append(decision.kind, {**decision.values, **self.occasion.who})
@@ -243,20 +250,20 @@ class Ledger:
         with self.transaction() as rows:
             if rows.of_kind("dataset", last=1, dataset=name):
                 return name
-            known = datasets.known_datasets(rows)
+            known = known_datasets(rows)
             if any(name in dataset.names for dataset in known.values()):
-                return datasets.resolve(known, name)
+                return resolve(known, name)
             self.append("dataset", {"dataset": name, "name": name, "sketch": None, **self.occasion.who})
             return name
 
     def datasets(self) -> dict[str, Dataset]:
         """All datasets of the ledger by their id."""
         with self.reading() as rows:
-            return datasets.known_datasets(rows)
+            return known_datasets(rows)
 
     def find_dataset(self, name: str) -> str:
         """The id of a known dataset, from its id or one of its names."""
-        return datasets.resolve(self.datasets(), name)
+        return resolve(self.datasets(), name)
 
     def create(self, dataset: str, unit: dict[str, Any]) -> str:
         """Enter a dataset by its name, to be protected for `unit`, before anything is run on it; no limit yet."""
@@ -326,7 +333,7 @@ class Ledger:
         return account
 
     def _one_account(self, rows: Rows, dataset: str | None, unit: Unit | None) -> Account:
-        known = datasets.known_datasets(rows)
+        known = known_datasets(rows)
         if dataset is None and len(known) != 1:
             raise InputError(f"dataset: expected a name, because the ledger has {len(known)}: {', '.join(known)}")
         chosen = next(iter(known)) if dataset is None else self.dataset_named(dataset)

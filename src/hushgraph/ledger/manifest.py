@@ -16,12 +16,9 @@ from typing import Any
 
 from hushgraph.errors import ContradictionError, HushgraphError, InputError, LedgerError
 from hushgraph.ledger.certificate import certify
-from hushgraph.ledger.checking import run_problems
+from hushgraph.ledger.checking import Finding, Status, Verification, bad, good, missing, run_problems
 from hushgraph.ledger.entries import Entry, History, canonical
-from hushgraph.ledger.findings import Finding, Status, Verification, bad, good, missing
-from hushgraph.ledger.head import FILE as HEAD
-from hushgraph.ledger.head import contradiction, read_head, write_head
-from hushgraph.ledger.keys import is_signed
+from hushgraph.ledger.keys import HEAD, contradiction, is_signed, read_head, write_head
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.text import json_text, plain, read_json, sha256_of, write_whole
 

@@ -15,9 +15,8 @@ from typing import Any
 from hushgraph.errors import HushgraphError
 from hushgraph.ledger.entries import History, canonical
 from hushgraph.privacy import events, units
-from hushgraph.privacy.adaptive import WorstOf
 from hushgraph.privacy.events import Event
-from hushgraph.privacy.loss import PrivacyLoss
+from hushgraph.privacy.loss import PrivacyLoss, WorstOf
 from hushgraph.privacy.units import Relation, Unit
 
 Ways = list[Event]

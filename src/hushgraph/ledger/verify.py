@@ -7,15 +7,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from hushgraph.errors import HushgraphError, LedgerError
-from hushgraph.ledger.accounts import fold
-from hushgraph.ledger.checking import history_problems
-from hushgraph.ledger.datasets import KINDS
+from hushgraph.ledger.accounts import RunningTotals, fold
+from hushgraph.ledger.checking import Finding, Verification, bad, good, history_problems, missing
 from hushgraph.ledger.entries import History
-from hushgraph.ledger.findings import Finding, Verification, bad, good, missing
-from hushgraph.ledger.head import FILE as HEAD
-from hushgraph.ledger.head import contradiction, find_heads
+from hushgraph.ledger.identity import KINDS
+from hushgraph.ledger.keys import HEAD, contradiction, find_heads
 from hushgraph.ledger.ledger import Ledger
-from hushgraph.ledger.running import RunningTotals
 from hushgraph.ledger.signoff import signature_problems
 
 _MOST = 20

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.data.checks import CheckedGraph
-from hushgraph.data.joined import JoinedRows
-from hushgraph.data.rows import Rows, SparseRows, take_rows
+from hushgraph.data.rows import JoinedRows, Rows, SparseRows, take_rows
 from hushgraph.mechanisms.canaries import SCALES, Evidence, OpenVault, audit_graph
 from hushgraph.nn import Linear
 from hushgraph.nn.chorus import Ensemble

@@ -24,8 +24,7 @@ from hushgraph.mechanisms.local_report import LocalReport
 from hushgraph.methods.base import Output
 from hushgraph.methods.local import LocalMethod, require_local, within
 from hushgraph.nn.backbones import Gcn
-from hushgraph.nn.kprop import PropagatedRows
-from hushgraph.nn.propagation import Neighborhood, Propagation
+from hushgraph.nn.propagation import Neighborhood, PropagatedRows, Propagation
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.plan import Plan, Stage

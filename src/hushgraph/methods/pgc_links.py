@@ -21,8 +21,7 @@ from hushgraph.methods.base import Output
 from hushgraph.methods.model import Model
 from hushgraph.methods.pgc import Estimates, PerFeatureMethod
 from hushgraph.nn.hop_similarity import HOPS, HopRows, HopWeights, fit_weights, log_degrees
-from hushgraph.nn.kprop import PropagatedRows
-from hushgraph.nn.propagation import Neighborhood
+from hushgraph.nn.propagation import Neighborhood, PropagatedRows
 from hushgraph.nn.vgae import LinkEncoder, divergence, link_scores, reconstruction_loss
 from hushgraph.privacy.plan import Plan
 from hushgraph.settings import setting

@@ -4,6 +4,8 @@ Three routes, the tightest that is valid: exact for Gaussians alone (K releases 
 distributions (PLD) where `dp_accounting` has one, Renyi DP otherwise. Parts that are purely epsilon-DP (local
 randomizers) are added up beside them by sequential composition. PLD values are upper bounds whatever the grid;
 a finer grid only makes them tighter. Every epsilon that hushgraph prints comes from here.
+
+The loss of a run that chose its way: the most that any of the ways it could have taken costs.
 """
 
 from __future__ import annotations
@@ -280,3 +282,38 @@ def _gaussian_delta(mu: float, epsilon: float) -> float:
     upper = stats.norm.cdf(mu / 2 - epsilon / mu)
     lower = math.exp(min(700.0, epsilon + float(stats.norm.logcdf(-mu / 2 - epsilon / mu))))
     return max(0.0, float(upper) - lower)
+
+
+@dataclass(frozen=True)
+class WorstOf:
+    """A release of pure epsilon e, then one of several options, chosen with it in view.
+
+    Each way is the first release together with one option. If every option is (a, delta)-DP, the whole is
+    (e + a, delta)-DP by basic composition, which holds however the choice is made (docs/proofs/count.md); the loss of
+    the option that happened to be chosen is not enough.
+    """
+
+    ways: tuple[PrivacyLoss, ...]
+
+    def __post_init__(self) -> None:
+        if not self.ways:
+            raise UnprovenError("a choice needs at least one option")
+
+    @property
+    def accountant(self) -> str:
+        """Which routes give the numbers."""
+        routes = " or ".join(dict.fromkeys(way.accountant for way in self.ways))
+        return f"{routes}; the costliest of {len(self.ways)} options"
+
+    @property
+    def mu(self) -> float | None:
+        """A choice has no exact Gaussian form."""
+        return None
+
+    def epsilon(self, delta: float) -> float:
+        """Epsilon of the costliest way at `delta`."""
+        return max(way.epsilon(delta) for way in self.ways)
+
+    def delta(self, epsilon: float) -> float:
+        """Delta of the costliest way at `epsilon`."""
+        return max(way.delta(epsilon) for way in self.ways)

@@ -15,11 +15,10 @@ from typing import Any, TypeVar
 
 from hushgraph.errors import CalibrationError, InputError, UnprovenError
 from hushgraph.privacy import events
-from hushgraph.privacy.adaptive import WorstOf
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.calibration import Accountant, noise_scale
 from hushgraph.privacy.events import Event
-from hushgraph.privacy.loss import PrivacyLoss
+from hushgraph.privacy.loss import PrivacyLoss, WorstOf
 from hushgraph.privacy.mechanism import Mechanism, mechanism_from_dict
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.notes import Note

@@ -8,14 +8,13 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import torch
 from torch import Tensor, nn
 
 from hushgraph.data.checks import CheckedGraph
-from hushgraph.data.joined import JoinedRows
-from hushgraph.data.rows import Rows, dense_rows
+from hushgraph.data.rows import JoinedRows, Rows, dense_rows
 from hushgraph.errors import InputError, PrivateAccessError, UnprovenError
 from hushgraph.graph.edges import Edges
 from hushgraph.ledger.run import Run
@@ -25,7 +24,31 @@ from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.notes import Code, Note
 from hushgraph.privacy.plan import Plan, Stage
-from hushgraph.vault.handles import PrivateRows
+
+
+class PrivateRows:
+    """A handle to rows that stay in a vault. It knows its shape; everything else raises."""
+
+    __slots__ = ("__weakref__", "shape", "what")
+
+    def __init__(self, shape: tuple[int, ...], what: str) -> None:
+        self.shape = shape
+        self.what = what
+
+    def __repr__(self) -> str:
+        return f"PrivateRows({self.what}, shape={self.shape})"
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise PrivateAccessError(
+            f"{self.what} are private under the unit in force and stay in the vault; pass the handle to a vault method"
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        self._refuse()
+
+    __getitem__ = __iter__ = __array__ = __bool__ = __float__ = __int__ = __reduce_ex__ = _refuse
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __matmul__ = __rmatmul__ = _refuse
+
 
 Progress = Callable[[str, int, int], None]
 Held = Rows | PrivateRows
