@@ -24,8 +24,7 @@ if _TYPE_CHECKING:
     from hushgraph.methods.lpgnn import LPGNN
     from hushgraph.methods.mlp import DPMLP, MLP
     from hushgraph.methods.model import Model, load
-    from hushgraph.methods.pgc import PGC
-    from hushgraph.methods.pgc_links import PGCLinks
+    from hushgraph.methods.pgc import PGC, PGCLinks
     from hushgraph.methods.plain_gnn import GAT, GCN, GIN, GraphSAGE
     from hushgraph.methods.progap import ProGAP
     from hushgraph.privacy import units
@@ -58,7 +57,7 @@ _PLACES = {
     "Model": "methods.model",
     "Output": "methods.base",
     "PGC": "methods.pgc",
-    "PGCLinks": "methods.pgc_links",
+    "PGCLinks": "methods.pgc",
     "Plan": "privacy.plan",
     "ProGAP": "methods.progap",
     "Stage": "privacy.plan",

@@ -31,7 +31,7 @@ _KNOWN: dict[str, dict[str, str | type]] = {
         "dp-mlp": _METHODS + "mlp:DPMLP",
         "lpgnn": _METHODS + "lpgnn:LPGNN",
         "pgc": _METHODS + "pgc:PGC",
-        "pgc-links": _METHODS + "pgc_links:PGCLinks",
+        "pgc-links": _METHODS + "pgc:PGCLinks",
         "sage": _METHODS + "plain_gnn:GraphSAGE",
         "gcn": _METHODS + "plain_gnn:GCN",
         "gin": _METHODS + "plain_gnn:GIN",

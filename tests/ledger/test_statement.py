@@ -9,8 +9,8 @@ from hushgraph.cli.ledger import WIDTH, lines
 from hushgraph.errors import BudgetError
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.run import open_run
-from hushgraph.ledger.signoff import register, sign_off
 from hushgraph.ledger.statement import render, statement
+from hushgraph.ledger.verify import register, sign_off
 from hushgraph.privacy.notes import Code, note
 from toy_plans import COUNT, DELTA, EDGE, NODE, carry_out, choice, sums_of, training
 

@@ -15,8 +15,7 @@ from hushgraph.ledger.identity import GraphArrays
 from hushgraph.ledger.keys import HEAD, Head, read_head, write_head
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.run import open_run
-from hushgraph.ledger.signoff import register, sign_off
-from hushgraph.ledger.verify import require_sound, verify_ledger
+from hushgraph.ledger.verify import register, require_sound, sign_off, verify_ledger
 from toy_plans import DELTA, EDGE, carry_out, choice, sums, sums_of, training
 
 

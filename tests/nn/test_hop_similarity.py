@@ -9,7 +9,7 @@ from torch import Tensor
 from hushgraph.data.rows import SparseRows
 from hushgraph.graph.edges import MemoryEdges
 from hushgraph.nn import hop_similarity
-from hushgraph.nn.hop_similarity import HopRows, fit_weights, log_degrees
+from hushgraph.nn.links import HopRows, fit_weights, log_degrees
 from hushgraph.nn.propagation import Neighborhood
 from small_graphs import random_graph
 

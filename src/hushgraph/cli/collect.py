@@ -191,16 +191,16 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Write all noisy reports of a task to one npz file."""
-    from hushgraph.collect.budget import write_durably
     from hushgraph.collect.client import HttpTransport
     from hushgraph.collect.export import read_export
+    from hushgraph.text import write_whole
 
     url = f"{server.rstrip('/')}/v1/tasks/{task}/export"
     reply = HttpTransport(allow_plain=allow_plain_http).get_with_token(url, _secret(operator_token_file))
     if reply.status != 200:
         _reply(reply)
     target = out if out is not None else Path(f"{task}.npz")
-    write_durably(target, reply.body)
+    write_whole(target, reply.body)
     found = read_export(target)
     values = {"file": str(target), "reports": len(found.node), "nodes": found.task.nodes, "sha256": found.task.sha256}
     _show(values, as_json, f"{len(found.node)} reports of {found.task.nodes} nodes written to {target}")

@@ -1,31 +1,20 @@
-"""How commands speak: words or JSON on standard output, errors with the right exit code, progress on a terminal.
-
-`choices` become a method, a unit and a budget here; every problem is reported at once.
-"""
+"""How commands speak: words or JSON on standard output, errors with the right exit code, progress on a terminal."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import json
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
+from typing import Annotated, Any, ParamSpec
 
 import typer
 
-from hushgraph import registry
 from hushgraph.errors import HushgraphError, InputError
-from hushgraph.privacy import units
-from hushgraph.privacy.budget import Budget
-from hushgraph.settings import from_words
 from hushgraph.text import plain
-
-if TYPE_CHECKING:
-    from hushgraph.methods.base import Method
 
 WIDTH = 80
 """Columns of a terminal that everybody has."""
@@ -125,48 +114,3 @@ def progress_bar(quiet: bool) -> Iterator[Callable[[str, int, int], None] | None
             bars.update(tasks[stage], completed=done, total=total)
 
         yield report
-
-
-T = TypeVar("T")
-
-
-@dataclasses.dataclass(frozen=True)
-class Choices:
-    """What the user asked for."""
-
-    method: Method
-    unit: units.Unit | None
-    budget: Budget
-
-
-def read_choices(
-    method: str, unit: str | None, epsilon: float, delta: float | None, settings: dict[str, str]
-) -> Choices:
-    """The method, unit and budget, or one error that lists everything wrong with them."""
-    problems: list[str] = []
-    kind = _collect(problems, lambda: None if unit is None else registry.load("units", unit))
-    own = {key: word for key, word in settings.items() if kind is not None and key in _parameters(kind)}
-    rest = {key: word for key, word in settings.items() if key not in own}
-    found_unit = _collect(problems, lambda: None if kind is None else kind(**from_words(kind, own)))
-    found_method = _collect(problems, lambda: _method(method, rest))
-    budget = _collect(problems, lambda: Budget(epsilon, delta))
-    InputError.collect(problems)
-    return Choices(found_method, found_unit, budget)  # type: ignore[arg-type]
-
-
-def _parameters(kind: type) -> set[str]:
-    return {field.name for field in dataclasses.fields(kind)}
-
-
-def _method(name: str, words: dict[str, str]) -> Method:
-    found = registry.load("methods", name)
-    method: Method = found(**found.from_words(words))
-    return method
-
-
-def _collect(problems: list[str], make: Callable[[], T]) -> T | None:
-    try:
-        return make()
-    except InputError as error:
-        problems.extend(error.problems)
-        return None

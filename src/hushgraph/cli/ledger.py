@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hushgraph.cli.console import Json, command, show_json
-from hushgraph.ledger.limits import cause_in_words
 from hushgraph.text import rounded_up
 
 if TYPE_CHECKING:
@@ -164,7 +163,7 @@ def reject(
 def _sign_off(
     ledger: Path | None, run: str, verdict: str, name: str, note: str, key: Path | None, as_json: bool
 ) -> None:
-    from hushgraph.ledger.signoff import sign_off
+    from hushgraph.ledger.verify import sign_off
 
     found = sign_off(_open(ledger), run, verdict, name, note, key)
     show_json(found) if as_json else typer.echo(f"run {found['run']}: {verdict} by {name}, signed")
@@ -321,6 +320,8 @@ def _state(run: dict[str, Any]) -> str:
 
 
 def _refusal(one: dict[str, Any]) -> list[str]:
+    from hushgraph.ledger.limits import cause_in_words
+
     words = f"{one['time'][5:16].replace('T', ' ')}  {one['method']} on {one['dataset']}, by {one['operator']}: "
     asked = f"epsilon {rounded_up(float(one['epsilon']))} for '{one['unit']['name']}', {cause_in_words(one['cause'])}"
     return _wrapped(words + asked, "  ")

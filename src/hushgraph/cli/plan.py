@@ -41,7 +41,7 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """Show which releases a method would make, with how much noise, without reading any data."""
-    from hushgraph.cli.console import read_choices
+    from hushgraph.cli.choices import read_choices
     from hushgraph.privacy.metadata import Metadata
 
     choices = read_choices(method, unit, epsilon, delta, words(settings))

@@ -64,7 +64,7 @@ def train(
 
     `hushgraph methods METHOD` lists what --set can change.
     """
-    from hushgraph.cli.console import read_choices
+    from hushgraph.cli.choices import read_choices
 
     choices = read_choices(method, unit, epsilon, delta, words(settings))
     require_new_folder(out)

@@ -11,31 +11,36 @@ The order of its steps is the privacy argument:
 So a crash at any point loses at most an answer that nobody has seen, and asking again never gives a second noisy look.
 
 It talks to a server by two requests over the standard library, replaceable in tests.
+
+The lifetime budget that a device keeps for its owner is in one small file (`LifetimeBudget`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import ipaddress
 import json
+import math
+import os
 import re
 import secrets
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from hushgraph.collect.budget import LifetimeBudget, locked, write_durably
 from hushgraph.collect.report import draw_payload
 from hushgraph.collect.task import Task, explain_task
-from hushgraph.errors import HushgraphError, InputError
+from hushgraph.errors import BudgetError, HushgraphError, InputError, LedgerError
 from hushgraph.local import Randomness
 from hushgraph.local.labels import valid_labels
 from hushgraph.local.vectors import rows_of
+from hushgraph.text import write_whole
 
 _HASH = re.compile(r"[0-9a-f]{64}")
 RETRY = frozenset({0, 408, 425, 429, 500, 502, 503, 504})
@@ -120,7 +125,7 @@ class Client:
             content = json.dumps(body, sort_keys=True, separators=(",", ":")).encode("ascii")
             path = self._path(task.sha256)
             path.parent.mkdir(exist_ok=True, mode=0o700)
-            write_durably(path, content)
+            write_whole(path, content)
             return content
 
     def send(self, server: str, task: Task, tries: int = 5) -> Sent:
@@ -281,3 +286,60 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+FORMAT = "hushgraph-lifetime/1"
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock, so that two programs of one owner cannot draw two answers."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with open(folder / "lock", "a+b") as file:
+        if os.name == "posix":
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+class LifetimeBudget:
+    """Charges by task hash in `path`, never above `limit` in total."""
+
+    def __init__(self, path: Path, limit: float) -> None:
+        if not (math.isfinite(limit) and limit > 0):
+            raise InputError(f"expected a lifetime epsilon > 0; got {limit}; choose what this device may ever spend")
+        self.path, self.limit = path, limit
+
+    @property
+    def charges(self) -> dict[str, float]:
+        """Task hash to epsilon. A damaged file is an error: guessing would risk spending twice."""
+        if not self.path.exists():
+            return {}
+        try:
+            body: Any = json.loads(self.path.read_bytes())
+            charges = {str(task): float(epsilon) for task, epsilon in body["charges"].items()}
+            valid = body["format"] == FORMAT and all(math.isfinite(e) and e > 0 for e in charges.values())
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise LedgerError(f"expected a budget file; got a damaged one at {self.path}; restore it") from error
+        if not valid:
+            raise LedgerError(f"expected a budget file; got other entries at {self.path}; restore it")
+        return charges
+
+    @property
+    def spent(self) -> float:
+        """The sum of all charges."""
+        return math.fsum(self.charges.values())
+
+    def charge(self, task_hash: str, epsilon: float) -> None:
+        """Charge a task once; a second charge of the same task changes nothing, because its answer is drawn once."""
+        charges = self.charges
+        if task_hash in charges:
+            return
+        if self.spent + epsilon > self.limit * (1 + 1e-12):
+            raise BudgetError(
+                f"expected at most {self.limit:g} in a lifetime; {self.spent:g} is spent and this task asks for "
+                f"{epsilon:g}; decline it, or raise the limit on purpose"
+            )
+        body = {"format": FORMAT, "charges": {**charges, task_hash: epsilon}}
+        write_whole(self.path, json.dumps(body, sort_keys=True).encode("ascii"))

@@ -29,7 +29,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hushgraph.collect import admin
-from hushgraph.collect.page import SECURITY_HEADERS, index_page, task_page
+from hushgraph.collect.admin import SECURITY_HEADERS, index_page, task_page
 from hushgraph.collect.report import ReportError, check_report, parse_body
 from hushgraph.collect.store import Arrival, Committer, Outcome, Overloaded, Store
 from hushgraph.collect.task import Task

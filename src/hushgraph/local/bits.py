@@ -26,8 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from hushgraph.local.base import ScalarMechanism, coth_half, small_side
-from hushgraph.local.randomness import Randomness
+from hushgraph.local.base import Randomness, ScalarMechanism, coth_half, small_side
 
 _FIRST_ZERO = math.log(2.0)
 _LARGEST_ZERO = math.log((3.0 + math.sqrt(65.0)) / 2.0)
