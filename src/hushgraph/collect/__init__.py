@@ -31,8 +31,7 @@ __all__ = [
 
 _HOMES = {
     "client": ("Client", "SendError", "Sent", "TaskMismatch"),
-    "estimates": ("Estimates", "estimate", "write_graph"),
-    "export": ("Export", "read_export"),
+    "export": ("Estimates", "Export", "estimate", "read_export", "write_graph"),
     "task": ("FeatureQuestion", "LabelQuestion", "Task"),
 }
 

@@ -32,7 +32,7 @@ _HOME = {
     "available": "catalog",
     "disjoint_graphs": "splits",
     "load": "loading",
-    "load_public": "public",
+    "load_public": "loading",
     "random_split": "splits",
     "read_npz": "npz",
     "split_from": "splits",
