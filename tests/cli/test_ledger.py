@@ -77,10 +77,11 @@ def test_a_limit_is_set_raised_and_explained(ledger: Ledger) -> None:
     assert "limit set for 'data', unit 'undirected-edge': epsilon 3" in shown
     assert "earlier runs leave epsilon 1" in shown
     assert "set by officer: decision 12" in run("ledger", "show")
-    found = run_json(*words, "--epsilon", 5)
-    assert found["limit"]["change"] == "raised"
+    assert "expected why the limit is raised" in run(*words, "--epsilon", 5, expect=2)
+    found = run_json(*words, "--epsilon", 5, "--why", "decision 13", "--operator", "ben")
+    assert found["limit"]["change"] == "set"  # no run was let in under the first limit yet
     assert "nothing is left under it" in run(*words, "--epsilon", 1)
-    assert "nothing has been run on it yet" in run(
+    assert "pending: it binds the first data of that name" in run(
         "ledger", "limit", "--dataset", "new", "--unit", "node", "--max-degree", 5, "--epsilon", 1, "--delta", 1e-6
     )
     assert "expected a positive number" in run(*words, "--epsilon", -1, expect=2)
@@ -119,9 +120,9 @@ def test_export_import_and_format_1(ledger: Ledger, tmp_path: Path) -> None:
     old = tmp_path / "old"
     old.mkdir()
     shutil.copy(FORMAT1 / "edge.jsonl", old / "ledger.jsonl")
-    assert "epsilon 3.556 at delta 0.0005 (basic composition, 2" in run("ledger", "show", old)
+    assert "epsilon 3.336 at delta 0.00076 (basic composition," in run("ledger", "show", old)
     assert "every price, charge and limit follows" in run("ledger", "verify", old)
-    assert "2 run(s) entered" in run("ledger", "import", old, "--ledger", tmp_path / "new", "--dataset", "campus")
+    assert "2 runs entered" in run("ledger", "import", old, "--ledger", tmp_path / "new", "--dataset", "campus")
     assert Ledger(tmp_path / "new").total("campus", EDGE).runs == 2
     assert "is only read" in run(
         "ledger", "limit", old, "--dataset", "x", "--unit", "record", "--epsilon", 1, "--delta", 1e-6, expect=2
@@ -151,3 +152,40 @@ def test_verify_of_a_folder_without_a_manifest_and_of_none(tmp_path: Path, ledge
     assert "NOT VERIFIED" in shown
     assert "manifest: is missing" in shown
     assert "expected a model's folder" in run("verify", tmp_path / "nothing", expect=2)
+
+
+def test_a_limit_on_data_binds_every_copy_of_it(data: Path, tmp_path: Path) -> None:
+    """Data that was trained on under another name first does not escape a limit, whichever way it was set."""
+    copy = shutil.copy(data, tmp_path / "copy.npz")
+    words = ["--unit", "undirected-edge", "--epsilon", 1, "--delta", 1e-6]
+    assert "pending: it binds the first data of that name" in run("ledger", "limit", "--dataset", "toy", *words)
+    shown = " ".join(run("ledger", "show").split())
+    assert "pending: no data of this name was seen yet; the limit binds the first data that is called so" in shown
+    quick = ["--delta", 1e-6, "--set", "hidden_channels=4", "--set", "epochs=1"]
+    run("train", "gap", "--data", copy, "--epsilon", 8, "--out", tmp_path / "one", *quick)
+    assert "the dataset's limit is epsilon 1" in run(
+        "train", "gap", "--data", data, "--epsilon", 0.5, "--out", tmp_path / "two", *quick, expect=3
+    )
+    (dataset,) = run_json("ledger", "show")["datasets"]
+    assert (dataset["dataset"], dataset["names"], dataset["pending"]) == ("copy", ["copy", "toy"], False)
+    assert dataset["totals"][0]["limit"]["epsilon"] == 1.0
+
+
+def test_a_limit_on_a_file_is_not_pending(data: Path, tmp_path: Path) -> None:
+    words = ["--unit", "undirected-edge", "--epsilon", 1, "--delta", 1e-6]
+    assert "nothing has been run on it yet" in run("ledger", "limit", "--data", data, *words)
+    copy = shutil.copy(data, tmp_path / "copy.npz")
+    assert "the dataset's limit is epsilon 1" in run(
+        "train", "gap", "--data", copy, "--epsilon", 8, "--delta", 1e-6, "--out", tmp_path / "one", expect=3
+    )
+
+
+def test_the_history_of_limits_is_shown(ledger: Ledger, tmp_path: Path) -> None:
+    words = ["ledger", "limit", "--dataset", "data", "--operator", "ben"]
+    run(*words, "--epsilon", 8, "--delta", 1e-4, "--purpose", "decision 12")
+    last = carry_out(ledger, sums_of(0.5)).identity
+    run(*words, "--epsilon", 50, "--delta", 2e-4, "--why", "decision 13")
+    expected = f"raised from 8 at delta 0.0001 to 50 at delta 0.0002 after run {last[:8]} by ben: decision 13"
+    page = tmp_path / "ledger.html"
+    assert expected in " ".join(run("ledger", "show", "--html", page).split())
+    assert expected in page.read_text()

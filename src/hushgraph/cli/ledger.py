@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hushgraph.cli.console import Json, command, show_json
+from hushgraph.text import counted
 
 if TYPE_CHECKING:
     from hushgraph.ledger.ledger import Ledger
@@ -87,25 +88,36 @@ def limit(
     epsilon: Annotated[float, typer.Option(help="Most that may ever be spent on the dataset.")] = ...,  # type: ignore[assignment]
     delta: Annotated[float, typer.Option(help="At this delta.")] = ...,  # type: ignore[assignment]
     dataset: DatasetName = None,
+    data: Annotated[str | None, typer.Option(help="The data itself, as for `train`: binds it under any name.")] = None,
+    directed: Annotated[bool, typer.Option("--directed", help="Of --data: keep the directions of edges.")] = False,
+    continues: Annotated[str | None, typer.Option(help="Of --data: the dataset that it continues.")] = None,
+    separate: Annotated[str | None, typer.Option(help="Of --data: why it is none of those it resembles.")] = None,
     unit: UnitName = None,
     max_degree: MaxDegree = None,
     filter_: Annotated[str | None, typer.Option("--filter", help="gaussian, renyi or basic; default: by rule.")] = None,
     operator: Operator = None,
-    purpose: Purpose = "",
+    purpose: Annotated[str, typer.Option("--purpose", "--why", help="Why; needed to raise a limit.")] = "",
     as_json: Json = False,
 ) -> None:
-    """Declare, raise or lower the limit on a dataset for a unit; runs over it are refused with exit code 3."""
+    """Declare, raise or lower the limit on a dataset for a unit; runs over it are refused with exit code 3.
+
+    A limit on a name without data binds the first data that is called so; --data binds the data itself at once.
+    """
     from hushgraph.privacy.budget import Budget
 
     Budget(epsilon, delta)
     book = _open(folder, operator, purpose)
+    if data is not None:
+        dataset = _known_by_content(book, data, dataset, directed, continues, separate)
     found = book.set_limit(epsilon, delta, dataset=dataset, unit=_unit(unit, max_degree), filter=filter_)
     if as_json:
         show_json({"folder": str(book.folder), "limit": found})
         return
     what = f"'{found['dataset']}', unit '{found['unit']['name']}'"
     typer.echo(f"limit {found['change']} for {what}: epsilon {epsilon:g} at delta {delta:g}, from now on")
-    if not found["runs"]:
+    if found["pending"]:
+        typer.echo("pending: it binds the first data of that name, and no other; --data FILE binds the data itself")
+    elif not found["runs"]:
         typer.echo("nothing has been run on it yet")
     left = float(found["cap_epsilon"])
     if left <= 0.0:
@@ -196,7 +208,7 @@ def import_(
     from hushgraph.ledger.transfer import import_into
 
     done = import_into(_open(ledger, operator, purpose), source, dataset)
-    show_json(done) if as_json else typer.echo(f"{done['runs']} run(s) entered from {source}")
+    show_json(done) if as_json else typer.echo(f"{counted(done['runs'], 'run')} entered from {source}")
 
 
 @app.command()
@@ -219,6 +231,18 @@ def recover(
     typer.echo(f"{done['kept']} entries kept, {done['lost']} lost; the damaged file is {done['damaged_file']}")
     if done["lost"]:
         typer.echo("nobody knows what the lost entries charged: every total of this ledger is NOT PRIVATE from now on")
+
+
+def _known_by_content(
+    book: Ledger, data: str, name: str | None, directed: bool, continues: str | None, separate: str | None
+) -> str:
+    """The dataset of the ledger that holds this data, entered if it is new."""
+    from hushgraph.datasets import load
+    from hushgraph.ledger.identity import arrays_of
+
+    graph = load(data, **({"directed": True} if directed else {}))
+    called = name or str(getattr(graph, "name", None) or "graph")
+    return book.dataset_for(book.identify(arrays_of(graph)), called, continues, separate)
 
 
 def _place(folder: Path | None) -> Path:

@@ -6,6 +6,7 @@ import textwrap
 from typing import Any
 
 from hushgraph.ledger.limits import cause_in_words
+from hushgraph.ledger.statement import limit_words, pending_words
 from hushgraph.text import rounded_up
 
 WIDTH = 80
@@ -30,12 +31,15 @@ def lines(found: dict[str, Any]) -> list[str]:
 def _dataset(dataset: dict[str, Any]) -> list[str]:
     others = [name for name in dataset["names"] if name != dataset["dataset"]]
     shown = _wrapped(f"dataset {dataset['dataset']}" + (f" (also called {', '.join(others)})" if others else ""))
+    shown += _wrapped(pending_words(dataset), "  ")
     for total in dataset["totals"]:
         parameters = ", ".join(f"{key} {value}" for key, value in total["unit"].items() if key != "name")
         unit = total["unit"]["name"] + (f" ({parameters})" if parameters else "")
         shown += _wrapped(f"total per {unit}: {total['words']}", "  ")
         shown += _wrapped(total["reason"], "    ")
         shown += _wrapped(_limit(total["limit"]), "    ")
+        for limit in total["limits"][1:]:
+            shown += _wrapped(f"limit {limit_words(limit)}", "      ")
     return shown
 
 

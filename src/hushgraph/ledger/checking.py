@@ -12,9 +12,11 @@ from typing import Any
 from hushgraph.errors import LedgerError
 from hushgraph.ledger.accounts import Account, Books, Sum
 from hushgraph.ledger.entries import Entry, History
+from hushgraph.ledger.joining import join_problems
 from hushgraph.ledger.limits import Refusal, Request, cause_in_words, closing_price, over_before, price_run
 from hushgraph.ledger.prices import Ways, loss_of, unit_key, ways_of_run
 from hushgraph.privacy import events, units
+from hushgraph.text import counted
 
 _TOLERANCE = 1e-6
 """Relative; versions of the accountants may differ in the last digits."""
@@ -35,7 +37,7 @@ def history_problems(history: History) -> list[str]:
         return problems
     for run in history.runs():
         problems += run_problems(history, run)
-    return problems + _price_problems(history)
+    return problems + _price_problems(history) + join_problems(history)
 
 
 def _unknown_runs(history: History) -> list[str]:
@@ -99,7 +101,7 @@ def _open_problems(books: Books, entry: Entry) -> list[str]:
     values, found = entry.values, []
     expected = {key for (dataset, key) in books.accounts if dataset == entry.dataset}
     if missing := expected - {unit_key(price["unit"]) for price in values["prices"]}:
-        found.append(f"run {values['run']}: has no price for {len(missing)} unit(s) of its dataset")
+        found.append(f"run {values['run']}: has no price for {counted(len(missing), 'unit')} of its dataset")
     for price in values["prices"]:
         account = books.account(entry.dataset or "", price["unit"])
         own = price["unit"] == values["unit"]

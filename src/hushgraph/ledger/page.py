@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hushgraph.ledger.limits import cause_in_words
+from hushgraph.ledger.statement import limit_words, pending_words
 from hushgraph.text import rounded_up
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -52,12 +53,17 @@ def _dataset(dataset: dict[str, Any]) -> str:
             f"<b>{_text(total['words'])}</b>"
             if total["private"]
             else f'<span class="bad">{_text(total["words"])}</span>',
-            _limit(total["limit"]),
+            _limit(total["limit"]) + _history(total["limits"]),
             _text(total["reason"]),
         )
         for total in dataset["totals"]
     ]
-    return f"<h2>{_text(dataset['dataset'])}{names}</h2>" + _table(("unit", "total", "limit", "why"), rows)
+    pending = f'<p class="bad">{_text(words)}</p>' if (words := pending_words(dataset)) else ""
+    return f"<h2>{_text(dataset['dataset'])}{names}</h2>{pending}" + _table(("unit", "total", "limit", "why"), rows)
+
+
+def _history(limits: list[dict[str, Any]]) -> str:
+    return "".join(f'<br><span class="small">{_text(limit_words(limit))}</span>' for limit in limits[1:])
 
 
 def _limit(limit: dict[str, Any] | None) -> str:

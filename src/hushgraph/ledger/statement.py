@@ -11,6 +11,7 @@ from hushgraph.ledger.datasets import known_datasets
 from hushgraph.ledger.entries import Entry
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.prices import unit_key
+from hushgraph.ledger.store import Rows
 from hushgraph.ledger.totals import curves_of, total_of
 from hushgraph.privacy.units import Unit
 
@@ -36,7 +37,15 @@ def statement(
             "entries": head.number + 1,
             "hash": head.hash,
             "datasets": [
-                {"dataset": one.id, "names": one.names, "totals": _totals(book, one.id, unit, delta)}
+                {
+                    "dataset": one.id,
+                    "names": one.names,
+                    "pending": not one.sketches and not rows.count("open", one.id),
+                    "totals": [
+                        {**total, "limits": _limits(rows, one.id, total["unit"])}
+                        for total in _totals(book, one.id, unit, delta)
+                    ],
+                }
                 for one in known.values()
                 if chosen in (None, one.id)
             ],
@@ -54,6 +63,49 @@ def _totals(book: Ledger, dataset: str, unit: Unit | None, delta: float | None) 
     for account in sorted(book.accounts(dataset), key=lambda account: unit_key(account.unit)):
         found.append(total_of(account, delta, lambda own=account: curves_of(book.history(), own)).as_dict())  # type: ignore[misc]
     return found
+
+
+def _limits(rows: Rows, dataset: str, unit: dict[str, Any]) -> list[dict[str, Any]]:
+    """The limits that were ever set on a dataset for a unit, each with the one before and the last run before it."""
+    found: list[dict[str, Any]] = []
+    opened = rows.of_kind("open", dataset=dataset) if rows.count("limit", dataset) > 1 else []
+    for entry in rows.of_kind("limit", dataset=dataset):
+        if entry.values["unit"] != unit:
+            continue
+        own = {key: entry.values[key] for key in ("epsilon", "delta", "operator", "purpose")}
+        before = {key: found[-1][key] for key in ("epsilon", "delta")} if found else None
+        runs = [one.values["run"] for one in opened if one.number < entry.number]
+        after = runs[-1] if runs else None
+        found.append({"time": entry.time, **own, "change": _change(own, before), "before": before, "after_run": after})
+    return found
+
+
+def _change(limit: dict[str, Any], before: dict[str, Any] | None) -> str:
+    """Set, raised or lowered, by the numbers alone."""
+    if before is None:
+        return "set"
+    return "raised" if any(limit[key] > before[key] for key in ("epsilon", "delta")) else "lowered"
+
+
+def limit_words(limit: dict[str, Any]) -> str:
+    """One limit of the history: what it was changed to, after which run, by whom and why."""
+    at = f"{limit['epsilon']:g} at delta {limit['delta']:g}"
+    what = f"set to {at}"
+    if limit["before"] is not None:
+        what = f"{limit['change']} from {limit['before']['epsilon']:g} at delta {limit['before']['delta']:g} to {at}"
+        what += f" after run {limit['after_run'][:8]}" if limit["after_run"] else " before any run"
+    why = f": {limit['purpose']}" if limit["purpose"] else ""
+    return f"{what} by {limit['operator']}{why}"
+
+
+def pending_words(dataset: dict[str, Any]) -> str:
+    """What a limit on a name means as long as no data of that name was seen; nothing where it was."""
+    if not dataset["pending"] or not any(total["limit"] for total in dataset["totals"]):
+        return ""
+    return (
+        "pending: no data of this name was seen yet; the limit binds the first data that is called so, and no other "
+        "(hushgraph ledger limit --data FILE binds the data itself)"
+    )
 
 
 def _run(entries: list[Entry]) -> dict[str, Any]:

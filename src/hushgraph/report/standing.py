@@ -12,6 +12,7 @@ from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.manifest import verify_model
 from hushgraph.ledger.project import default_ledger
 from hushgraph.ledger.statement import statement
+from hushgraph.ledger.totals import Kind
 from hushgraph.report.context import DatasetRun, DatasetState, RunContext
 
 _MOST_RUNS = 200
@@ -44,7 +45,7 @@ def _dataset(context: RunContext, book: Ledger) -> DatasetState | None:
         unit=certificate.unit.name,
         total=total,
         runs=tuple(_run(run) for run in found["runs"]),
-        used=total.used if total.kind == "filter" else None,
+        used=total.used if total.kind in (Kind.FILTER, Kind.RAISED) else None,
         left_out=total.left_out,
     )
 
