@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from charges import require_sound
 from hushgraph.errors import BudgetError, InputError, LedgerError
 from hushgraph.ledger.certificate import Certificate, certify
 from hushgraph.ledger.ledger import Ledger
@@ -16,7 +17,7 @@ from hushgraph.ledger.run import check_history, open_run, spent
 from hushgraph.ledger.statement import statement
 from hushgraph.ledger.totals import Kind
 from hushgraph.ledger.transfer import export, import_into, replay_old
-from hushgraph.ledger.verify import require_sound, verify_ledger
+from hushgraph.ledger.verify import verify_ledger
 from hushgraph.privacy import units
 from hushgraph.report.words import explain
 from toy_plans import carry_out, sums, sums_of

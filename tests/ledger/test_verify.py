@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hushgraph.errors import LedgerError
+from charges import require_sound
 from hushgraph.ledger.entries import canonical, digest_of
 from hushgraph.ledger.findings import Status
 from hushgraph.ledger.head import FILE as HEAD
@@ -17,7 +17,7 @@ from hushgraph.ledger.identity import GraphArrays
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.run import open_run
 from hushgraph.ledger.signoff import register, sign_off
-from hushgraph.ledger.verify import require_sound, verify_ledger
+from hushgraph.ledger.verify import verify_ledger
 from toy_plans import DELTA, EDGE, carry_out, choice, sums, sums_of, training
 
 
@@ -57,8 +57,7 @@ def test_a_sound_ledger_is_found_sound_and_what_was_not_checked_is_said(ledger: 
 def test_changed_running_totals_and_sketches_are_found(ledger: Ledger) -> None:
     sql(ledger, "UPDATE accounts SET state = replace(state, '\"runs\":3', '\"runs\":2')")
     assert contradicted(ledger) == {"running totals"}
-    with pytest.raises(LedgerError, match="the running total of 'data' was changed"):
-        require_sound(verify_ledger(ledger))
+    assert any("the running total of 'data' was changed" in f.detail for f in verify_ledger(ledger).findings)
     sql(ledger, "DELETE FROM accounts WHERE dataset = 'data'", "UPDATE sketches SET content = content || ' '")
     assert contradicted(ledger) == {"running totals", "datasets"}
     sql(ledger, "DELETE FROM sketches")

@@ -65,20 +65,25 @@ def verify(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Check file, chain, prices, limits, sign-offs and heads, and compute all totals again from the entries."""
+    """Check file, chain, prices, limits, sign-offs and heads, and add up again. Exit code 4: contradicted."""
     from hushgraph.cli.ledger_words import lines
+    from hushgraph.ledger.findings import Status
     from hushgraph.ledger.statement import statement
-    from hushgraph.ledger.verify import require_sound, verify_ledger
+    from hushgraph.ledger.verify import verify_ledger
 
     book = _open(folder)
     found = verify_ledger(book, head or [])
-    require_sound(found)
-    shown = statement(book, last=0)
+    sound = found.status is not Status.CONTRADICTED
+    shown = statement(book, last=0) if sound else {}
     if as_json:
-        show_json({"verified": True, **found.as_dict(), **shown})
-        return
-    typer.echo("\n".join(str(finding) for finding in found.findings))
-    typer.echo("\n".join(lines(shown)))
+        show_json({"sound": sound, **found.as_dict(), **shown})
+    else:
+        typer.echo("\n".join(str(finding) for finding in found.findings))
+        typer.echo(
+            "\n".join(lines(shown)) if sound else "CONTRADICTED: the ledger is not what it was. See docs/ledger.md"
+        )
+    if not sound:
+        raise typer.Exit(found.exit_code)
 
 
 @app.command()
@@ -131,15 +136,17 @@ def limit(
 def head(
     folder: Folder = None,
     out: Annotated[Path | None, typer.Option(help="Write it to this file instead of printing it.")] = None,
+    as_json: Json = False,
 ) -> None:
     """Print the signed number and hash of the last entry, to be kept elsewhere (see `verify --head`)."""
     from hushgraph.text import json_text, write_whole
 
-    text = json_text(_open(folder).head().as_dict())
-    if out is None:
-        typer.echo(text, nl=False)
+    found = _open(folder).head().as_dict()
+    if out is not None:
+        write_whole(out, json_text(found))
+    if as_json or out is None:
+        show_json(found)
     else:
-        write_whole(out, text)
         typer.echo(f"written to {out}; keep it where whoever can change the ledger cannot change it")
 
 
@@ -149,7 +156,9 @@ def approve(
     run: Annotated[str, typer.Argument(help="The run, or the beginning of its id.")],
     name: Annotated[str, typer.Option("--as", help="Who signs; the key is made by `hushgraph init --as NAME`.")],
     note: Annotated[str, typer.Option(help="What was looked at.")] = "",
-    key: Annotated[Path | None, typer.Option(help="The key, if it is not beside the ledger.")] = None,
+    key: Annotated[
+        Path | None, typer.Option(help="The key; default: the one in your own configuration folder.")
+    ] = None,
     ledger: LedgerOption = None,
     as_json: Json = False,
 ) -> None:
@@ -163,7 +172,9 @@ def reject(
     run: Annotated[str, typer.Argument(help="The run, or the beginning of its id.")],
     name: Annotated[str, typer.Option("--as", help="Who signs; the key is made by `hushgraph init --as NAME`.")],
     note: Annotated[str, typer.Option(help="Why.")] = "",
-    key: Annotated[Path | None, typer.Option(help="The key, if it is not beside the ledger.")] = None,
+    key: Annotated[
+        Path | None, typer.Option(help="The key; default: the one in your own configuration folder.")
+    ] = None,
     ledger: LedgerOption = None,
     as_json: Json = False,
 ) -> None:
@@ -177,7 +188,27 @@ def _sign_off(
     from hushgraph.ledger.signoff import sign_off
 
     found = sign_off(_open(ledger), run, verdict, name, note, key)
-    show_json(found) if as_json else typer.echo(f"run {found['run']}: {verdict} by {name}, signed")
+    show_json(found) if as_json else typer.echo(
+        f"run {found['run']}: {verdict} by {name}, signed; the last word counts"
+    )
+
+
+@app.command()
+@command
+def close(
+    run: Annotated[str, typer.Argument(help="The run, or the beginning of its id.")],
+    purpose: Annotated[str, typer.Option("--purpose", "--why", help="Why: its process was stopped, ...")],
+    ledger: LedgerOption = None,
+    operator: Operator = None,
+    as_json: Json = False,
+) -> None:
+    """Close a run whose process is gone: only what it charged counts from then on, and it can charge no more."""
+    from hushgraph.ledger.abandoned import close_abandoned
+
+    found = close_abandoned(_open(ledger, operator, purpose), run)
+    show_json(found) if as_json else typer.echo(
+        f"run {found['run']}: closed after {counted(found['charges'], 'charge')}"
+    )
 
 
 @app.command()
@@ -240,7 +271,8 @@ def _known_by_content(
     from hushgraph.datasets import load
     from hushgraph.ledger.identity import arrays_of
 
-    graph = load(data, **({"directed": True} if directed else {}))
+    options: dict[str, Any] = {"directed": True} if directed else {}
+    graph = load(data, **options)
     called = name or str(getattr(graph, "name", None) or "graph")
     return book.dataset_for(book.identify(arrays_of(graph)), called, continues, separate)
 

@@ -6,7 +6,7 @@ import textwrap
 from typing import Any
 
 from hushgraph.ledger.limits import cause_in_words
-from hushgraph.ledger.statement import limit_words, pending_words
+from hushgraph.ledger.statement import limit_words, pending_words, sign_off_words
 from hushgraph.text import rounded_up
 
 WIDTH = 80
@@ -69,7 +69,7 @@ def _who(run: dict[str, Any]) -> str:
         words += f"; model {run['model_path']}"
     if run["group"]:
         words += f"; group {run['group']}"
-    return words + "".join(f"; {one['verdict']} by {one['name']}" for one in run["signoffs"])
+    return words + (f"; {signed}" if (signed := sign_off_words(run)) else "")
 
 
 def _state(run: dict[str, Any]) -> str:

@@ -75,7 +75,7 @@ def read_sketches(rows: Rows) -> dict[str, DatasetIdentity]:
 
 @dataclass(frozen=True)
 class Decision:
-    """The dataset that some data belongs to, the entry to write, if any is needed, and the ids that are joined to it."""
+    """The dataset that some data belongs to, the entry to write, if any is needed, and the ids that join it."""
 
     dataset: str
     kind: str | None = None
@@ -113,11 +113,11 @@ def decide(
     if needing and separate is None:
         raise _undecided(name, needing)
     alike = {dataset: likeness.as_dict() for dataset, likeness in needing.items()}
-    values = {"name": name, "sketch": link, "separate": separate, "alike": alike}
+    told: dict[str, Any] = {"name": name, "sketch": link, "separate": separate, "alike": alike}
     if name in known and not known[name].sketches:
-        return Decision(name, "identified", {"dataset": name, **values})
+        return Decision(name, "identified", {"dataset": name, **told})
     new = _free_id(rows, known, name)
-    return Decision(new, "dataset", {"dataset": new, **values})
+    return Decision(new, "dataset", {"dataset": new, **told})
 
 
 def _same_content(
@@ -140,8 +140,8 @@ def _joins(
     with_runs = [one for one in found if rows.count("open", one)]
     if with_runs and separate is None:
         raise InputError(
-            f"'{with_runs[0]}': expected runs on known data; its runs were entered by name only, and this data is known "
-            f"as '{dataset}'. Two histories cannot be joined. If those runs are about other data, say why (--separate "
+            f"'{with_runs[0]}': expected runs on known data; its runs were entered by name only, and this data "
+            f"is known as '{dataset}'. Two histories cannot be joined. If those runs are about other data, say why (--separate "
             "REASON, separate=REASON); if they are about this data, the totals of both have to be added"
         )
     return tuple(one for one in found if one not in with_runs)

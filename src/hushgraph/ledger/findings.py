@@ -11,11 +11,14 @@ class Status(StrEnum):
     """The outcome of one check, or of all of them together (the worst)."""
 
     VERIFIED = "verified"
+    NOT_CHECKED = "not checked"
     NOT_VERIFIED = "not verified"
+    REJECTED = "rejected"
     CONTRADICTED = "contradicted"
 
 
-EXIT_CODES = {Status.VERIFIED: 0, Status.NOT_VERIFIED: 5, Status.CONTRADICTED: 4}
+EXIT_CODES = {Status.VERIFIED: 0, Status.NOT_VERIFIED: 5, Status.REJECTED: 6, Status.CONTRADICTED: 4}
+_WORST_FIRST = (Status.CONTRADICTED, Status.REJECTED, Status.NOT_VERIFIED)
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,16 @@ def missing(what: str, detail: str) -> Finding:
     return Finding(what, Status.NOT_VERIFIED, detail)
 
 
+def outside(what: str, detail: str) -> Finding:
+    """It is no part of what is checked, and says nothing for or against it."""
+    return Finding(what, Status.NOT_CHECKED, detail)
+
+
+def rejected(what: str, detail: str) -> Finding:
+    """A person said no."""
+    return Finding(what, Status.REJECTED, detail)
+
+
 def bad(what: str, detail: str) -> Finding:
     """It does not hold."""
     return Finding(what, Status.CONTRADICTED, detail)
@@ -53,13 +66,22 @@ class Verification:
 
     @property
     def status(self) -> Status:
-        """Contradicted if anything is, verified if everything is."""
+        """The worst that was found: contradicted, rejected by a person, not verified; else verified."""
         found = {finding.status for finding in self.findings}
-        return next((s for s in (Status.CONTRADICTED, Status.NOT_VERIFIED) if s in found), Status.VERIFIED)
+        return next((status for status in _WORST_FIRST if status in found), Status.VERIFIED)
+
+    @property
+    def headline(self) -> str:
+        """The outcome in one line; of a run that a person rejected, who did, and how the rest came out."""
+        if self.status is not Status.REJECTED:
+            return self.status.value.upper()
+        rest = Verification(tuple(one for one in self.findings if one.status is not Status.REJECTED))
+        who = "; ".join(finding.detail for finding in self.having(Status.REJECTED))
+        return f"REJECTED ({who}); all else is {rest.status.value}"
 
     @property
     def exit_code(self) -> int:
-        """What the command line returns: 0 verified, 5 not verified, 4 contradicted."""
+        """What the command line returns: 0 verified, 5 not verified, 6 rejected, 4 contradicted."""
         return EXIT_CODES[self.status]
 
     def having(self, status: Status) -> list[Finding]:
@@ -69,4 +91,4 @@ class Verification:
     def as_dict(self) -> dict[str, Any]:
         """The verification as plain JSON values."""
         shown = [{"what": f.what, "status": f.status.value, "detail": f.detail} for f in self.findings]
-        return {"status": self.status.value, "findings": shown}
+        return {"status": self.status.value, "headline": self.headline, "findings": shown}

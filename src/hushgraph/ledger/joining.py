@@ -83,9 +83,7 @@ class _Names:
         elif entry.kind == JOINED:
             self._joined(dataset, entry.values["into"])
         elif entry.kind == "open" and (late := [one for one in self.owed if one[1] == dataset]):
-            self.problems.append(
-                f"run {entry.run}: was let in before the limit of '{late[0][0]}' was set on '{dataset}'"
-            )
+            self.problems.append(f"run {entry.run}: was let in before the limit of '{late[0][0]}' was set on its data")
         self.books.take_in(entry)
         self.owed = [one for one in self.owed if not self._is_set(*one[1:])]
 

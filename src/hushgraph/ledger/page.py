@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hushgraph.ledger.limits import cause_in_words
-from hushgraph.ledger.statement import limit_words, pending_words
+from hushgraph.ledger.statement import limit_words, pending_words, sign_off_words
 from hushgraph.text import rounded_up
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -85,7 +85,7 @@ def _runs(runs: list[dict[str, Any]], in_all: int) -> str:
             _text(run_state(run)),
             f"{_text(run['operator'])}<br><span class='small'>{_text(run['purpose'])}</span>",
             f"<span class='small'>{_text(run['model_path'] or '')}</span>",
-            _text(", ".join(f"{one['verdict']} by {one['name']}" for one in run["signoffs"])),
+            _text(sign_off_words(run)),
         )
         for run in reversed(runs)
     ]

@@ -112,14 +112,24 @@ class Run:
         if self._closed:
             return
         with self.ledger.transaction() as rows:
+            if self._closed_by_others(rows):
+                self._closed = True
+                return
             prices = [] if self.plan.branches else self._final_prices(rows)
             model = {"model_path": model_path, "weights_hash": weights_hash}
             self._append("close", {"prices": prices, "charges": len(self._charged), **model})
         self._closed = True
 
     def _append(self, kind: str, values: dict[str, Any]) -> None:
-        with self.ledger.transaction():
+        with self.ledger.transaction() as rows:
+            if self._closed_by_others(rows):
+                raise BudgetError(
+                    f"run {self.identity} was closed by somebody else: nothing can be charged to it any more"
+                )
             self.ledger.append(kind, {"run": self.identity, "dataset": self.dataset, **values})
+
+    def _closed_by_others(self, rows: Rows) -> bool:
+        return any(entry.kind == "close" for entry in rows.of_run(self.identity))
 
     def _final_prices(self, rows: Rows) -> list[dict[str, Any]]:
         """What the charges cost for the unit they were charged for; other units keep the price of the whole plan."""

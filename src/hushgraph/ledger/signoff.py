@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,10 @@ VERDICTS = ("approved", "rejected")
 
 
 def register(ledger: Ledger, name: str, key: Path | None = None) -> str:
-    """Make the key of a person (at `key`, or beside the ledger), enter its public half, and return that."""
+    """Make the key of a person (at `key`, or in the user's configuration folder), enter its public half, and return that."""
     if ledger.folder is None:
         raise InputError("expected a ledger in a folder; a key for a ledger in memory signs nothing that lasts")
-    public = make_person_key(key if key is not None else person_key(ledger.folder, name))
+    public = make_person_key(key if key is not None else person_key(name, ledger.folder))
     with ledger.transaction() as rows:
         known = _key_of(rows.of_kind("key"), name)
         if known not in (None, public):
@@ -30,12 +31,15 @@ def register(ledger: Ledger, name: str, key: Path | None = None) -> str:
 def sign_off(
     ledger: Ledger, run: str, verdict: str, name: str, note: str = "", key: Path | None = None
 ) -> dict[str, Any]:
-    """Enter that `name` approved or rejected a run, signed with that person's key; returns what was entered."""
+    """Enter that `name` approved or rejected a run, signed with that person's key; returns what was entered.
+
+    The last word of a person counts; the same word again, without a new note, is not entered twice.
+    """
     if verdict not in VERDICTS:
         raise InputError(f"verdict: expected one of {', '.join(VERDICTS)}; got {verdict!r}")
     if ledger.folder is None:
         raise InputError("expected a ledger in a folder; got one in memory")
-    path = key if key is not None else person_key(ledger.folder, name)
+    path = key if key is not None else person_key(name, ledger.folder)
     if not path.exists():
         raise InputError(f"expected a key of '{name}' at {path}; make it with `hushgraph init --as {name}`")
     signing = read_private_key(path)
@@ -44,6 +48,10 @@ def sign_off(
             raise LedgerError(f"'{name}' has no such key in this ledger; enter it with `hushgraph init --as {name}`")
         whole = find_run([entry.values["run"] for entry in rows.of_kind("open")], run)
         opened = next(entry for entry in rows.of_run(whole) if entry.kind == "open")
+        said = [one.values for one in standing(e for e in rows.of_run(whole) if e.kind == "signoff")]
+        again = next((one for one in said if one["name"] == name and one["verdict"] == verdict), None)
+        if again is not None and note in ("", again["note"]):
+            return again
         last = rows.last()
         assert last is not None
         values = {"run": whole, "dataset": opened.dataset, "verdict": verdict, "name": name, "note": note}
@@ -51,6 +59,11 @@ def sign_off(
         values["signature"] = signing.sign(_text(values).encode()).hex()
         ledger.append("signoff", values)
     return values
+
+
+def standing(entries: Iterable[Entry]) -> list[Entry]:
+    """The sign-offs of a run that count: the last one of every person."""
+    return list({entry.values["name"]: entry for entry in entries}.values())
 
 
 def find_run(known: list[str], run: str) -> str:

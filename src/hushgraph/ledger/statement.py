@@ -11,6 +11,7 @@ from hushgraph.ledger.datasets import known_datasets
 from hushgraph.ledger.entries import Entry
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.prices import unit_key
+from hushgraph.ledger.signoff import standing
 from hushgraph.ledger.store import Rows
 from hushgraph.ledger.totals import curves_of, total_of
 from hushgraph.privacy.units import Unit
@@ -139,13 +140,24 @@ def _run(entries: list[Entry]) -> dict[str, Any]:
         "command": values["command"],
         "model_path": models[-1]["model_path"] if models else None,
         "weights_hash": models[-1]["weights_hash"] if models else None,
-        "signoffs": [_sign_off(entry) for entry in by_kind.get("signoff", [])],
+        "signoffs": [_sign_off(entry, by_kind["signoff"]) for entry in by_kind.get("signoff", [])],
         "imported": "imported" in values,
     }
 
 
-def _sign_off(entry: Entry) -> dict[str, Any]:
-    return {"time": entry.time, **{key: entry.values[key] for key in ("verdict", "name", "note")}}
+def _sign_off(entry: Entry, of_run: list[Entry]) -> dict[str, Any]:
+    said = {key: entry.values[key] for key in ("verdict", "name", "note")}
+    return {"time": entry.time, **said, "counts": entry in standing(of_run)}
+
+
+def sign_off_words(run: dict[str, Any]) -> str:
+    """The last word of every person who signed, and that there were others before."""
+    said = run["signoffs"]
+    words = []
+    for one in (one for one in said if one["counts"]):
+        others = {other["verdict"] for other in said if other["name"] == one["name"]} - {one["verdict"]}
+        words.append(f"{one['verdict']} by {one['name']}" + (f" ({others.pop()} before)" if others else ""))
+    return "; ".join(words)
 
 
 def _refusal(entry: Entry) -> dict[str, Any]:

@@ -17,8 +17,10 @@ from hushgraph.ledger.head import contradiction, find_heads
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.running import RunningTotals
 from hushgraph.ledger.signoff import signature_problems
+from hushgraph.text import counted
 
 _MOST = 20
+_OF_THE_CHAIN = ("entries", "sign-offs", "keys", "running totals", "datasets")
 
 
 def verify_ledger(ledger: Ledger, heads: Sequence[str | os.PathLike[str]] = ()) -> Verification:
@@ -26,27 +28,26 @@ def verify_ledger(ledger: Ledger, heads: Sequence[str | os.PathLike[str]] = ()) 
 
     Each of `heads` is a file that `hushgraph ledger head` wrote, or a folder with models in it.
     """
+    pages = _file(ledger)
     try:
         history = ledger.history()
-        pages = [] if ledger.is_old else ledger.store.integrity_problems()
     except HushgraphError as error:
-        return Verification((bad("chain", str(error)), *_heads_of_nothing(heads)))
-    findings = [_file(pages), good("chain", f"{len(history.entries)} entries, each follows from the one before")]
+        rest = [missing(what, "cannot be checked without a sound chain") for what in _OF_THE_CHAIN]
+        return Verification((pages, bad("chain", str(error)), *rest, *_heads_of_nothing(heads)))
+    findings = [pages, good("chain", f"{len(history.entries)} entries, each follows from the one before")]
     findings += _listed("entries", history_problems(history), "every price, charge and limit follows from the events")
-    findings += _listed("sign-offs", signature_problems(history), f"{len(history.of_kind('signoff'))} signature(s) fit")
+    signed = counted(len(history.of_kind("signoff")), "signature")
+    findings += _listed("sign-offs", signature_problems(history), f"{signed} checked, all fit")
     if not ledger.is_old:
         findings += _beside_the_chain(ledger, history)
     return Verification((*findings, *_head_findings(history, heads)))
 
 
-def require_sound(found: Verification) -> None:
-    """Raise LedgerError that lists what is contradicted, if anything is."""
-    wrong = [finding for finding in found.findings if finding.status == "contradicted"]
-    if wrong:
-        raise LedgerError("\n".join(f"{finding.what}: {finding.detail}" for finding in wrong))
-
-
-def _file(pages: list[str]) -> Finding:
+def _file(ledger: Ledger) -> Finding:
+    try:
+        pages = [] if ledger.is_old else ledger.store.integrity_problems()
+    except HushgraphError as error:
+        return bad("file", str(error))
     if pages:
         return bad("file", f"was changed or damaged: {'; '.join(pages[:3])}")
     return good("file", "its pages and indexes fit together")
@@ -127,9 +128,8 @@ def _head_findings(history: History, heads: Sequence[str | os.PathLike[str]]) ->
         checked += 1
         findings += [one for one in _heads_at(history, folder) if one.status == "contradicted"]
     if checked or gone:
-        findings.append(
-            good("heads", f"{checked} kept with models agree; {gone} model(s) are no longer where they were")
-        )
+        moved = f"; {counted(gone, 'model')} no longer where the ledger knows it" if gone else ""
+        findings.append(good("heads", f"{counted(checked, 'head')} kept with models looked at{moved}"))
     if not findings:
         findings.append(missing("heads", "none was given and no model is known: an older copy of the file would pass"))
     return findings

@@ -47,6 +47,7 @@ class DatasetRun:
     time: str = ""
     operator: str = ""
     purpose: str = ""
+    signed: str = ""
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class DatasetState:
 
 @dataclass(frozen=True)
 class RunContext:
-    """A run. `verification` is `verified`, `not verified` or `contradicted`; None: no ledger was at hand.
+    """A run. `verification` is `verified`, `not verified`, `rejected` or `contradicted`; None: nothing was checked.
 
     `run_plan` is the plan of the whole run, where `plan` is the branch that it chose.
     """
@@ -82,6 +83,7 @@ class RunContext:
     class_names: tuple[str, ...] = ()
     folder: Path | None = None
     verification: str | None = None
+    headline: str = ""
     findings: tuple[str, ...] = ()
     dataset: DatasetState | None = None
     audit: dict[str, Any] | None = None

@@ -8,10 +8,11 @@ from typing import Any
 
 from hushgraph.errors import InputError
 from hushgraph.ledger.certificate import DatasetTotal
+from hushgraph.ledger.findings import Status
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.manifest import verify_model
 from hushgraph.ledger.project import default_ledger
-from hushgraph.ledger.statement import statement
+from hushgraph.ledger.statement import sign_off_words, statement
 from hushgraph.ledger.totals import Kind
 from hushgraph.report.context import DatasetRun, DatasetState, RunContext
 
@@ -20,16 +21,17 @@ _MOST_RUNS = 200
 
 def with_ledger(context: RunContext, ledger: str | os.PathLike[str] | None = None) -> RunContext:
     """The context with what the ledger says: the one named, or the project's; unchanged where there is none."""
-    book = default_ledger(ledger)
-    if not book.exists or book.is_old:
-        if ledger is not None:
-            raise InputError(f"{ledger}: expected a ledger that holds the run {context.certificate.run}; found none")
-        return context
+    book = default_ledger(ledger, near=context.folder)
+    usable = book.exists and not book.is_old
+    if not usable and ledger is not None:
+        raise InputError(f"{ledger}: expected a ledger that holds the run {context.certificate.run}; found none")
+    state = _dataset(context, book) if usable else None
     if context.folder is None:
-        return replace(context, dataset=_dataset(context, book))
+        return replace(context, dataset=state)
     found = verify_model(context.folder, book)
     findings = tuple(str(finding) for finding in found.findings)
-    return replace(context, verification=found.status.value, findings=findings, dataset=_dataset(context, book))
+    headline = found.headline if found.status is Status.REJECTED else found.status.value
+    return replace(context, verification=found.status.value, headline=headline, findings=findings, dataset=state)
 
 
 def _dataset(context: RunContext, book: Ledger) -> DatasetState | None:
@@ -63,4 +65,5 @@ def _run(values: dict[str, Any]) -> DatasetRun:
         time=values["time"],
         operator=values["operator"],
         purpose=values["purpose"],
+        signed=sign_off_words(values),
     )
