@@ -58,3 +58,20 @@ def test_a_run_is_found_by_the_beginning_of_its_id() -> None:
     assert find_run(["ab", "abd2"], "ab") == "ab"
     with pytest.raises(InputError, match="beginning of one id"):
         find_run(["abc1", "abd2"], "ab")
+
+
+def test_the_same_word_again_is_entered_once(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "book")
+    run = carry_out(ledger, sums()).identity
+    register(ledger, "officer")
+    sign_off(ledger, run, "approved", "officer", "read")
+    for note in ("", "read"):
+        sign_off(ledger, run, "approved", "officer", note)
+    assert len(ledger.history().of_kind("signoff")) == 1
+    sign_off(ledger, run, "rejected", "officer")
+    sign_off(ledger, run, "approved", "officer")
+    assert [entry.values["verdict"] for entry in ledger.history().of_kind("signoff")] == [
+        "approved",
+        "rejected",
+        "approved",
+    ]

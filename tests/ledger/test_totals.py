@@ -476,3 +476,15 @@ def test_a_limit_check_reads_the_same_number_of_rows_however_many_runs_there_are
     for _ in range(60):
         carry_out(ledger, sums_of(0.01))
     assert rows_of_a_refusal() == first < 40
+
+
+def test_all_runs_without_proof_are_named_or_counted() -> None:
+    ledger = Ledger()
+    names = [carry_out(ledger, sums_of(1.0, EDGE)).identity for _ in range(2)]
+    ledger.create("data", NODE.as_dict())
+    reason = ledger.total("data", NODE).reason
+    assert f"nothing is proved about runs {names[0]} and {names[1]} for this unit" in reason
+    seeded = [carry_out(ledger, sums_of(1.0, EDGE), seeded=True).identity for _ in range(5)]
+    reason = ledger.total("data", EDGE).reason
+    assert f"the noise of runs {seeded[0]}, {seeded[1]} and {seeded[2]} were seeded" in reason
+    assert "the same holds for 2 more runs" in reason

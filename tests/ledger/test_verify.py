@@ -79,7 +79,8 @@ def test_a_damaged_index_is_found(ledger: Ledger) -> None:
         "DELETE FROM sqlite_master WHERE name = 'entries_of_run'",
         "PRAGMA writable_schema=OFF",
     )
-    assert contradicted(ledger) == {"chain"}
+    assert contradicted(ledger) == {"file", "chain"}
+    assert {"entries", "sign-offs", "keys"} < {finding.what for finding in verify_ledger(ledger).findings}
 
 
 # Somebody who has the keys, and writes a whole new chain

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hushgraph.cli.console import Json, command, show_json
+from hushgraph.cli.console import Json, command, show_json, show_words
 
 
 @command
@@ -34,6 +34,6 @@ def report(
     else:
         typer.echo(f"{context.headline or state.value}; wrote {path}")
         for finding in context.findings:
-            typer.echo(f"  {finding}")
+            show_words(f"  {finding}", indent=16)
     if state in (Status.CONTRADICTED, Status.REJECTED):
         raise typer.Exit(EXIT_CODES[state])

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hushgraph.cli.console import Json, command, show_json
+from hushgraph.cli.console import Json, command, show_json, show_words
 
 
 @command
@@ -28,5 +28,6 @@ def verify(
         show_json({"model": str(model), **found.as_dict()})
     else:
         typer.echo(f"{model}: {found.headline}")
-        typer.echo("\n".join(f"  {finding}" for finding in found.findings))
+        for finding in found.findings:
+            show_words(f"  {finding}", indent=16)
     raise typer.Exit(found.exit_code)

@@ -141,8 +141,8 @@ def _joins(
     if with_runs and separate is None:
         raise InputError(
             f"'{with_runs[0]}': expected runs on known data; its runs were entered by name only, and this data "
-            f"is known as '{dataset}'. Two histories cannot be joined. If those runs are about other data, say why (--separate "
-            "REASON, separate=REASON); if they are about this data, the totals of both have to be added"
+            f"is known as '{dataset}'. Two histories cannot be joined. If those runs are about other data, say why "
+            "(--separate REASON, separate=REASON); if they are about this data, the totals of both have to be added"
         )
     return tuple(one for one in found if one not in with_runs)
 

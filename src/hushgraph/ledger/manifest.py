@@ -167,10 +167,12 @@ def _file_findings(folder: Path, manifest: Manifest) -> list[Finding]:
     return findings
 
 
-def _signature(manifest: Manifest) -> Finding:
-    if is_signed(manifest.text, manifest.signature, manifest.public_key):
-        return good("signature", "the manifest is signed with the key that it names")
-    return bad("signature", "the manifest was changed: its signature does not fit")
+def _signature(manifest: Manifest, public: str | None = None) -> Finding:
+    """Whether the manifest is signed with the ledger's key; where no ledger is at hand, with the one that it names."""
+    whose = "the key that it names" if public is None else "the ledger's key"
+    if public in (None, manifest.public_key) and is_signed(manifest.text, manifest.signature, manifest.public_key):
+        return good("signature", f"the manifest is signed with {whose}")
+    return bad("signature", f"the manifest was changed, or signed with another key than {whose}")
 
 
 def _binding(manifest: Manifest, entry: Entry) -> Finding:
@@ -192,10 +194,12 @@ def verify_model(folder: str | os.PathLike[str], ledger: Ledger) -> Verification
     findings: list[Finding] = []
     manifest = _read_manifest(place, findings)
     if manifest is not None:
-        findings += [_signature(manifest), *_file_findings(place, manifest)]
+        findings += _file_findings(place, manifest)
         if others := sorted(set(_names(place, ledger.folder)) - set(manifest.files)):
             findings.append(outside("other files", f"no part of the saved model: {', '.join(others)}"))
     history = _read_ledger(ledger, findings, _owner(place, manifest))
+    if history is None and manifest is not None:
+        findings.append(_signature(manifest))
     if history is not None:
         findings += _ledger_findings(place, manifest, history)
         findings += _certificate_findings(place, manifest, history)
@@ -245,8 +249,7 @@ def _ledger_findings(folder: Path, manifest: Manifest | None, history: History) 
     findings = [_head(folder, history)]
     if manifest is None:
         return findings
-    if manifest.public_key != history.entries[0].values["public_key"]:
-        findings.append(bad("signature", "the manifest is signed with another key than the ledger's"))
+    findings.append(_signature(manifest, history.entries[0].values["public_key"]))
     entries = history.of_run(manifest.run, "model")
     if not entries:
         findings.append(bad("ledger entry", f"the ledger holds no model of run {manifest.run}"))

@@ -15,7 +15,7 @@ VERDICTS = ("approved", "rejected")
 
 
 def register(ledger: Ledger, name: str, key: Path | None = None) -> str:
-    """Make the key of a person (at `key`, or in the user's configuration folder), enter its public half, and return that."""
+    """Make the key of a person (at `key`, or in the user's configuration folder); enter and return its public half."""
     if ledger.folder is None:
         raise InputError("expected a ledger in a folder; a key for a ledger in memory signs nothing that lasts")
     public = make_person_key(key if key is not None else person_key(name, ledger.folder))

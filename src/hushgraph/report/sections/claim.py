@@ -21,6 +21,7 @@ _CHECKED = {
     None: ("not verified", "warn"),
     "not verified": ("not verified", "warn"),
     "verified": ("verified against the ledger", "good"),
+    "rejected": ("rejected by a sign-off", "bad"),
     "contradicted": ("contradicted by the ledger", "bad"),
 }
 
