@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hushgraph.errors import InputError
-from hushgraph.text import number, plain, private_folder, read_json, rounded_up, sha256_of, write_json, write_whole
+from hushgraph.ledger.lock import private_folder
+from hushgraph.text import number, plain, read_json, rounded_up, sha256_of, write_json, write_whole
 
 
 def test_printed_numbers_are_rounded_up() -> None:

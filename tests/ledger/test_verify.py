@@ -15,6 +15,7 @@ from hushgraph.ledger.head import FILE as HEAD
 from hushgraph.ledger.head import Head, read_head, write_head
 from hushgraph.ledger.identity import GraphArrays
 from hushgraph.ledger.ledger import Ledger
+from hushgraph.ledger.occasion import Occasion
 from hushgraph.ledger.run import open_run
 from hushgraph.ledger.signoff import register, sign_off
 from hushgraph.ledger.verify import verify_ledger
@@ -209,3 +210,18 @@ def test_sign_offs_are_checked(ledger: Ledger) -> None:
     assert not contradicted(ledger)
     rewrite(ledger, lambda n, kind, v: v | {"verdict": "rejected"} if kind == "signoff" else v)
     assert "sign-offs" in contradicted(ledger)
+
+
+def test_a_raised_limit_that_states_its_first_filter_at_a_smaller_delta_is_found(ledger: Ledger) -> None:
+    book = ledger.on(Occasion(operator="ben", purpose="decision 13"))
+    book.set_limit(9.0, 2 * DELTA, dataset="data", unit=EDGE)
+    assert contradicted(ledger) == set()
+
+    def smaller(number: int, kind: str, values: dict) -> dict:
+        if kind != "limit" or values["change"] != "raised":
+            return values
+        earlier = {**values["earlier"], "delta": 0.3 * DELTA}
+        return {**values, "earlier": earlier, "cap_delta": values["delta"] - 0.3 * DELTA}
+
+    rewrite(ledger, smaller)
+    assert "entries" in contradicted(ledger)
