@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hushgraph.errors import InputError
+from hushgraph.errors import InputError, LedgerError
 from hushgraph.ledger.lock import private_folder
 from hushgraph.text import number, plain, read_json, rounded_up, sha256_of, write_json, write_whole
 
@@ -48,7 +48,7 @@ def mode(path: Path) -> int:
 def test_private_files_are_for_their_owner_only(tmp_path: Path) -> None:
     assert mode(private_folder(tmp_path / "a" / "b")) == 0o700
     assert mode(write_whole(tmp_path / "secret", "x")) == 0o600
-    with pytest.raises(InputError, match="is a file"):
+    with pytest.raises(LedgerError, match="is a file"):
         private_folder(tmp_path / "secret")
 
 
