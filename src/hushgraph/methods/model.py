@@ -24,6 +24,7 @@ from hushgraph import registry
 from hushgraph.data.checks import CheckedGraph, check_graph
 from hushgraph.errors import InputError
 from hushgraph.ledger.certificate import Certificate
+from hushgraph.ledger.checking import Status
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.manifest import require_uncontradicted, write_manifest
 from hushgraph.ledger.project import default_ledger
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from hushgraph.methods.base import Method
 
 FORMAT = 2
+NOT_VERIFIED = "NOT VERIFIED: no ledger confirms these files. What follows is what they state themselves."
 _SCORES = "scores"
 
 
@@ -66,6 +68,8 @@ class Model:
     """The public split: node numbers of `train`, `val` and `test`."""
     run_plan: Plan | None = None
     """The plan of the whole run, where `plan` is the branch that it chose."""
+    files: Status | None = None
+    """Of a model that was read from a folder: how its files came out against its manifest and the ledger."""
     folder: Path | None = None
     """Where it was saved last, or read from."""
     trained: Plan | None = None
@@ -90,7 +94,7 @@ class Model:
     def explain(self) -> str:
         """The certificate in words."""
         words: str = registry.load("views", "words")(self.certificate, self.reason)
-        return words
+        return f"{NOT_VERIFIED}\n\n{words}" if self.files is Status.NOT_VERIFIED else words
 
     # Predictions
 
@@ -225,7 +229,7 @@ class Model:
     def load(cls, folder: str | os.PathLike[str]) -> Model:
         """Read a model's folder; nothing in it is executed. One that contradicts its manifest or ledger is refused."""
         source = Path(folder)
-        require_uncontradicted(source, default_ledger())
+        files = require_uncontradicted(source, default_ledger(near=source))
         config = read_json(source / "config.json", of="a trained model")
         if config.get("format") != FORMAT:
             raise InputError(
@@ -256,6 +260,7 @@ class Model:
             run_plan=None if config["run_plan"] is None else Plan.from_dict(config["run_plan"]),
             trained=trained,
             folder=source,
+            files=files,
             certificate=Certificate.from_dict(read_json(source / "certificate.json", of="a trained model")),
         )
 
