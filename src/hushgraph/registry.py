@@ -1,4 +1,4 @@
-"""Everything that has a name: methods, units, mechanisms, attacks, datasets.
+"""Everything that has a name: methods, units, mechanisms, attacks, experiments.
 
 A name leads to "module:Class"; the module is imported when the name is asked for, so listing names imports nothing.
 Other packages add theirs with `register`, or by an entry point in the group "hushgraph.<kind>" (for example
@@ -13,12 +13,13 @@ from typing import Any, Literal, cast
 
 from hushgraph.errors import InputError, did_you_mean
 
-Kind = Literal["methods", "units", "mechanisms", "attacks"]
+Kind = Literal["methods", "units", "mechanisms", "attacks", "experiments"]
 
 _METHODS = "hushgraph.methods."
 _MECHANISMS = "hushgraph.mechanisms."
 _UNITS = "hushgraph.privacy.units:"
 _ATTACKS = "hushgraph.attacks."
+_EXPERIMENTS = "hushgraph.study.experiments."
 
 _KNOWN: dict[str, dict[str, str | type]] = {
     "methods": {
@@ -66,6 +67,10 @@ _KNOWN: dict[str, dict[str, str | type]] = {
         "features": _ATTACKS + "regression:FeatureReconstruction",
         "attribute": _ATTACKS + "regression:AttributeInference",
         "inversion": _ATTACKS + "inversion:EnhancedInversion",
+    },
+    "experiments": {
+        "fit": _EXPERIMENTS + "fit:fit",
+        "select": _EXPERIMENTS + "select:select",
     },
 }
 
