@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -117,13 +117,3 @@ def _frozen(value: Any) -> Any:
     if isinstance(value, dict):
         return tuple(sorted((key, _frozen(item)) for key, item in value.items()))
     return tuple(value) if isinstance(value, list) else value
-
-
-def labs_of(cells: list[Cell], **options: Any) -> list[Lab]:
-    """One lab for each cell."""
-    return [Lab(cell, **options) for cell in cells]
-
-
-def same_but(lab: Lab, **changes: Any) -> Lab:
-    """A lab for the same cell with some values changed."""
-    return replace(lab, cell=replace(lab.cell, **changes))
