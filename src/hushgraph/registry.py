@@ -46,6 +46,8 @@ _KNOWN: dict[str, dict[str, str | type]] = {
         "edge-count": _MECHANISMS + "edge_count:EdgeCount",
         "pair-count": _MECHANISMS + "pair_count:PairCount",
         "local-report": _MECHANISMS + "local_report:LocalReport",
+        "hit-count": _MECHANISMS + "hit_count:HitCount",
+        "best-of": _MECHANISMS + "best_of:BestOf",
         "raw": _MECHANISMS + "raw:Raw",
     },
     "units": {

@@ -38,7 +38,9 @@ def experiment_named(name: str) -> Callable[..., Any]:
     try:
         found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
-        raise InputError(f"expected an experiment 'module:function' that can be imported; got '{name}': {error}") from None
+        raise InputError(
+            f"expected an experiment 'module:function' that can be imported; got '{name}': {error}"
+        ) from None
     if not callable(found):
         raise InputError(f"expected a function; '{name}' is {type(found).__name__}")
     return found
@@ -89,7 +91,9 @@ def read_named(at: Reader, key: Literal["units", "attacks"], value: Any) -> Name
         settings = typed(kind, given)
         words = ", ".join(f"{one}={item}" for one, item in settings.items())
         kind(**settings)
-        return Named(values["name"], values.get("label") or f"{values['name']}{f' ({words})' if words else ''}", settings)
+        return Named(
+            values["name"], values.get("label") or f"{values['name']}{f' ({words})' if words else ''}", settings
+        )
 
     return at.attempt(key, make)
 
@@ -128,7 +132,9 @@ def read_settings(at: Reader, needs: Needs, methods: Sequence[Named | None]) -> 
         return {key: [_number_or_same(one) for one in values] for key, values in grid.items()}
     for method in methods:
         if method is not None:
-            grid = {key: at.attempt("settings", _checked(method, key, values)) or values for key, values in grid.items()}
+            grid = {
+                key: at.attempt("settings", _checked(method, key, values)) or values for key, values in grid.items()
+            }
     return grid
 
 

@@ -32,6 +32,8 @@ class Lab:
     study: str = "study"
     group: str | None = None
     facts: dict[str, Any] = field(default_factory=dict)
+    hides_time: bool = False
+    """Set by an experiment whose time tells something that must not be known: it is not stored in a charged study."""
 
     @property
     def is_charged(self) -> bool:
@@ -99,7 +101,9 @@ def with_label_share(data: Data, share: float, seed: int) -> Data:
     wanted = round(share * int(data.num_nodes))
     if not 1 <= wanted <= train.numel():
         most = train.numel() / int(data.num_nodes)
-        raise InputError(f"label_shares: expected at least one node and at most the {most:.3g} that train; got {share:g}")
+        raise InputError(
+            f"label_shares: expected at least one node and at most the {most:.3g} that train; got {share:g}"
+        )
     order = torch.randperm(train.numel(), generator=torch.Generator().manual_seed(seed))
     mask = torch.zeros_like(data.train_mask).index_fill_(0, train[order[:wanted]], True)
     return with_masks(data, mask, data.val_mask, data.test_mask)

@@ -142,5 +142,3 @@ def _entries(grouped: dict[tuple[tuple[Any, ...], Any], Values], baseline: Any) 
     for place, p in zip(compared_ones, ps):
         found[place] = replace(found[place], p=p)
     return found
-
-

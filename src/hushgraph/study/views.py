@@ -64,7 +64,9 @@ def read_choice(top: Reader) -> Choice | None:
     largest = at.values.get("largest", True)
     if not isinstance(largest, bool):
         at.problem("largest", "true or false")
-    return Choice(at.text("by", "val_accuracy"), over, largest is not False, "public" if scores == "public" else "private")
+    return Choice(
+        at.text("by", "val_accuracy"), over, largest is not False, "public" if scores == "public" else "private"
+    )
 
 
 def read_views(top: Reader) -> tuple[View, ...]:
