@@ -48,9 +48,7 @@ class BestOf(Mechanism):
     def __post_init__(self) -> None:
         problems = []
         if not self.candidates or any(plan.branches or plan.paper is not None for plan in self.candidates):
-            problems.append(
-                "candidates: expected plans without a choice of their own and not in paper mode; got others"
-            )
+            problems.append("candidates: expected plans without a choice of their own, not in paper mode; got others")
         if not 0.0 < self.gamma < 1.0 or not self.shape > -1.0:
             problems.append(f"expected gamma in (0, 1) and a shape above -1; got {self.gamma!r}, {self.shape!r}")
         InputError.collect(problems)

@@ -128,8 +128,8 @@ def _largest(at: Any, budget: Budget) -> Plan:
             high = middle
     if found is None:
         raise UnprovenError(
-            f"selection: no noise was found with which all of it stays within epsilon {budget.epsilon:g}; give a larger "
-            "budget, a smaller mean, or candidates with a Renyi bound"
+            f"selection: no noise was found with which all of it stays within epsilon {budget.epsilon:g}; give a "
+            "larger budget, a smaller mean, or candidates with a Renyi bound"
         )
     return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from hushgraph.study.views import Choice
 if TYPE_CHECKING:
     from hushgraph.study.cost import Cost, TuningCost
     from hushgraph.study.results import Results, Row
+    from hushgraph.study.spec import Study
 
 _APART = ("dataset", "method", "unit", "epsilon", "delta", "label_share", "inference", "paper_mode")
 
@@ -51,9 +53,13 @@ def choose(results: Results, choice: Choice, value: str = "test_accuracy") -> li
     return found
 
 
-def require_allowed(results: Results, cost: Cost) -> None:
+def _mean(rows: Sequence[Row], name: str) -> float:
+    return statistics.fmean(float(row.metrics[name] or 0.0) for row in rows)
+
+
+def require_allowed(study: Study, cost: Cost) -> None:
     """In a charged study a choice by scores that nobody charged is refused."""
-    if results.study.privacy != "charged":
+    if study.privacy != "charged":
         return
     bad = [one for one in cost.tuning if not one.free_scores]
     if bad:

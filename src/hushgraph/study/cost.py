@@ -158,7 +158,7 @@ def _tuning(planned: Sequence[Planned], choice: Choice) -> list[TuningCost]:
     for (dataset, _, _), runs in grouped.items():
         settings = Counter(tuple(str(run.cell.axis(axis)) for axis in choice.over) for run in runs)
         unit, delta = runs[0].plan.unit, runs[0].plan.budget.definite_delta
-        one, together = max(run.plan.epsilon for run in runs), composed(runs, unit, delta)
+        each, together = max(run.plan.epsilon for run in runs), composed(runs, unit, delta)
         free = choice.scores == "public" or "labels" in unit.public
-        found.append(TuningCost(dataset, unit.name, len(settings), len(runs), one, together, delta, free))
+        found.append(TuningCost(dataset, unit.name, len(settings), len(runs), each, together, delta, free))
     return found

@@ -16,6 +16,8 @@ from hushgraph.errors import InputError
 from hushgraph.ledger.project import IN_MEMORY, PLACE
 from hushgraph.study.axes import experiment_named
 from hushgraph.study.cell import Cell
+from hushgraph.study.choose import require_allowed
+from hushgraph.study.cost import cost_of
 from hushgraph.study.estimate import Remaining, Timings
 from hushgraph.study.results import Results
 from hushgraph.study.spec import Study
@@ -56,6 +58,8 @@ def study(
     declared = read_study(source, values)
     kept = Store(store if store is not None else default_store(declared))
     require_known_cost(declared)
+    if declared.choose is not None and declared.privacy == "charged":
+        require_allowed(declared, cost_of(declared))
     count = cores() if workers is None else workers
     duty = Duty(str(kept.path), declared.name, declared.group, declared.ledger)
     with StoreLock(kept.path), _ledger_of(declared):
@@ -99,11 +103,10 @@ def _run(results: Results, workers: Workers, retry: bool, watch: Watch) -> None:
     todo = list(results.missing)
     if retry:
         todo += [cell for cell, _ in results.ended(State.REFUSED, State.FAILED)]
-    ended, counts = len(results.study.cells), results.counts
+    counts = results.counts
     total = sum(counts.values())
     done, bad = total - len(todo), 0 if retry else counts["refused"] + counts["failed"]
     timings, left = Timings.of(results.store.timings()), {cell.key(""): cell for cell in todo}
-    assert ended >= total
     watch(Progress(done, total, bad, timings.remaining(todo, workers.count)))
     if workers.count == 0 and todo:
         settle(workers.duty)

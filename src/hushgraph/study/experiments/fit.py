@@ -68,14 +68,14 @@ def _graphs(lab: Lab) -> tuple[Data, Data | None]:
 
 def measured(model: Model, data: Data) -> Metrics:
     """Measures on the nodes of every part of the split, and what the method itself measures."""
-    own = {key: float(value) for key, value in model.metrics.items() if isinstance(value, int | float)}
+    own: Metrics = {key: float(value) for key, value in model.metrics.items() if isinstance(value, int | float)}
     if model.scores is None:
         return own
     scores, labels = model.scores.numpy(), data.y.numpy()
     for name in ("train", "val", "test"):
         chosen = getattr(data, f"{name}_mask").numpy() & (labels >= 0)
-        own |= of_classes(scores[chosen], labels[chosen], name)  # type: ignore[arg-type]
-    return {**own}
+        own |= of_classes(scores[chosen], labels[chosen], name)
+    return own
 
 
 def facts_of(model: Model) -> dict[str, Any]:
