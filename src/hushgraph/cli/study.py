@@ -38,6 +38,9 @@ _EVERY = 0.5
 def run(
     file: File,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what it takes: runs, time, privacy.")] = False,
+    timed: Annotated[
+        bool, typer.Option("--timed", help="With --dry-run: run one of each kind first, to time it; it is kept.")
+    ] = False,
     workers: Annotated[
         int | None, typer.Option(min=0, help="Processes; default: one per core. 0: this process.")
     ] = None,
@@ -46,10 +49,12 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Do what is missing of a study. Stopped or killed, it goes on where it was; nothing is done twice."""
-    from hushgraph.study.run import cores, study
+    from hushgraph.study.run import cores, study, time_kinds
 
     results = _read(file, store)
     if dry_run:
+        if timed:
+            results = time_kinds(results, workers)
         _show_dry_run(results, cores() if workers is None else workers, as_json)
         return
     watch = _Line(quiet=as_json)
@@ -195,9 +200,12 @@ def _views(results: Results, kinds: tuple[str, ...], given: dict[str, Any]) -> l
 
     changes = {key: one for key, one in given.items() if one is not None}
     listed = [view for view in results.study.views if view.kind in kinds]
+    defaults = default_views(results)
     if not changes:
-        return listed or [view for view in default_views(results) if view.kind in kinds]
-    first = next((view for view in (*listed, *default_views(results)) if view.kind == kinds[0]), None)
+        return listed or [view for view in defaults if view.kind in kinds]
+    first = next((view for view in defaults if view.kind == kinds[0]), None)
+    if value := changes.get("value"):
+        changes["name"] = value.replace("_", " ")
     return [replace(first or View(kinds[0], kinds[0]), **changes)]  # type: ignore[arg-type]
 
 
@@ -311,18 +319,17 @@ def _show_cost(cost: Any, privacy: str) -> None:
 
     would = "would cost, with noise that is not seeded" if privacy == "research" else "cost"
     typer.echo(f"what one run {would}")
-    rows = [
-        [one.label, str(one.count), "refused" if one.refused else f"{rounded_up(one.epsilon)} at {one.delta:g}"]
-        for one in cost.runs
-    ]
-    show_table(["run", "runs", "epsilon"], rows, (1, 2))
-    for reason in dict.fromkeys(one.refused for one in cost.runs if one.refused):
-        show_words(f"refused: {reason}", indent=4)
+    for one in cost.runs:
+        price = (
+            f"refused: {one.refused}" if one.refused else f"epsilon {rounded_up(one.epsilon)} at delta {one.delta:g}"
+        )
+        claimed = "" if one.claimed is None else f", where a paper would claim {one.claimed:.4g}"
+        show_words(f"  {one.count} x {one.label}: {price}{claimed}", indent=6)
     typer.echo("what all runs on a dataset cost together, their number and noise fixed beforehand")
-    together = [
-        [one.dataset, one.unit, str(one.runs), f"{rounded_up(one.epsilon)} at {one.delta:g}"] for one in cost.together
-    ]
-    show_table(["dataset", "unit", "runs", "epsilon"], together, (2, 3))
+    for whole in cost.together:
+        words = f"epsilon {rounded_up(whole.epsilon)} at delta {whole.delta:g} for {whole.runs} protected runs"
+        rest = f"; nothing with the {whole.unprotected} runs without protection" if whole.unprotected else ""
+        show_words(f"  {whole.dataset}, unit {whole.unit}: {words}{rest}", indent=6)
     for price in cost.tuning:
         show_words(price_words(price, privacy), indent=4)
     if privacy == "research":

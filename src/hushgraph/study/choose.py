@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _APART = ("dataset", "method", "unit", "epsilon", "delta", "label_share", "inference", "paper_mode")
 
+_NAMES = ("dataset", "method", "unit")
+
 
 @dataclass(frozen=True)
 class Chosen:
@@ -36,9 +38,11 @@ def choose(results: Results, choice: Choice, value: str = "test_accuracy") -> li
     grouped: dict[tuple[Any, ...], dict[tuple[Any, ...], list[Row]]] = defaultdict(lambda: defaultdict(list))
     apart = [axis for axis in _APART if axis not in choice.over]
     for row in results.rows:
-        if row.metrics.get(choice.by) is not None and row.metrics.get(value) is not None:
+        scored = row.metrics.get(choice.by) is not None and row.metrics.get(value) is not None
+        if scored and choice.concerns(row.cell):
             place = tuple(row.cell.axis(axis) for axis in apart)
             grouped[place][tuple(row.cell.axis(axis) for axis in choice.over)].append(row)
+    varied = {axis for number, axis in enumerate(apart) if axis in _NAMES or len({one[number] for one in grouped}) > 1}
     found = []
     for place, settings in grouped.items():
         means = {
@@ -48,7 +52,7 @@ def choose(results: Results, choice: Choice, value: str = "test_accuracy") -> li
         best = (max if choice.largest else min)(means, key=lambda one: means[one])
         summary = summarize([float(row.metrics[value] or 0.0) for row in settings[best]])
         assert summary is not None
-        shown = {axis: one for axis, one in zip(apart, place) if one is not None}
+        shown = {axis: one for axis, one in zip(apart, place) if axis in varied and one is not None}
         found.append(Chosen(shown, dict(zip(choice.over, best)), len(settings), means[best], summary))
     return found
 

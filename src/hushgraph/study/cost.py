@@ -43,13 +43,18 @@ class RunCost:
 
 @dataclass(frozen=True)
 class Together:
-    """All runs of a study on one dataset, for one unit."""
+    """All runs of a study on one dataset, for one unit.
+
+    `epsilon` is that of the protected runs. Runs without protection are counted apart: with one of them nothing is
+    promised.
+    """
 
     dataset: str
     unit: str
     runs: int
     epsilon: float
     delta: float
+    unprotected: int = 0
 
 
 @dataclass(frozen=True)
@@ -137,14 +142,14 @@ def _together(planned: Sequence[Planned]) -> list[Together]:
     found = []
     for (dataset, _), runs in grouped.items():
         unit, delta = runs[0].plan.unit, max(run.plan.budget.definite_delta for run in runs)
-        found.append(Together(dataset, unit.name, len(runs), composed(runs, unit, delta), delta))
+        kept = [run for run in runs if run.plan.budget.is_private]
+        rest = len(runs) - len(kept)
+        found.append(Together(dataset, unit.name, len(kept), composed(kept, unit, delta), delta, rest))
     return found
 
 
 def composed(runs: Sequence[Planned], unit: Unit, delta: float) -> float:
-    """Epsilon of runs that were fixed beforehand, together; infinite where one has no protection."""
-    if any(not one.plan.budget.is_private for one in runs):
-        return math.inf
+    """Epsilon of runs that were fixed beforehand, together."""
     return loss_of([one.plan.ways(unit) for one in runs], unit.relation).epsilon(delta)
 
 
@@ -152,6 +157,8 @@ def _tuning(planned: Sequence[Planned], choice: Choice) -> list[TuningCost]:
     """What the choice costs on each dataset, for each unit and budget."""
     grouped: dict[tuple[Any, ...], list[Planned]] = defaultdict(list)
     for one in planned:
+        if not one.plan.budget.is_private or not choice.concerns(one.cell):
+            continue
         budget = (one.plan.budget.epsilon, one.plan.budget.delta)
         grouped[one.dataset, digest(one.plan.unit.as_dict()), budget].append(one)
     found = []

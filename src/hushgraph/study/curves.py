@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hushgraph.errors import InputError
+from hushgraph.study.export import word
 from hushgraph.study.stats import Summary, summarize
 from hushgraph.study.table import chosen_rows, varying
 from hushgraph.study.views import View
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from hushgraph.study.results import Results
 
 PANELS = "dataset"
+NAMES = ("method", "dataset", "unit", "experiment", "part")
+"""Axes whose values are names that need no further words."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,9 @@ def panels(results: Results, view: View) -> list[Panel]:
             continue
         if isinstance(x, bool) or not isinstance(x, int | float):
             raise InputError(f"x: expected an axis of numbers; '{view.x}' has {x!r}. Use a table or a heat map")
-        words = [str(row.cell.axis(view.series)), *(f"{axis} {row.cell.axis(axis)}" for axis in apart)]
+        first = word(row.cell.axis(view.series))
+        named = [first if view.series in NAMES else f"{view.series} {first}"]
+        words = [*named, *(f"{axis} {word(row.cell.axis(axis))}" for axis in apart)]
         found[str(row.cell.axis(PANELS) or "")][", ".join(words)][float(x)].append(value)
     return [
         Panel(title, tuple(_curve(name, points) for name, points in curves.items())) for title, curves in found.items()
@@ -85,7 +90,7 @@ def heats(results: Results, view: View) -> list[Heat]:
     for row in rows:
         value = row.metrics.get(view.value)
         if value is not None:
-            title = ", ".join(f"{axis} {row.cell.axis(axis)}" for axis in apart)
+            title = ", ".join(f"{axis} {word(row.cell.axis(axis))}" for axis in apart)
             found[title][row.cell.axis(view.x), row.cell.axis(view.y)].append(value)
     made = []
     for title, values in found.items():

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hushgraph.study.cell import Cell
+from hushgraph.study.cell import Cell, digest
 
 Kind = tuple[Any, ...]
 
@@ -56,6 +56,10 @@ class Timings:
         """The times of the cells most like this one; none where no such cell was timed."""
         return next((self.seen[kind][-50:] for kind in _kinds(cell.identity()) if kind in self.seen), [])
 
+    def kind(self, cell: Cell) -> Kind:
+        """What cells of about the same time share."""
+        return _kinds(cell.identity())[-1]
+
     def remaining(self, cells: Sequence[Cell], workers: int) -> Remaining:
         """What is left for these cells; nothing is assumed of cells unlike all that were timed."""
         known = [found for cell in cells if (found := self.of_cell(cell))]
@@ -71,11 +75,11 @@ class Timings:
 
 def _kinds(identity: dict[str, Any]) -> list[Kind]:
     """From the closest kind to the loosest: another dataset may take any time, so it is never left out."""
-    data, method = str(identity["dataset"]), identity["method"] or {}
-    name, settings = method.get("name"), str((method.get("settings"), identity["settings"]))
-    level = str((identity["unit"], identity["label_share"], identity["inference"]))
-    first = (identity["experiment"], data, name)
-    extra = str((identity["attacks"], identity["audit"]))
+    method = identity["method"] or {}
+    settings = digest([method.get("settings"), identity["settings"]])
+    level = digest([identity["unit"], identity["label_share"], identity["inference"]])
+    first = (identity["experiment"], digest(identity["dataset"]), method.get("name"))
+    extra = digest([identity["attacks"], identity["audit"]])
     return [(*first, extra, settings, level), (*first, extra, settings), (*first, extra)]
 
 

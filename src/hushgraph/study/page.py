@@ -149,7 +149,8 @@ def _choice(results: Results, cost: Cost) -> Markup:
 
 def _cost(cost: Cost, privacy: str) -> Markup:
     together = [
-        [one.dataset, one.unit, str(one.runs), rounded_up(one.epsilon), f"{one.delta:g}"] for one in cost.together
+        [one.dataset, one.unit, str(one.runs), rounded_up(one.epsilon), f"{one.delta:g}", str(one.unprotected)]
+        for one in cost.together
     ]
     each = [
         [
@@ -162,7 +163,8 @@ def _cost(cost: Cost, privacy: str) -> Markup:
         for one in cost.runs
     ]
     would = "would cost with noise that is not seeded" if privacy == "research" else "cost"
-    first = _table(["dataset", "unit", "runs", "epsilon together", "delta"], together, (2, 3, 4))
+    head = ["dataset", "unit", "protected runs", "epsilon together", "delta", "runs without protection"]
+    first = _table(head, together, (2, 3, 4, 5))
     words = (
         f"What all runs on a dataset {would}, composed as one plan that was fixed beforehand; below, each kind of run."
     )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import os
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hushgraph.errors import InputError
 from hushgraph.study.curves import Curve, Heat, Panel, heats, panels
+from hushgraph.study.export import word
 from hushgraph.study.views import View
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ def draw(results: Results, view: View, out: str | os.PathLike[str]) -> Path:
     for place in list(axes.flat)[len(drawn) :]:
         place.axis("off")
     _legend(figure, axes)
-    _note(figure, results)
+    _note(figure, results, view, columns)
     target.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(target, dpi=160, metadata={"Date": None} if target.suffix == ".svg" else None)
     pyplot.close(figure)
@@ -63,7 +65,7 @@ def _panel(place: Any, panel: Panel, view: View) -> None:
     place.set_xticks(positions, [f"{x:g}" for x in positions])
     place.minorticks_off()
     place.set_title(panel.title, fontsize=10)
-    place.set_xlabel(view.x)
+    place.set_xlabel(view.x.replace("_", " "))
     place.set_ylabel(view.value.replace("_", " "))
     place.grid(alpha=0.3)
     for side in ("top", "right"):
@@ -90,15 +92,11 @@ def _heat(place: Any, heat: Heat, view: View) -> None:
             if not math.isnan(mean):
                 dark = high > low and (mean - low) / (high - low) < 0.6
                 place.text(across, up, f"{mean:.3g}", ha="center", va="center", color="w" if dark else "k", fontsize=8)
-    place.set_xticks(range(len(heat.x)), [_word(x) for x in heat.x])
-    place.set_yticks(range(len(heat.y)), [_word(y) for y in heat.y])
-    place.set_xlabel(view.x)
-    place.set_ylabel(view.y)
+    place.set_xticks(range(len(heat.x)), [word(x) for x in heat.x])
+    place.set_yticks(range(len(heat.y)), [word(y) for y in heat.y])
+    place.set_xlabel(view.x.replace("_", " "))
+    place.set_ylabel(view.y.replace("_", " "))
     place.set_title(heat.title or view.value.replace("_", " "), fontsize=10)
-
-
-def _word(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
 
 
 def _legend(figure: Any, axes: Any) -> None:
@@ -108,19 +106,21 @@ def _legend(figure: Any, axes: Any) -> None:
         for handle, name in zip(*place.get_legend_handles_labels()):
             found.setdefault(name, handle)
     if found:
-        columns = min(4, len(found))
+        columns = min(2 * axes.shape[1], len(found))
         figure.legend(
             found.values(), found.keys(), loc="outside lower center", ncols=columns, frameon=False, fontsize=9
         )
 
 
-def _note(figure: Any, results: Results) -> None:
+def _note(figure: Any, results: Results, view: View, columns: int) -> None:
     from hushgraph.tasks import EVALUATION
 
-    words = f"{results.study.name}: means with 95% intervals (Student's t) over seeds and splits; {EVALUATION}"
+    what = "means over seeds and splits" if view.kind == "heat" else "means and 95% intervals (Student's t)"
+    words = f"{results.study.name}, {view.value.replace('_', ' ')}: {what}; {EVALUATION}"
     if results.study.privacy == "research":
         words += "; research: seeded noise"
-    figure.suptitle(words, fontsize=7.5, color="#56616d", x=0.01, ha="left")
+    wide = textwrap.fill(words, 62 * columns)
+    figure.suptitle(wide, fontsize=7.5, color="#56616d", x=0.01, ha="left")
 
 
 def _pyplot() -> Any:

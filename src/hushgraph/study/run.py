@@ -67,6 +67,24 @@ def study(
     return Results(declared, kept)
 
 
+def time_kinds(results: Results, workers: int | None = None) -> Results:
+    """Run the first cell of each kind of which no time is known, and keep what comes out; never in a charged study."""
+    if results.study.privacy == "charged":
+        raise InputError(
+            "timed: expected a research study; a dry run of a charged one charges nothing, so runs nothing"
+        )
+    known = Timings.of(results.store.timings())
+    first: dict[tuple[Any, ...], Cell] = {}
+    for cell in results.missing:
+        if not known.of_cell(cell):
+            first.setdefault(known.kind(cell), cell)
+    duty = Duty(str(results.store.path), results.study.name, results.study.group)
+    with StoreLock(results.store.path), _ledger_of(results.study):
+        for _ in Workers(cores() if workers is None else workers, duty).run(list(first.values())):
+            pass
+    return Results(results.study, results.store)
+
+
 def read_study(source: Any, values: Mapping[str, Any]) -> Study:
     """A study from a file, from values, or as it is."""
     if isinstance(source, Study):

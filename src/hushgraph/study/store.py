@@ -18,7 +18,7 @@ from typing import Any
 
 from hushgraph.errors import InputError
 from hushgraph.study.cell import Cell, digest
-from hushgraph.text import plain
+from hushgraph.text import number, plain
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS results (
@@ -138,7 +138,8 @@ _SELECT = "SELECT key, code, state, metrics, facts, message, seconds, finished F
 
 def _read(row: Any) -> Result:
     key, code, state, metrics, facts, message, seconds, finished = row
-    return Result(key, code, State(state), json.loads(metrics), json.loads(facts), message, seconds, finished)
+    read = {name: number(value) for name, value in json.loads(metrics).items()}
+    return Result(key, code, State(state), read, json.loads(facts), message, seconds, finished)
 
 
 class StoreLock:

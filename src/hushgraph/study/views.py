@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from hushgraph.study.cell import Cell
 from hushgraph.study.reader import Reader
 
 Kind = Literal["table", "lines", "heat"]
@@ -49,6 +50,10 @@ class Choice:
     over: tuple[str, ...]
     largest: bool = True
     scores: Literal["private", "public"] = "private"
+
+    def concerns(self, cell: Cell) -> bool:
+        """Whether a cell is one of those that are chosen among."""
+        return any(cell.axis(axis) is not None for axis in self.over)
 
 
 def read_choice(top: Reader) -> Choice | None:

@@ -38,7 +38,7 @@ class Fit:
             test = {key: value for key, value in measured(answer, rest).items() if key.startswith("test_")}
             metrics = {**metrics, **test}
         lab.facts |= facts_of(model)
-        metrics |= {"epsilon": model.certificate.epsilon, "fit_seconds": model.seconds["total"]}
+        metrics |= {"proved_epsilon": model.certificate.epsilon, "fit_seconds": model.seconds["total"]}
         if model.certificate.paper is not None:
             metrics["claimed_epsilon"] = model.certificate.paper.epsilon
         return {**metrics, **_attacked(lab, model, data), **_audited(lab, model)}

@@ -41,7 +41,7 @@ class Select:
         chosen = model.method.as_dict()
         lab.facts |= {**facts_of(model), "chosen": {key: chosen[key] for key in over}, "candidates": len(methods)}
         lab.facts["epsilon_of_one_run"] = model.plan.epsilon
-        return {**measured(model, data), "epsilon": model.certificate.epsilon}
+        return {**measured(model, data), "proved_epsilon": model.certificate.epsilon}
 
     def plans(self, lab: Lab, over: Mapping[str, Sequence[Any]], **price: float) -> list[tuple[str, Plan]]:
         """The whole selection as one plan."""
