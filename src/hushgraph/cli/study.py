@@ -291,26 +291,19 @@ def _show_choice(results: Results) -> None:
 
 
 def _show_dry_run(results: Results, workers: int, as_json: bool) -> None:
+    """Runs and time come first: plans of many sizes take a while."""
     from hushgraph.study.cost import cost_of
     from hushgraph.study.estimate import Timings
 
     missing = results.missing
     remaining = Timings.of(results.store.timings()).remaining(missing, workers)
-    cost = cost_of(results.study)
-    if as_json:
-        seconds = {**vars(remaining)}
-        show_json(
-            {
-                "runs": sum(results.counts.values()),
-                "missing": len(missing),
-                "seconds": seconds,
-                "cost": _cost_dict(cost),
-            }
-        )
+    if not as_json:
+        _show_state(results)
+        show_words(f"to do: {len(missing)} runs on {max(1, workers)} processes: {remaining}", indent=4)
+        _show_cost(cost_of(results.study), results.study.privacy)
         return
-    _show_state(results)
-    show_words(f"to do: {len(missing)} runs on {max(1, workers)} processes: {remaining}", indent=4)
-    _show_cost(cost, results.study.privacy)
+    facts = {"runs": sum(results.counts.values()), "missing": len(missing), "seconds": vars(remaining)}
+    show_json({**facts, "cost": _cost_dict(cost_of(results.study))})
 
 
 def _show_cost(cost: Any, privacy: str) -> None:

@@ -84,11 +84,10 @@ class Cell:
             part = getattr(self, name)
             return None if part is None else (part.name if name == "dataset" else part.label)
         if name in self.settings:
-            return self.settings[name]
+            return _shown(self.settings[name])
         if self.method is not None and name in self.method.settings:
-            return self.method.settings[name]
-        value = getattr(self, name, None)
-        return None if isinstance(value, dict) else tuple(value) if isinstance(value, list) else value
+            return _shown(self.method.settings[name])
+        return _shown(getattr(self, name)) if name in AXES else None
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -122,6 +121,13 @@ AXES = (
 )
 REPEATS = ("seed", "split_seed")
 """The axes that a mean is taken over."""
+
+
+def _shown(value: Any) -> Any:
+    """A value that can be compared and looked up."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_shown(item)}" for key, item in value.items())
+    return tuple(map(_shown, value)) if isinstance(value, list) else value
 
 
 def digest(values: Any) -> str:

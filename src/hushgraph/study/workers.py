@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 import threading
 import time
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import connection, get_all_start_methods, get_context
@@ -68,10 +69,13 @@ def run_cell(cell: Cell, duty: Duty) -> Ended:
     return Ended(cell, state, seconds)
 
 
-def prepare() -> None:
+def prepare(cells: Sequence[Cell]) -> None:
     """Import what cells need, before processes are forked: it is paid once."""
-    for name in ("torch_geometric.data", "hushgraph.datasets.loading", "hushgraph.methods.gap", "scipy.stats"):
-        importlib.import_module(name)
+    for name in dict.fromkeys(cell.experiment for cell in cells):
+        experiment_named(name)
+    if any(cell.dataset is not None for cell in cells):
+        for name in ("torch_geometric.data", "hushgraph.datasets.loading", "hushgraph.methods.gap"):
+            importlib.import_module(name)
 
 
 @dataclass
@@ -90,7 +94,7 @@ class Workers:
             return
         if not cells:
             return
-        prepare()
+        prepare(cells)
         waiting = [(cell, 1) for cell in reversed(cells)]
         try:
             for _ in range(min(self.count, len(cells))):
@@ -156,9 +160,9 @@ def _work(pipe: Any, duty: Duty, parent: int) -> None:
 
 def settle(duty: Duty) -> None:
     """One thread for each process, and no warnings of ledgers that are in memory on purpose."""
-    import torch
-
-    torch.set_num_threads(duty.threads)
+    os.environ.setdefault("OMP_NUM_THREADS", str(duty.threads))  # for libraries that are imported later
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(duty.threads)
     warnings.filterwarnings("ignore", message="a ledger in memory")
     warnings.filterwarnings("ignore", message=".*parse CSR tensor support is in beta.*")
 
