@@ -28,12 +28,14 @@ if _TYPE_CHECKING:
     from hushgraph.methods.pgc_links import PGCLinks
     from hushgraph.methods.plain_gnn import GAT, GCN, GIN, GraphSAGE
     from hushgraph.methods.progap import ProGAP
+    from hushgraph.methods.select import fit_best
     from hushgraph.privacy import units
     from hushgraph.privacy.budget import Budget
     from hushgraph.privacy.mechanism import Mechanism
     from hushgraph.privacy.plan import Plan, Stage
     from hushgraph.privacy.units import Unit
     from hushgraph.registry import register
+    from hushgraph.study.run import study
 
 __version__ = "0.2.0"
 
@@ -65,10 +67,17 @@ _PLACES = {
     "Unit": "privacy.units",
     "default_ledger": "ledger.project",
     "fit": "methods.auto",
+    "fit_best": "methods.select",
     "load": "methods.model",
     "register": "registry",
 }
-_MODULES = {"datasets": "datasets", "local": "local", "mechanisms": "mechanisms", "units": "privacy.units"}
+_MODULES = {
+    "datasets": "datasets",
+    "local": "local",
+    "mechanisms": "mechanisms",
+    "study": "study",
+    "units": "privacy.units",
+}
 
 __all__ = [
     "DPGNN",
@@ -100,10 +109,12 @@ __all__ = [
     "datasets",
     "default_ledger",
     "fit",
+    "fit_best",
     "load",
     "local",
     "mechanisms",
     "register",
+    "study",
     "units",
 ]
 

@@ -102,7 +102,7 @@ def test_what_is_done_is_never_replaced(tmp_path: Path) -> None:
 KILLED = """
 privacy: research
 experiment: toy_experiments:noisy
-seeds: 6
+seeds: 5
 settings: {size: [1, 2, 3, 4], pause: 0.04, log: LOG}
 """
 
@@ -116,7 +116,7 @@ def test_killed_at_random_moments_and_started_again_it_gives_the_same_table(tmp_
     command = [sys.executable, "-m", "hushgraph", "study", "run", str(file), "--workers", "2", "--json"]
     environment = {**os.environ, "PYTHONPATH": str(Path(hushgraph.__file__).parents[1])}
     moments, kills = random.Random(0), 0
-    for _ in range(5):
+    for _ in range(3):
         started = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         before = log.stat().st_size
         while log.stat().st_size == before and started.poll() is None:
@@ -129,8 +129,8 @@ def test_killed_at_random_moments_and_started_again_it_gives_the_same_table(tmp_
     subprocess.run(command, env=environment, check=True, capture_output=True)
     store = Store(tmp_path / "killed.sqlite")
     resumed = Results(Study.read(file), store)
-    assert kills >= 3
-    assert resumed.counts == {"done": 24}
+    assert kills >= 2
+    assert resumed.counts == {"done": 20}
     plain = study(Study.read(file), store=tmp_path / "whole.sqlite", workers=0)
     assert runs_csv(resumed) == runs_csv(plain)
-    assert sum(store.begun().values()) <= 24 + 2 * kills
+    assert sum(store.begun().values()) <= 20 + 2 * kills
