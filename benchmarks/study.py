@@ -53,7 +53,8 @@ def overhead(folder: Path) -> str:
     found = study(file, store=folder / "one.sqlite", workers=1)
     wall = time.perf_counter() - started
     own = sum(one.seconds for _, one in found.by_cell if one is not None)
-    return f"study {wall:.2f} s, its cells {own:.2f} s (ratio {wall / own:.2f}), fits in a row {fits:.2f} s (ratio {wall / fits:.2f})"
+    ratios = f"{wall / own:.2f} of its cells ({own:.2f} s), {wall / fits:.2f} of the fits in a row ({fits:.2f} s)"
+    return f"eight trainings as a study: {wall:.2f} s, {ratios}"
 
 
 def kills(folder: Path, count: int) -> str:

@@ -76,7 +76,7 @@ def test_from_the_run_to_tables_plots_page_and_csv(file: Path, tmp_path: Path) -
 
 
 def test_all_problems_of_a_file_are_shown_at_once(file: Path) -> None:
-    file.write_text(FILE.replace("gap", "gpa").replace("privacy: research", "privacy: reserch"))
+    file.write_text(FILE.replace("gap", "gapp").replace("privacy: research", "privacy: reserch"))
     result = run("study", "run", file)
     assert result.exit_code == 2
     assert "did you mean 'gap'" in result.output

@@ -9,13 +9,13 @@ import torch
 
 from hushgraph.data.checks import check_graph
 from hushgraph.errors import UnprovenError
+from hushgraph.ledger.run import CoveredCharges
 from hushgraph.mechanisms.hit_count import HitCount
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy import units
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.vault import Vault
-from hushgraph.vault.covered import CoveredCharges
 from small_graphs import random_graph
 
 

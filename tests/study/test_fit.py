@@ -10,7 +10,7 @@ import pytest
 import hushgraph as hg
 from hushgraph.errors import InputError, UnprovenError
 from hushgraph.ledger.ledger import Ledger
-from hushgraph.study.code import code_version
+from hushgraph.study.cell import code_version
 from hushgraph.study.cost import cost_of
 from hushgraph.study.results import Results
 from hushgraph.study.run import study
@@ -115,7 +115,7 @@ def test_costs_of_runs_refusals_and_the_choice() -> None:
     cost = cost_of(Study.from_dict({**values, "choose": {"over": ["hops"]}}))
     assert [(one.count, round(one.epsilon, 3)) for one in cost.runs if one.epsilon < 10] == [(2, 1.0), (2, 1.0)]
     (together,) = cost.together
-    assert (together.runs, together.unprotected) == (4, 4)
+    assert (together.runs, together.open_runs) == (4, 4)
     (tuning,) = cost.tuning
     assert (tuning.settings, tuning.runs, tuning.free_scores) == (2, 4, True)
     assert tuning.one < tuning.all < 4 * tuning.one

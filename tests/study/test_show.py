@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from hushgraph.errors import InputError
+from hushgraph.study.cell import code_version
 from hushgraph.study.choose import choose
-from hushgraph.study.code import code_version
 from hushgraph.study.cost import Cost, Together, TuningCost
 from hushgraph.study.curves import heats, panels
 from hushgraph.study.export import in_form, runs_csv, table_as_dict

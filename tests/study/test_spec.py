@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hushgraph.errors import InputError
-from hushgraph.study.code import code_version
+from hushgraph.study.cell import code_version
 from hushgraph.study.spec import Study
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -21,12 +21,12 @@ from hushgraph.audit.result import AuditResult, Finding, Reason, Skipped, Verdic
 from hushgraph.data.checks import CheckedGraph
 from hushgraph.errors import AuditContradiction, InputError
 from hushgraph.ledger.certificate import Certificate
+from hushgraph.ledger.run import CoveredCharges
 from hushgraph.mechanisms.canaries import flip_coins
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.text import read_json
 from hushgraph.vault import Progress, Vault
-from hushgraph.vault.covered import CoveredCharges
 
 if TYPE_CHECKING:
     from hushgraph.ledger.run import Run

@@ -318,10 +318,10 @@ def _show_cost(cost: Any, privacy: str) -> None:
         )
         claimed = "" if one.claimed is None else f", where a paper would claim {one.claimed:.4g}"
         show_words(f"  {one.count} x {one.label}: {price}{claimed}", indent=6)
-    typer.echo("what all runs on a dataset cost together, their number and noise fixed beforehand")
+    typer.echo("what all runs on a dataset cost together, fixed beforehand")
     for whole in cost.together:
         words = f"epsilon {rounded_up(whole.epsilon)} at delta {whole.delta:g} for {whole.runs} protected runs"
-        rest = f"; nothing with the {whole.unprotected} runs without protection" if whole.unprotected else ""
+        rest = f"; nothing with the {whole.open_runs} runs without protection" if whole.open_runs else ""
         show_words(f"  {whole.dataset}, unit {whole.unit}: {words}{rest}", indent=6)
     for price in cost.tuning:
         show_words(price_words(price, privacy), indent=4)

@@ -30,7 +30,7 @@ from hushgraph.privacy.notes import Note
 from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units import Unit
 
-__all__ = ["Run", "check_history", "open_run", "spent"]
+__all__ = ["CoveredCharges", "Run", "check_history", "open_run", "spent"]
 
 
 @dataclass
@@ -136,6 +136,25 @@ class Run:
             request = Request(unit, ways, opened["delta"])
             final["group"] = group_price(account, name, [*_members(self.ledger, others, unit.as_dict()), ways], request)
         return [{**final, "was": {key: opened[key] for key in ("epsilon", "delta", "cost", "cost_delta")}}]
+
+
+@dataclass
+class CoveredCharges:
+    """Stands in a vault where a run would, if another entry covers it or nobody's data is in it.
+
+    Charges are counted in memory and held to the plan.
+    """
+
+    made: Counter[str] = field(default_factory=Counter)
+
+    def charge(self, stage: Stage, count: int | None = None) -> None:
+        """Count the releases; more than planned would tell more than was claimed, and are refused."""
+        self.made[stage.name] += stage.count if count is None else count
+        if self.made[stage.name] > stage.count:
+            raise BudgetError(f"'{stage.name}': expected at most {stage.count} releases; got more")
+
+    def note_parallel(self, stage: Stage, examples: int) -> None:
+        """Other records only: no further charge."""
 
 
 def open_run(

@@ -19,7 +19,7 @@ from hushgraph.data.checks import CheckedGraph, check_graph
 from hushgraph.errors import InputError, UnprovenError
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.project import default_ledger
-from hushgraph.ledger.run import open_run
+from hushgraph.ledger.run import CoveredCharges, open_run
 from hushgraph.mechanisms.best_of import BestOf
 from hushgraph.mechanisms.hit_count import HitCount
 from hushgraph.methods.base import Method, Output, finished, recognizing, require_public_classes
@@ -32,7 +32,6 @@ from hushgraph.privacy.notes import Code
 from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units import Unit
 from hushgraph.vault import Vault
-from hushgraph.vault.covered import CoveredCharges
 
 if TYPE_CHECKING:
     from hushgraph.ledger.run import Run
@@ -144,9 +143,14 @@ def _scored_plan(method: Method, metadata: Metadata, unit: Unit, budget: Budget,
     plan = method.plan(metadata, unit, Budget(budget.epsilon - spent, budget.delta))
     if plan.branches:
         raise UnprovenError(f"{method.name} makes a choice of its own; select among the methods it chooses from")
-    if spent and any(note.code is Code.RAW_PREDICTIONS for note in plan.unprotected):
+    if spent and _reads_raw(plan):
         raise UnprovenError(f"{method.name}: no bound is known for a score of predictions that read raw neighborhoods")
     return replace(plan, budget=budget, stages=(*plan.stages, Stage("score", score, noise=None, scale=scale)))
+
+
+def _reads_raw(plan: Plan) -> bool:
+    """Whether predictions read raw neighborhoods, so that one record is in many of them."""
+    return any(note.code is Code.RAW_PREDICTIONS for note in plan.unprotected)
 
 
 def _best(candidates: Sequence[Method], selection: BestOf, graph: CheckedGraph, noise: NoiseSource) -> Trial:

@@ -45,7 +45,7 @@ class RunCost:
 class Together:
     """All runs of a study on one dataset, for one unit.
 
-    `epsilon` is that of the protected runs. Runs without protection are counted apart: with one of them nothing is
+    `epsilon` is that of the protected runs. Runs without protection (`open_runs`) are counted apart: with one of them nothing is
     promised.
     """
 
@@ -54,7 +54,7 @@ class Together:
     runs: int
     epsilon: float
     delta: float
-    unprotected: int = 0
+    open_runs: int = 0
 
 
 @dataclass(frozen=True)

@@ -149,7 +149,7 @@ def _choice(results: Results, cost: Cost) -> Markup:
 
 def _cost(cost: Cost, privacy: str) -> Markup:
     together = [
-        [one.dataset, one.unit, str(one.runs), rounded_up(one.epsilon), f"{one.delta:g}", str(one.unprotected)]
+        [one.dataset, one.unit, str(one.runs), rounded_up(one.epsilon), f"{one.delta:g}", str(one.open_runs)]
         for one in cost.together
     ]
     each = [

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from hushgraph.study.cell import Cell, digest
-from hushgraph.study.code import code_version
+from hushgraph.study.cell import Cell, code_version, digest
 from hushgraph.study.spec import Study
 from hushgraph.study.store import Result, State, Store
 

@@ -20,8 +20,7 @@ from typing import Any
 
 from hushgraph.errors import HushgraphError
 from hushgraph.study.axes import experiment_named
-from hushgraph.study.cell import Cell
-from hushgraph.study.code import code_version
+from hushgraph.study.cell import Cell, code_version
 from hushgraph.study.lab import Lab
 from hushgraph.study.store import State, Store
 
