@@ -80,6 +80,12 @@ def test_a_charged_study_is_entered_run_by_run_as_declared_together(tmp_path: Pa
     assert total.kind.value == "declared together"
     assert total.epsilon == pytest.approx(together.epsilon)
     assert total.private
+    run(tmp_path, privacy="charged", ledger=str(folder), seeds=3)
+    more = run(tmp_path, privacy="charged", ledger=str(folder), seeds=4)
+    assert more.counts == {"done": 4}
+    later = Ledger(folder).total(account.dataset, hg.units.UndirectedEdge())
+    assert (later.runs, later.groups, later.kind.value) == (4, 2, "basic composition")
+    assert later.epsilon == pytest.approx(total.epsilon + 4.0, rel=1e-3)
 
 
 def test_a_run_that_was_begun_before_is_charged_apart(tmp_path: Path) -> None:
@@ -90,7 +96,7 @@ def test_a_run_that_was_begun_before_is_charged_apart(tmp_path: Path) -> None:
     study(values, store=store.path, workers=0)
     history = Ledger(tmp_path / "ledger").history()
     groups = [history.opened(one)["group"] for one in history.runs()]
-    assert sorted(groups, key=str) == [None, declared.group]
+    assert sorted(groups, key=str) == [None, f"{declared.group} undirected-edge 0.0001"]
 
 
 def test_research_touches_no_ledger_that_lasts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ VALUES = {
         {"name": "heat", "kind": "heat", "x": "hops", "y": "epsilon", "where": {"part": "hops"}},
     ],
 }
-COST = Cost((), (Together("campus", "undirected-edge", 3, 2.0, 1e-5, 1),), 0, ())
+COST = Cost((), (Together("campus", "undirected-edge", 3, 2.0, 1e-5, 1),), ())
 
 
 def filled(tmp_path: Path, values: dict[str, object] = VALUES, left_out: str = "") -> Results:
@@ -137,7 +137,7 @@ def test_the_best_setting_is_chosen_by_its_score_and_the_price_stands_beside_it(
         (dataset, epsilon, 2) for dataset in ("campus", "digits") for epsilon in (1.0, 4.0)
     }
     price = TuningCost("campus", "undirected-edge", 2, 8, 1.0, 3.5, 1e-5, True)
-    page = write_study_page(results, tmp_path / "p.html", cost=Cost((), (), 0, (price,))).read_text()
+    page = write_study_page(results, tmp_path / "p.html", cost=Cost((), (), (price,))).read_text()
     assert "choosing among 2 settings looked at 8 runs of epsilon 1 each, together epsilon 3.5" in page
     assert "none of it was charged" in page
 

@@ -45,8 +45,8 @@ class RunCost:
 class Together:
     """All runs of a study on one dataset, for one unit.
 
-    `epsilon` is that of the protected runs. Runs without protection (`open_runs`) are counted apart: with one of them nothing is
-    promised.
+    `epsilon` is that of the protected runs. Runs without protection (`open_runs`) are counted apart: with one of them
+    nothing is promised.
     """
 
     dataset: str
@@ -76,11 +76,10 @@ class TuningCost:
 
 @dataclass(frozen=True)
 class Cost:
-    """The price list of a study. `unpriced` counts runs of experiments that do not say what they release."""
+    """The price list of a study."""
 
     runs: tuple[RunCost, ...]
     together: tuple[Together, ...]
-    unpriced: int
     tuning: tuple[TuningCost, ...] = ()
 
 
@@ -95,17 +94,20 @@ class Planned:
 
 def cost_of(study: Study) -> Cost:
     """Plan every kind of run once and add up."""
-    cells = list({cell.key(""): cell for cell in study.cells}.values())
+    planned, runs = plan_cells(list({cell.key(""): cell for cell in study.cells}.values()))
+    tuning = () if study.choose is None else tuple(_tuning(planned, study.choose))
+    return Cost(tuple(runs), tuple(_together(planned)), tuning)
+
+
+def plan_cells(cells: Sequence[Cell]) -> tuple[list[Planned], list[RunCost]]:
+    """The plan of every cell, made once for each kind, and what each kind costs."""
     runs: list[RunCost] = []
     planned: list[Planned] = []
-    unpriced = 0
     for kind in _kinds(cells).values():
         found, rows = _planned(kind[0], len(kind))
-        unpriced += len(kind) if found is None else 0
         runs += rows
-        planned += [Planned(cell, name, plan) for name, plan in found or [] for cell in kind]
-    tuning = () if study.choose is None else tuple(_tuning(planned, study.choose))
-    return Cost(tuple(runs), tuple(_together(planned)), unpriced, tuning)
+        planned += [Planned(cell, name, plan) for name, plan in found for cell in kind]
+    return planned, runs
 
 
 def _kinds(cells: Iterable[Cell]) -> dict[str, list[Cell]]:
@@ -117,12 +119,12 @@ def _kinds(cells: Iterable[Cell]) -> dict[str, list[Cell]]:
     return found
 
 
-def _planned(cell: Cell, count: int) -> tuple[list[tuple[str, Plan]] | None, list[RunCost]]:
-    """The plans of one cell, None where its experiment states none, and what they cost."""
+def _planned(cell: Cell, count: int) -> tuple[list[tuple[str, Plan]], list[RunCost]]:
+    """The plans of one cell and what they cost; why there are none where it has none."""
     label, dataset = str(cell).rpartition(", seed")[0], str(cell.axis("dataset") or "-")
     experiment = experiment_named(cell.experiment)
     if not hasattr(experiment, "plans"):
-        return None, [RunCost(label, dataset, count, refused="this experiment does not say what it releases")]
+        return [], [RunCost(label, dataset, count, refused="this experiment does not say what it releases")]
     try:
         plans: list[tuple[str, Plan]] = experiment.plans(Lab(cell), **cell.settings)
     except HushgraphError as error:

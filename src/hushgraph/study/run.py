@@ -18,6 +18,7 @@ from hushgraph.study.axes import experiment_named
 from hushgraph.study.cell import Cell
 from hushgraph.study.choose import require_allowed
 from hushgraph.study.cost import cost_of
+from hushgraph.study.declare import declare
 from hushgraph.study.estimate import Remaining, Timings
 from hushgraph.study.results import Results
 from hushgraph.study.spec import Study
@@ -61,9 +62,11 @@ def study(
     if declared.choose is not None and declared.privacy == "charged":
         require_allowed(declared, cost_of(declared))
     count = cores() if workers is None else workers
-    duty = Duty(str(kept.path), declared.name, declared.group, declared.ledger)
     with StoreLock(kept.path), _ledger_of(declared):
-        _run(Results(declared, kept), Workers(count, duty), retry, watch or (lambda _: None))
+        results = Results(declared, kept)
+        groups = declare(results) if declared.privacy == "charged" else {}
+        duty = Duty(str(kept.path), declared.name, groups, declared.ledger)
+        _run(results, Workers(count, duty), retry, watch or (lambda _: None))
     return Results(declared, kept)
 
 
@@ -78,7 +81,7 @@ def time_kinds(results: Results, workers: int | None = None) -> Results:
     for cell in results.missing:
         if not known.of_cell(cell):
             first.setdefault(known.kind(cell), cell)
-    duty = Duty(str(results.store.path), results.study.name, results.study.group)
+    duty = Duty(str(results.store.path), results.study.name)
     with StoreLock(results.store.path), _ledger_of(results.study):
         for _ in Workers(cores() if workers is None else workers, duty).run(list(first.values())):
             pass

@@ -12,7 +12,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import connection, get_all_start_methods, get_context
@@ -35,7 +35,7 @@ class Duty:
 
     store: str
     study: str
-    group: str
+    groups: Mapping[str, str] = field(default_factory=dict)
     ledger: str | None = None
     threads: int = 1
 
@@ -53,7 +53,7 @@ def run_cell(cell: Cell, duty: Duty) -> Ended:
     """Run one cell and write down how it ended; errors of the library and of the experiment end the cell alone."""
     store, code = Store(duty.store), code_version(cell.experiment)
     before = store.begin(cell.key(code))
-    lab = Lab(cell, duty.ledger, f"study {duty.study}", None if before else duty.group)
+    lab = Lab(cell, duty.ledger, f"study {duty.study}", None if before else duty.groups.get(cell.key("")))
     started = time.perf_counter()
     state, metrics, message = State.DONE, {}, ""
     try:
