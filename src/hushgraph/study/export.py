@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from hushgraph.study.table import Entry, Table
 
 SIGNIFICANT = 0.05
+NO_EVALUATION = ("proved_epsilon", "claimed_epsilon", "audit_epsilon", "audit_contradicted")
+"""Metrics that follow from plans, or from data made for an audit; all others looked at the data."""
 _NUMBERS = (
     *("count", "mean", "t_half_width", "bootstrap_low", "bootstrap_high"),
     *("difference", "difference_half_width", "won", "lost", "p_t", "p_wilcoxon", "p_holm"),
@@ -62,7 +64,8 @@ def word(value: Any) -> str:
 def caption(table: Table, interval: str = "t") -> str:
     """What the numbers of a table are."""
     kind = "percentiles of 1,000 bootstrap means" if interval == "bootstrap" else "Student's t"
-    words = f"{table.value}: mean, 95% interval ({kind}), number of runs; {EVALUATION}."
+    mark = "" if table.value in NO_EVALUATION else f"; {EVALUATION}"
+    words = f"{table.value}: mean, 95% interval ({kind}), number of runs{mark}."
     if table.baseline is not None:
         words += (
             f" *: differs from {word(table.baseline)}, runs compared in pairs (t-test, p < {SIGNIFICANT:g} after "

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hushgraph.errors import InputError
 from hushgraph.study.curves import Curve, Heat, Panel, heats, panels
-from hushgraph.study.export import word
+from hushgraph.study.export import NO_EVALUATION, word
 from hushgraph.study.views import View
 
 if TYPE_CHECKING:
@@ -116,7 +116,8 @@ def _note(figure: Any, results: Results, view: View, columns: int) -> None:
     from hushgraph.tasks import EVALUATION
 
     what = "means over seeds and splits" if view.kind == "heat" else "means and 95% intervals (Student's t)"
-    words = f"{results.study.name}, {view.value.replace('_', ' ')}: {what}; {EVALUATION}"
+    mark = "" if view.value in NO_EVALUATION else f"; {EVALUATION}"
+    words = f"{results.study.name}, {view.value.replace('_', ' ')}: {what}{mark}"
     if results.study.privacy == "research":
         words += "; research: seeded noise"
     wide = textwrap.fill(words, 62 * columns)
