@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy import units
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.events import mean_runs
+from hushgraph.privacy.loss import PrivacyLoss
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.plan import Plan, Stage
 
@@ -65,3 +67,14 @@ def test_a_vault_does_not_carry_it_out_and_wrong_parameters_are_refused() -> Non
         BestOf((PLAN,), 1.0)
     with pytest.raises(InputError, match="mean above 1"):
         gamma_for(1.0, 0.0)
+
+
+def test_without_noise_anywhere_it_is_not_private() -> None:
+    bare = replace(PLAN, stages=tuple(replace(stage, scale=0.0) for stage in PLAN.stages))
+    open_plan = Plan.make("toy", PLAN.metadata, EDGE, Budget(math.inf, 1e-5), [Stage("sums", NeighborSum())])
+    for selection, scale in (
+        (BestOf.of([PLAN], 5.0, 0.0), 0.0),
+        (BestOf.of([PLAN, bare], 5.0, 0.0), 1.0),
+        (BestOf.of([PLAN, open_plan], 5.0, 0.0), 1.0),
+    ):
+        assert PrivacyLoss(selection.event(EDGE, scale), EDGE.relation).epsilon(1e-6) == math.inf

@@ -55,7 +55,7 @@ def test_a_selected_model_is_saved_audited_and_reported(graph: Data, tmp_path: P
     assert read.get_epsilon(1e-4) == model.get_epsilon(1e-4)
     result = model.audit(canaries=200, seed=0)
     assert result.verdict.value == "consistent"
-    assert not [one for one in result.skipped if one.reason.value == "not-on-record"]
+    assert [(one.reason.value, one.stage) for one in result.skipped] == [("no-canary", "selection")]
     page = model.report(tmp_path / "page.html").read_text()
     assert "a random number of runs" in page
     again = fit_best(GAPS, graph, EDGE, BUDGET, mean=3.0, ledger=Ledger(), seed=1)

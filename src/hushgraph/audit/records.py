@@ -60,7 +60,9 @@ class Record:
         outside = [Skipped(Reason.OUTSIDE_PLAN, name) for name in sorted(charged - planned.keys())]
         missing = [stage.name for stage in planned.values() if self._is_missing(stage, charged)]
         differ = [stage.name for stage, charge in self._pairs if _differ(stage, charge, self.plan.unit)]
+        unaudited = () if self._selected is None else self._selected.stages
         return [
+            *(Skipped(Reason.NO_CANARY, stage.name) for stage in unaudited),
             *outside,
             *(Skipped(Reason.NOT_ON_RECORD, name) for name in missing),
             *(Skipped(Reason.RECORD_DIFFERS, name) for name in differ if name not in caught),
