@@ -216,7 +216,7 @@ def _write(text: str, out: Path | None) -> None:
         typer.echo(text, nl=False)
         return
     out.parent.mkdir(parents=True, exist_ok=True)
-    typer.echo(f"wrote {write_whole(out, text, mode=0o644)}")
+    typer.echo(f"wrote {write_whole(out, text)}")
 
 
 # Words

@@ -4,9 +4,17 @@ One-hot and bag-of-words features are almost all zeros. `SparseRows` keeps only 
 rows without a Python loop, and multiplies with a weight matrix in both directions: forward (`matmul`) and for the
 gradient of that weight (`transpose_matmul`). The helpers at the end of the file take dense and sparse rows alike, so
 that models and training loops need not know which kind they hold.
+
+Rows made of several parts side by side, each kept in its own form.
+
+A classifier on features and released sums reads a wide sparse part (features) next to narrow dense ones. Writing them
+into one matrix would lose the sparse form; `JoinedRows` only keeps them together, and answers to the same calls as
+the other kinds of rows (`rows`, `narrow`, `row_square_norms`, `to_dense`).
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import scipy.sparse
@@ -18,6 +26,11 @@ from hushgraph.errors import InputError
 
 # Below this many non-zeros, adding entry by entry beats the fixed cost of building a scipy matrix (measured).
 _SMALL = 6_000
+NARROW = 12
+"""Products with fewer columns than this are computed transposed: faster, and the same for every row wherever it stands.
+
+Kernels of linear algebra libraries treat rows of a narrow result differently, depending on their place.
+"""
 
 
 class SparseRows:
@@ -27,7 +40,7 @@ class SparseRows:
     empty. Instances are never changed after construction; a transposed copy is made and kept on demand.
     """
 
-    __slots__ = ("_transposed", "indices", "indptr", "shape", "values")
+    __slots__ = ("_owners", "_transposed", "indices", "indptr", "shape", "values")
 
     def __init__(self, indptr: Tensor, indices: Tensor, values: Tensor | None, shape: tuple[int, int]) -> None:
         """Check the structure and keep it; indices are stored as int64. Values that are all one are dropped."""
@@ -36,6 +49,7 @@ class SparseRows:
         self.values = None if values is None else values.detach().contiguous()
         self.shape = (int(shape[0]), int(shape[1]))
         self._transposed: SparseRows | None = None
+        self._owners: Tensor | None = None
         InputError.collect(self._problems())
         if self.values is not None and not self.values.is_floating_point():
             self.values = self.values.to(torch.get_default_dtype())
@@ -47,7 +61,7 @@ class SparseRows:
         """Build from parts that are known to be well formed, without reading them."""
         rows = cls.__new__(cls)
         rows.indptr, rows.indices, rows.values, rows.shape = indptr, indices, values, shape
-        rows._transposed = None
+        rows._transposed = rows._owners = None
         return rows
 
     @classmethod
@@ -97,8 +111,10 @@ class SparseRows:
         return f"SparseRows(shape={self.shape}, nonzeros={self.indices.numel()})"
 
     def _row_of_entry(self) -> Tensor:
-        """The row number of every stored entry."""
-        return torch.repeat_interleave(torch.arange(self.shape[0]), self.indptr.diff())
+        """The row number of every stored entry, computed once."""
+        if self._owners is None:
+            self._owners = torch.repeat_interleave(torch.arange(self.shape[0]), self.indptr.diff())
+        return self._owners
 
     def rows(self, index: Tensor) -> SparseRows:
         """The rows named by `index` (int64 positions, repeats allowed, or a boolean mask), in that order."""
@@ -119,7 +135,9 @@ class SparseRows:
         indptr = self.indptr.narrow(0, start, length + 1)
         first, last = int(indptr[0]), int(indptr[-1])
         values = None if self.values is None else self.values[first:last]
-        return self._trusted(indptr - first, self.indices[first:last], values, (length, self.shape[1]))
+        part = self._trusted(indptr - first, self.indices[first:last], values, (length, self.shape[1]))
+        part._owners = self._row_of_entry()[first:last] - start
+        return part
 
     def to_dense(self) -> Tensor:
         """The same matrix with its zeros written out."""
@@ -204,14 +222,6 @@ class _SparseMatmul(torch.autograd.Function):
 Rows = Tensor | SparseRows
 
 
-def linear_input(x: Rows, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """`x @ weight.T + bias` for dense or sparse rows; `weight` is [out, in] as in `torch.nn.Linear`."""
-    if isinstance(x, Tensor):
-        return F.linear(x, weight, bias)
-    product = x.matmul(weight.t())
-    return product if bias is None else product + bias
-
-
 def take_rows(x: Rows, index: Tensor) -> Rows:
     """The rows named by `index` (int64), dense or sparse."""
     return x.index_select(0, index) if isinstance(x, Tensor) else x.rows(index)
@@ -230,3 +240,40 @@ def row_square_norms(x: Rows) -> Tensor:
 def dense_rows(x: Rows) -> Tensor:
     """The rows as an ordinary tensor."""
     return x if isinstance(x, Tensor) else x.to_dense()
+
+
+class JoinedRows:
+    """Parts with the same number of rows. Module inputs: `module(joined)` reads `joined.parts`."""
+
+    __slots__ = ("parts", "shape")
+
+    def __init__(self, parts: Sequence[Rows]) -> None:
+        """Keep the parts; they must agree in their number of rows."""
+        if len({len(part) for part in parts}) != 1:
+            raise InputError(f"expected parts with one number of rows; got {[len(part) for part in parts]}")
+        self.parts = tuple(parts)
+        self.shape = (len(parts[0]), sum(int(part.shape[1]) for part in parts))
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"JoinedRows(shape={self.shape}, parts={len(self.parts)})"
+
+    def rows(self, index: Tensor) -> JoinedRows:
+        """The rows named by `index` (positions or a boolean mask), in that order."""
+        if index.dtype is torch.bool:
+            index = index.nonzero().squeeze(1)
+        return JoinedRows([take_rows(part, index) for part in self.parts])
+
+    def narrow(self, start: int, length: int) -> JoinedRows:
+        """Rows `start` to `start + length`."""
+        return JoinedRows([narrow_rows(part, start, length) for part in self.parts])
+
+    def row_square_norms(self) -> Tensor:
+        """The squared L2 norm of every row over all parts."""
+        return torch.stack([row_square_norms(part) for part in self.parts]).sum(0)
+
+    def to_dense(self) -> Tensor:
+        """All parts in one matrix."""
+        return torch.cat([dense_rows(part) for part in self.parts], dim=1)

@@ -18,11 +18,10 @@ from torch import nn
 from hushgraph.data.checks import CheckedGraph, check_graph
 from hushgraph.errors import InputError, UnprovenError
 from hushgraph.ledger.ledger import Ledger
-from hushgraph.ledger.project import default_ledger
-from hushgraph.ledger.run import CoveredCharges, open_run
+from hushgraph.ledger.run import CoveredCharges
 from hushgraph.mechanisms.best_of import BestOf
 from hushgraph.mechanisms.hit_count import HitCount
-from hushgraph.methods.base import Method, Output, finished, recognizing, require_public_classes
+from hushgraph.methods.base import Method, Output, enter, finished, require_public_classes
 from hushgraph.methods.model import Model
 from hushgraph.noise.discrete import uniform_below
 from hushgraph.noise.source import NoiseSource
@@ -76,9 +75,7 @@ def fit_best(
     unit.check(checked)
     require_public_classes(checked, unit, budget)
     plan = selection_plan(candidates, checked.metadata, unit, budget, mean, shape, score_share)
-    noise = NoiseSource.from_os() if seed is None else NoiseSource.seeded(seed)
-    book = recognizing(ledger if ledger is not None else default_ledger(), checked)
-    run = open_run(book, plan, checked.metadata.name, seeded=seed is not None)
+    run, noise = enter(checked, plan, ledger, seed)
     if not plan["selection"].is_free(unit):
         run.charge(plan["selection"])
     best = _best(candidates, plan.mechanism("selection", BestOf), checked, noise)

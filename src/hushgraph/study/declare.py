@@ -72,9 +72,8 @@ def _declared(results: Results, runs: Sequence[Planned]) -> str | None:
 def _dataset(ledger: Ledger, lab: Lab) -> str:
     """The dataset of a cell as the ledger knows it by its content, entered if it is new."""
     from hushgraph.data.checks import check_graph
-    from hushgraph.methods.base import recognizing
 
     checked = check_graph(lab.data)
-    arrays = recognizing(ledger, checked).occasion.arrays
+    arrays = ledger.recognizing(checked).occasion.arrays
     name = checked.metadata.name
     return ledger.dataset_named(name) if arrays is None else ledger.dataset_for(ledger.identify(arrays), name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -17,24 +18,22 @@ from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.metadata import Metadata
 
 
+@dataclass
 class View:
     """One release's view of the data. A part that was not declared is not there.
 
     `edges` are cut to the unit's cap; `whole_lists` are not, for a mechanism that bounds what a list can do by itself.
-    `report(done, total)` is for progress and learns nothing.
+    `report(done, total)` is for progress and learns nothing. `cut` keeps edges with shortened lists for later releases:
+    what a list keeps follows from the key of the run, and is the same each time.
     """
 
-    def __init__(
-        self,
-        graph: CheckedGraph,
-        reads: frozenset[str],
-        cap: int | None,
-        noise: NoiseSource,
-        name: str,
-        report: Callable[[int, int], None],
-    ) -> None:
-        self._graph, self._reads, self._cap, self._noise, self._name = graph, reads, cap, noise, name
-        self.report = report
+    _graph: CheckedGraph
+    _reads: frozenset[str]
+    _cap: int | None
+    _noise: NoiseSource
+    _name: str
+    report: Callable[[int, int], None] = lambda done, total: None
+    _cut: dict[int, Edges] = field(default_factory=dict)
 
     @property
     def metadata(self) -> Metadata:
@@ -84,7 +83,12 @@ class View:
     def capped(self, limit: int | None) -> Edges:
         """The edges with lists cut to the unit's cap and to `limit`, whichever is less."""
         caps = [cap for cap in (self._cap, limit) if cap is not None]
-        return self.whole_lists.cap(min(caps), self._noise.stream("degree cap")) if caps else self.whole_lists
+        whole = self.whole_lists
+        if not caps:
+            return whole
+        if min(caps) not in self._cut:
+            self._cut[min(caps)] = whole.cap(min(caps), self._noise.stream("degree cap"))
+        return self._cut[min(caps)]
 
     def generator(self, purpose: str) -> torch.Generator:
         """A generator for things that need no privacy, such as the order of public batches."""
