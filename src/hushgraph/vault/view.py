@@ -12,7 +12,7 @@ from torch import Tensor
 from hushgraph.data.checks import CheckedGraph
 from hushgraph.data.rows import Rows
 from hushgraph.errors import PrivateAccessError
-from hushgraph.graph.edges import Edges
+from hushgraph.graph.edges import Edges, MemoryEdges
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.metadata import Metadata
 
@@ -50,6 +50,11 @@ class View:
     def val(self) -> Tensor:
         """The numbers of the validation nodes (public)."""
         return self._graph.val
+
+    @property
+    def public_edges(self) -> MemoryEdges | None:
+        """The edges that were declared to be public knowledge."""
+        return self._graph.public_edges
 
     @property
     def trains_on(self) -> Tensor:
