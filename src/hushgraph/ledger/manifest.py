@@ -1,4 +1,4 @@
-"""The manifest of a model's folder: a hash of every file, signed, and bound to the run's entries in the ledger.
+"""The manifest of the folder of a model, or of a released graph: a hash of every file, signed, and bound to the run's entries in the ledger.
 
 `verify_model` recomputes the run's epsilon from the ledger's events and compares the certificate field by field; it
 says of each point whether it was checked. `require_uncontradicted` is the quick check before a folder is used.
@@ -27,7 +27,7 @@ from hushgraph.ledger.ledger import Ledger
 from hushgraph.text import plain
 
 FILE = "manifest.json"
-WEIGHTS, CERTIFICATE = "model.safetensors", "certificate.json"
+WEIGHTS, GRAPH, CERTIFICATE = "model.safetensors", "graph.npz", "certificate.json"
 _NOT_LISTED = (FILE, HEAD)
 _WORDS = ("accountant",)
 _OF_THE_RUN = ("run", "method", "unit", "epsilon", "delta", "profile", "mu", "paper", "charges")
@@ -82,7 +82,7 @@ def write_manifest(folder: str | os.PathLike[str], ledger: Ledger, run: str) -> 
             raise LedgerError(f"the ledger has no run '{run}': a model is listed in the ledger that was charged for it")
         text = manifest_text(run, opened.values["dataset"], first.hash, files)
         values = {"run": run, "dataset": opened.values["dataset"], "model_path": str(place.absolute())}
-        values |= {"manifest": hashlib.sha256(text.encode()).hexdigest(), "weights_hash": files.get(WEIGHTS)}
+        values |= {"manifest": hashlib.sha256(text.encode()).hexdigest(), "weights_hash": files.get(WEIGHTS, files.get(GRAPH))}
         ledger.append("model", values)
         signature, public = ledger.keys.sign(text), ledger.keys.public
     shown = {"format": 1, "run": run, "dataset": values["dataset"], "ledger": first.hash, "files": files}
@@ -153,7 +153,8 @@ def _file_findings(folder: Path, manifest: Manifest) -> list[Finding]:
             findings.append(bad(name, "is in the manifest, and missing in the folder"))
         elif sha256_of(path) != digest:
             findings.append(bad(name, "was changed since it was saved (its hash is not that of the manifest)"))
-    for name in (WEIGHTS, CERTIFICATE):
+    released = GRAPH if GRAPH in manifest.files else WEIGHTS
+    for name in (released, CERTIFICATE):
         if name not in manifest.files:
             findings.append(missing(name, "is not in the manifest"))
     if not findings:
