@@ -50,9 +50,9 @@ class LPGNet(Method):
     aliases = {"hidden": "hidden_channels"}
 
     def stages(self, metadata: Metadata, unit: Unit, budget: Budget) -> Sequence[Stage]:
-        """K counts; the training is free where labels are public, and its rows are private elsewhere: refused."""
+        """K counts, and the training of K + 1 networks, which is free where labels are public."""
         counts = Stage("degrees", ClusterDegrees(metadata.classes), self.hops)
-        return [counts, Stage("networks", Gradient())]
+        return [counts, *[Stage(f"network_{number}", Gradient()) for number in range(self.hops + 1)]]
 
     def network(self, plan: Plan, generator: torch.Generator) -> nn.Module:
         """One network for each stage: a base for the features and one for each count so far, combined."""
@@ -86,6 +86,6 @@ class LPGNet(Method):
                 counts = vault.release("degrees", scores.argmax(dim=1))
                 rows.append(vault.apply(L2Normalize(), counts.clamp(min=0).to(torch.float32)))
             if train:
-                vault.release("networks", submodel, vault.join(rows), training)
+                vault.release(f"network_{stage}", submodel, vault.join(rows), training)
             scores = cast(Tensor, vault.scores(submodel, vault.join(rows)))
         return Output(scores=scores)
