@@ -5,13 +5,13 @@ import math
 import pytest
 import torch
 
+from audit_plans import plan_of
 from hushgraph.audit.run import audit_plan
 from hushgraph.data.checks import check_graph
 from hushgraph.errors import InputError, UnprovenError
 from hushgraph.mechanisms import ClusterDegrees
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy import units
-from audit_plans import plan_of
 from hushgraph.privacy.plan import Stage
 from matrix_graphs import view_of
 from small_graphs import random_graph
@@ -64,6 +64,6 @@ def test_canaries_come_close_and_catch_half_the_noise() -> None:
     found = {}
     for kind in (ClusterDegrees, HalfScale):
         result = audit_plan(plan_of(unit, Stage("counts", kind(3), 2, noise=None, scale=2.0)), canaries=8_000, seed=0)
-        found[kind] = [one for one in result.findings if one.planted][0]
+        found[kind] = next(one for one in result.findings if one.planted)
     assert 1.0 < found[ClusterDegrees].lower_bound <= 2.0
     assert found[HalfScale].lower_bound > 2.0

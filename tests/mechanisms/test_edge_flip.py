@@ -165,7 +165,9 @@ def test_public_edges_come_out_and_nothing_about_them_is_read() -> None:
     graph = check_graph(data)
     assert graph.metadata.num_public_edges == public.shape[1] > 0
     mechanism, found = EdgeFlip(), []
-    without = replace(graph, edges=MemoryEdges.from_edge_index(data.edge_index[:, ~(data.edge_index < 8).all(dim=0)], 40))
+    without = replace(
+        graph, edges=MemoryEdges.from_edge_index(data.edge_index[:, ~(data.edge_index < 8).all(dim=0)], 40)
+    )
     for one in (graph, without):
         found.append(mechanism.release(view_of(one, mechanism, None), 1.0, NoiseSource.seeded(3), 0.2))
     assert torch.equal(found[0].edge_index(), found[1].edge_index())

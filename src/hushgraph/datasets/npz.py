@@ -73,7 +73,11 @@ def write_npz(data: Data, path: str | Path) -> Path:
 
     Written are the edges, features, labels, masks and class names; other attributes of `data` are not.
     """
-    arrays = {"edge_index": _sorted_edges(data.edge_index, len(data.y)), "y": data.y.numpy().astype(np.int64), **_feature_arrays(data)}
+    arrays = {
+        "edge_index": _sorted_edges(data.edge_index, len(data.y)),
+        "y": data.y.numpy().astype(np.int64),
+        **_feature_arrays(data),
+    }
     if data.get("public_edge_index") is not None:
         arrays["public_edge_index"] = _sorted_edges(data.public_edge_index, len(data.y))
     if has_split(data):

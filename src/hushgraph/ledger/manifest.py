@@ -1,4 +1,4 @@
-"""The manifest of the folder of a model, or of a released graph: a hash of every file, signed, and bound to the run's entries in the ledger.
+"""The manifest of the folder of a model or a released graph: a hash of every file, signed, bound to the ledger.
 
 `verify_model` recomputes the run's epsilon from the ledger's events and compares the certificate field by field; it
 says of each point whether it was checked. `require_uncontradicted` is the quick check before a folder is used.
@@ -82,7 +82,10 @@ def write_manifest(folder: str | os.PathLike[str], ledger: Ledger, run: str) -> 
             raise LedgerError(f"the ledger has no run '{run}': a model is listed in the ledger that was charged for it")
         text = manifest_text(run, opened.values["dataset"], first.hash, files)
         values = {"run": run, "dataset": opened.values["dataset"], "model_path": str(place.absolute())}
-        values |= {"manifest": hashlib.sha256(text.encode()).hexdigest(), "weights_hash": files.get(WEIGHTS, files.get(GRAPH))}
+        values |= {
+            "manifest": hashlib.sha256(text.encode()).hexdigest(),
+            "weights_hash": files.get(WEIGHTS, files.get(GRAPH)),
+        }
         ledger.append("model", values)
         signature, public = ledger.keys.sign(text), ledger.keys.public
     shown = {"format": 1, "run": run, "dataset": values["dataset"], "ledger": first.hash, "files": files}

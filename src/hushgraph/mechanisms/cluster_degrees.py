@@ -1,4 +1,4 @@
-"""How many neighbors every node has in each cluster, with noise: the release of LPGNet. Proof: docs/proofs/clusters.md."""
+"""Noisy counts of every node's neighbors in each cluster: the release of LPGNet. Proof: docs/proofs/clusters.md."""
 
 from __future__ import annotations
 

@@ -77,9 +77,9 @@ class NoisyEdges(PairRelease):
         """As many links as the graph has nodes."""
         return (graph.metadata.num_nodes,)
 
-    def canary_inputs(self, canaries: int) -> tuple[Any, ...]:
-        """Few links, so that the threshold lies beyond a bit: there the ratio is largest."""
-        return (max(1, canaries // 8),)
+    def canary_inputs(self, pairs: int) -> tuple[Any, ...]:
+        """Half as many links as are planted, so that the threshold lies beyond a bit: there the ratio is largest."""
+        return (max(1, pairs // 4),)
 
 
 def largest(sums: np.ndarray, count: int, noise: NoiseSource) -> np.ndarray:

@@ -18,7 +18,6 @@ from hushgraph.privacy.plan import Stage
 from hushgraph.privacy.units import Unit
 
 _MOST_CANARIES = 100_000
-_PAIRS_PER_CANARY = 4
 
 
 @dataclass(frozen=True)
@@ -82,8 +81,8 @@ class PairRelease(PureMechanism):
         """As many as are planted within a second."""
         return _MOST_CANARIES
 
-    def canary_inputs(self, canaries: int) -> tuple[Any, ...]:
-        """What a release of the audited graph is given."""
+    def canary_inputs(self, pairs: int) -> tuple[Any, ...]:
+        """What a release of the audited graph is given, in which half of so many pairs are linked."""
         return ()
 
     def canary(self, stage: Stage, unit: Unit, coins: np.ndarray, open_vault: OpenVault, rng: Any) -> Evidence | None:
@@ -91,10 +90,11 @@ class PairRelease(PureMechanism):
         if unit.footprint.records:
             return None
         both = unit.footprint.mirrored
-        nodes = 2 + math.isqrt(2 * _PAIRS_PER_CANARY * len(coins))
+        nodes = 2 + math.isqrt((2 if both else 1) * len(coins))  # hardly more pairs than canaries
         numbers = np.sort(rng.choice(count_pairs(nodes, undirected=both), len(coins), replace=False))
         graph = audit_graph(torch.zeros(nodes, 1), pair_edges(numbers[coins], nodes, undirected=both).edge_index())
-        found: MemoryEdges = open_vault(graph).release(stage.name, *self.canary_inputs(len(coins)))
+        inputs = self.canary_inputs(count_pairs(nodes, undirected=self.undirected))
+        found: MemoryEdges = open_vault(graph).release(stage.name, *inputs)
         seen = _directions_seen(numbers, found, both)
         ratios = (2.0 * seen / max(1, seen.max()) - 1.0) / (stage.scale or 1.0)
         return Evidence(ratios, "edge", parts=seen[:, None])

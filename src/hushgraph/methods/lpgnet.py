@@ -80,7 +80,7 @@ class LPGNet(Method):
         """Learn, cluster, count, learn again."""
         assert isinstance(network, nn.ModuleList)
         training = Training(self.epochs, self.lr, weight_decay=self.weight_decay)
-        rows = [vault.features]
+        rows, scores = [vault.features], torch.empty(0)
         for stage, submodel in enumerate(network):
             if stage:
                 counts = vault.release("degrees", scores.argmax(dim=1))

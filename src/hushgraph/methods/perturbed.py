@@ -141,7 +141,7 @@ class GraphRelease(Method):
         return [Stage("count", count, noise=None, scale=float(count.whole_scale_within(epsilon, unit)))]
 
     def private_links(self, vault: Vault, *, undirected: bool) -> tuple[int, int]:
-        """How many pairs are linked, as declared or counted with noise, and how many there are; public ones left out."""
+        """How many pairs are linked, as declared or counted with noise, and how many there are; without public ones."""
         declared, sides = vault.metadata.num_edges, 2 if undirected else 1
         entries = vault.release("count") if declared is None else declared
         public = vault.metadata.num_public_edges // sides
@@ -153,7 +153,9 @@ class GraphRelease(Method):
 class EdgeRand(GraphRelease):
     """Randomized response on every pair. With `density` free the graph is as dense as the noise makes it."""
 
-    density: str = setting("free", among=DENSITIES, help="free, as published; kept: thinned to the noisy count of edges")
+    density: str = setting(
+        "free", among=DENSITIES, help="free, as published; kept: thinned to the noisy count of edges"
+    )
     max_links: int = setting(30_000_000, least=1, help="refuse to release more pairs than about this many")
 
     name = "edge-rand"
@@ -165,7 +167,7 @@ class EdgeRand(GraphRelease):
         flip = Stage("graph", EdgeFlip(undirected=unit.footprint.mirrored))
         if self.density == "kept":
             return [*self.count_stages(metadata, unit, budget), flip]
-        if budget.is_private:
+        if budget.is_private and unit.footprint.records == 0:
             self._require_few(metadata, flip.mechanism.sensitivity(unit) / budget.epsilon, unit.footprint.mirrored)
         return [flip]
 
@@ -227,7 +229,7 @@ class SageEDP(ARR):
 
 @dataclass(frozen=True)
 class LapGraph(GraphRelease):
-    """Laplace noise on every pair; as many pairs as the noisy count says, those with the largest sums, are the graph."""
+    """Laplace noise on every pair; those with the largest sums, as many as the noisy count says, are the graph."""
 
     name = "lap-graph"
     summary = "noise on every pair of nodes, the largest kept as edges, then a graph network on them"

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from scipy import sparse
 
 from hushgraph.data.checks import CheckedGraph, check_graph
 from hushgraph.data.rows import Rows, SparseRows
 from hushgraph.datasets.npz import write_npz
+from hushgraph.datasets.subgraph import to_torch_csr
 from hushgraph.errors import InputError
 from hushgraph.ledger.certificate import Certificate
 from hushgraph.ledger.ledger import Ledger
@@ -98,7 +100,9 @@ def _data(graph: CheckedGraph, edge_index: torch.Tensor) -> Data:
         mask = torch.zeros(graph.metadata.num_nodes, dtype=torch.bool)
         masks[f"{name}_mask"] = mask.index_fill_(0, graph.split(name), True)
     names, title = list(graph.class_names), f"{graph.metadata.name}, released"
-    return Data(x=_tensor(graph.features), edge_index=edge_index, y=graph.labels, **masks, class_names=names, name=title)
+    return Data(
+        x=_tensor(graph.features), edge_index=edge_index, y=graph.labels, **masks, class_names=names, name=title
+    )
 
 
 def _tensor(rows: Rows) -> torch.Tensor:
@@ -106,4 +110,5 @@ def _tensor(rows: Rows) -> torch.Tensor:
     if not isinstance(rows, SparseRows):
         return rows
     values = torch.ones(len(rows.indices)) if rows.values is None else rows.values
-    return torch.sparse_csr_tensor(rows.indptr, rows.indices, values, rows.shape)
+    matrix = sparse.csr_matrix((values.numpy(), rows.indices.numpy(), rows.indptr.numpy()), shape=rows.shape)
+    return to_torch_csr(matrix)

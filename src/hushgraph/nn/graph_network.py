@@ -6,7 +6,8 @@ other convolution of `torch_geometric.nn` that is made from two widths and calle
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -51,15 +52,16 @@ class GraphNetwork(nn.Module):
         if jumping != "none" and not post_layers:
             raise InputError("jumping: expected layers behind the convolutions (post_layers); got none")
         width, last = hidden_channels, hidden_channels if post_layers else classes
-        options = {"activation": activation, "norm": "batch", "dropout": dropout, "generator": generator}
+        options: dict[str, Any] = {"activation": activation, "norm": "batch", "dropout": dropout}
+        options["generator"] = generator
         self.jumping = jumping
         self.pre = MLP(columns, width, width, pre_layers, plain_last=False, **options) if pre_layers else None
         first = width if pre_layers else columns
         sizes = [first, *[width] * (num_layers - 1), last]
         with torch.random.fork_rng(devices=[]):  # PyG draws the first weights from the global generator
             torch.manual_seed(int(torch.randint(2**62, (1,), generator=generator)))
-            pairs = zip(sizes, sizes[1:], strict=False)
-            self.convolutions = nn.ModuleList(make_convolution(convolution, a, b, aggregation) for a, b in pairs)
+            made = (make_convolution(convolution, a, b, aggregation) for a, b in pairwise(sizes))
+            self.convolutions = nn.ModuleList(made)
         self.norms = nn.ModuleList(nn.BatchNorm1d(size) for size in sizes[1 : None if post_layers else -1])
         self.activation, self.dropout = make_activation(activation), nn.Dropout(dropout)
         joined = width * num_layers if jumping == "cat" else width

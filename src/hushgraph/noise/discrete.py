@@ -67,8 +67,8 @@ def step_probability(loss: float) -> float:
     if not (math.isfinite(loss) and loss > 0.0):
         raise InputError(f"loss per step: expected a positive, finite number; got {loss!r}")
     found = -math.expm1(-loss) * (1.0 - ROUNDING)
-    if not SMALLEST_STEP <= found < 1.0:
-        raise InputError(f"loss per step: expected from 2^-24 to 30; got {loss!r}. Use another epsilon")
+    if found < SMALLEST_STEP:
+        raise InputError(f"loss per step: expected at least 2^-24; got {loss!r}. Use a larger epsilon, or larger steps")
     return found
 
 

@@ -45,8 +45,8 @@ class NoiseSource:
 
     Two kinds of method:
 
-    * *sequential* (`integer_gaussian`, `bernoulli_indices`, `geometric`, `integers`): each call continues where the last one
-      stopped and never repeats itself;
+    * *sequential* (`integer_gaussian`, `bernoulli_indices`, `geometric`, `integers`): each call continues where the
+      last one stopped and never repeats itself;
     * *addressed* (`integer_gaussian_rows`, `pair_keys`): a pure function of the key and of what is asked for. Asking
       twice gives the same bytes, which is what a retried block needs. Use a fresh label for every release.
 

@@ -169,7 +169,7 @@ class PureMechanism(Mechanism):
     The discrete Laplace law is drawn for whole scales only: another scale is rounded up in a plan and refused here.
     """
 
-    law = "discrete-laplace"
+    law: ClassVar[Law] = "discrete-laplace"
 
     def event(self, unit: Unit, scale: float) -> Event:
         """Pure epsilon."""
