@@ -152,7 +152,7 @@ def test_memory_follows_the_links_and_not_the_pairs() -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert 3_000 < found.num_edges < 50_000
-    assert peak < 40 * nodes
+    assert peak < 64 * nodes  # a few numbers a node, none a pair
 
 
 # Public edges

@@ -64,7 +64,7 @@ class NoisyEdges(PairRelease):
         apart = pairs.private_apart(noise.stream("absent").bernoulli_places(pairs.total, rate))
         of_others = least + noise.stream("excess").geometric(len(apart), p)
         numbers = np.concatenate((pairs.linked[reached], apart))
-        order = np.argsort(numbers)  # which of them are links must not decide ties
+        order = np.argsort(numbers, kind="stable")  # two runs; which of them are links must not decide ties
         sums = np.concatenate((of_links[reached], of_others))[order]
         return pairs.graph(numbers[order][largest(sums, count, noise.stream("ties"))])
 

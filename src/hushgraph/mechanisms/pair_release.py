@@ -11,7 +11,15 @@ import numpy as np
 import torch
 
 from hushgraph.graph.edges import MemoryEdges
-from hushgraph.graph.pairs import count_pairs, merged, pair_edges, pair_numbers, without
+from hushgraph.graph.pairs import (
+    count_pairs,
+    merged,
+    ordered_numbers,
+    pair_edges,
+    pair_ends,
+    pair_numbers,
+    without,
+)
 from hushgraph.mechanisms.canaries import Evidence, OpenVault, audit_graph
 from hushgraph.privacy.mechanism import PureMechanism
 from hushgraph.privacy.plan import Stage
@@ -125,11 +133,7 @@ class Pairs:
 
 def _directions_seen(numbers: np.ndarray, found: MemoryEdges, both: bool) -> np.ndarray:
     """For every pair, how many of its directions (of one, or of both) are in the graph."""
-    out = pair_numbers(found, undirected=False)
-    nodes = found.num_nodes
-    gap, first = np.divmod(numbers, nodes)
-    seen = np.isin(numbers, out, assume_unique=True).astype(np.float64)
-    if both:
-        back = (nodes - gap - 2) * nodes + (first + gap + 1) % nodes
-        seen += np.isin(back, out, assume_unique=True)
-    return seen
+    out, nodes = pair_numbers(found, undirected=False), found.num_nodes
+    source, target = pair_ends(numbers, nodes, undirected=both)
+    seen = np.isin(ordered_numbers(source, target, nodes), out).astype(np.float64)
+    return seen + np.isin(ordered_numbers(target, source, nodes), out) if both else seen
