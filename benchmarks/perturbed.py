@@ -61,7 +61,7 @@ METHODS: dict[str, Method] = {
 # Growth
 
 Release = Callable[[Any, NoiseSource], MemoryEdges]
-NODES, LINKS_PER_NODE = (20_000, 40_000, 80_000, 160_000, 320_000, 640_000), 20
+NODES, LINKS_PER_NODE = (20_000, 40_000, 80_000, 160_000, 320_000), 20
 
 
 def releases(nodes: int, epsilon: float) -> dict[str, Release]:
