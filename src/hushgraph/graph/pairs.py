@@ -1,8 +1,8 @@
 """Pairs of nodes as numbers without gaps, so that a random set of pairs is a random set of numbers.
 
 The pair of source `s` and target `t` has the number t (t - 1) / 2 + s where pairs are unordered and s < t, and
-t (n - 1) + s where they are ordered, less one if s > t. Both ascend with target and source, as stored edges do: nothing
-is sorted on the way, all steps are linear in the links, and no N x N matrix is formed.
+t (n - 1) + s where they are ordered, less one if s > t. Both ascend with target and source, as stored edges do, so a
+symmetric graph is turned into numbers and back without sorting, and no N x N matrix is formed.
 """
 
 from __future__ import annotations

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,25 +22,38 @@ def private_folder(path: Path) -> Path:
     """Make `path` (and what is missing above it) for its owner only (0700); one that exists stays as it is."""
     if path.exists() and not path.is_dir():
         raise LedgerError(f"expected a folder; {path} is a file. Name another folder")
-    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with told_if_full(path):
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
     return path
 
 
 def write_private(path: Path, content: bytes | str) -> Path:
     """Write `path` for its owner only (0600), whole or not at all, and wait until it is on the disk."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with open(handle, "wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(name)
-        raise
-    flush_folder(path.parent)
+    with told_if_full(path):
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with open(handle, "wb") as file:
+                file.write(content.encode() if isinstance(content, str) else content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(name, path)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name)
+            raise
+        flush_folder(path.parent)
     return path
+
+
+@contextlib.contextmanager
+def told_if_full(path: Path) -> Iterator[None]:
+    """Turn the system's word for a full disk into an error that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise LedgerError(f"{path}: could not be written ({error.strerror}). Make room on the disk") from error
+        raise
 
 
 def flush_folder(folder: Path) -> None:

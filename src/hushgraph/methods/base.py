@@ -11,7 +11,6 @@ import time
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -200,8 +199,7 @@ def recognizing(ledger: Ledger, graph: CheckedGraph) -> Ledger:
     """The ledger, told the data itself, so that it recognizes the dataset under any name."""
     if ledger.folder is None or ledger.occasion.arrays is not None:
         return ledger
-    data = SimpleNamespace(x=graph.features, edge_index=graph.edges.edge_index(), y=graph.labels)
-    return ledger.on(replace(ledger.occasion, arrays=arrays_of(data)))
+    return ledger.on(replace(ledger.occasion, arrays=arrays_of(graph)))
 
 
 def finished(

@@ -12,7 +12,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from hushgraph.data.checks import CheckedGraph
+from hushgraph.data.checks import CheckedGraph, labeled_nodes
 from hushgraph.data.joined import JoinedRows
 from hushgraph.data.rows import Rows, dense_rows
 from hushgraph.errors import InputError, PrivateAccessError, UnprovenError
@@ -40,6 +40,7 @@ class Vault:
         self.seconds: dict[str, float] = {}
         self.released: dict[str, list[Any]] = {}
         self._graph, self._run, self._noise, self._progress = graph, run, noise, progress
+        self._cut: dict[int, Edges] = {}
         self._count: Counter[str] = Counter()
         self._trained: dict[str, Tensor] = {}
         self._rows: weakref.WeakKeyDictionary[PrivateRows, Rows] = weakref.WeakKeyDictionary()
@@ -81,6 +82,10 @@ class Vault:
     def nodes(self, split: str) -> Tensor:
         """The node numbers of `train`, `val` or `test` (membership is public)."""
         return self._graph.split(split)
+
+    def labeled(self, split: str) -> Tensor:
+        """The nodes of a split that have a label, where labels are public."""
+        return labeled_nodes(self.nodes(split), self.labels, split)
 
     def generator(self, purpose: str) -> torch.Generator:
         """A generator for public randomness such as initial weights."""
@@ -148,6 +153,7 @@ class Vault:
             self._noise,
             name,
             lambda done, total: self.report(name, done, total),
+            self._cut,
         )
 
     def _checked_nodes(self, nodes: Tensor) -> Tensor:

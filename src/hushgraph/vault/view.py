@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hushgraph.data.checks import CheckedGraph
+from hushgraph.data.checks import CheckedGraph, labeled_nodes
 from hushgraph.data.rows import Rows
 from hushgraph.errors import PrivateAccessError
 from hushgraph.graph.edges import Edges, MemoryEdges
@@ -21,7 +21,8 @@ class View:
     """One release's view of the data. A part that was not declared is not there.
 
     `edges` are cut to the unit's cap; `whole_lists` are not, for a mechanism that bounds what a list can do by itself.
-    `report(done, total)` is for progress and learns nothing.
+    `report(done, total)` is for progress and learns nothing. `cut` keeps edges with shortened lists for later releases:
+    what a list keeps follows from the key of the run, and is the same each time.
     """
 
     def __init__(
@@ -32,9 +33,10 @@ class View:
         noise: NoiseSource,
         name: str,
         report: Callable[[int, int], None],
+        cut: dict[int, Edges] | None = None,
     ) -> None:
         self._graph, self._reads, self._cap, self._noise, self._name = graph, reads, cap, noise, name
-        self.report = report
+        self.report, self._cut = report, {} if cut is None else cut
 
     @property
     def metadata(self) -> Metadata:
@@ -50,6 +52,10 @@ class View:
     def val(self) -> Tensor:
         """The numbers of the validation nodes (public)."""
         return self._graph.val
+
+    def labeled(self, split: str) -> Tensor:
+        """The nodes of a split that have a label; only for a mechanism that reads labels."""
+        return labeled_nodes(self._graph.split(split), self.labels, split)
 
     @property
     def public_edges(self) -> MemoryEdges | None:
@@ -85,7 +91,12 @@ class View:
     def capped(self, limit: int | None) -> Edges:
         """The edges with lists cut to the unit's cap and to `limit`, whichever is less."""
         caps = [cap for cap in (self._cap, limit) if cap is not None]
-        return self.whole_lists.cap(min(caps), self._noise.stream("degree cap")) if caps else self.whole_lists
+        whole = self.whole_lists
+        if not caps:
+            return whole
+        if min(caps) not in self._cut:
+            self._cut[min(caps)] = whole.cap(min(caps), self._noise.stream("degree cap"))
+        return self._cut[min(caps)]
 
     def generator(self, purpose: str) -> torch.Generator:
         """A generator for things that need no privacy, such as the order of public batches."""
