@@ -117,7 +117,7 @@ class GraphRelease(Method):
 
     def _train(self, network: nn.Module, features: Rows, graph: Any, vault: Vault) -> None:
         """Full-batch training; the weights of the best epoch on the validation nodes are kept."""
-        labels, train, val = vault.release("labels"), vault.nodes("train"), vault.nodes("val")
+        labels, train, val = vault.release("labels"), vault.labeled("train"), vault.labeled("val")
 
         def loss() -> Tensor:
             return F.cross_entropy(network(features, graph)[train], labels[train])
