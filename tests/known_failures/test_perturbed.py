@@ -14,10 +14,10 @@ from hushgraph.audit.run import audit_plan
 from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.pairs import pair_edges, pair_numbers
 from hushgraph.mechanisms import EdgeCount, EdgeFlip, NoisyEdges
-from hushgraph.mechanisms.matrix import Cell
 from hushgraph.privacy.mechanism import Mechanism
 from hushgraph.privacy.plan import Stage
 from hushgraph.privacy.units import DirectedEdge, UndirectedEdge, Unit
+from hushgraph.testing import Cell
 from matrix_graphs import largest_share
 
 EPSILON, CANARIES, RATE, BATCHES = 1.0, 20_000, 0.25, 4

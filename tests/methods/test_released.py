@@ -11,9 +11,9 @@ from scipy import sparse
 import hushgraph as hg
 from charges import charged_stages
 from hushgraph.audit.run import audit_run
-from hushgraph.datasets.subgraph import to_torch_csr
+from hushgraph.datasets.splits import to_torch_csr
 from hushgraph.errors import BudgetError, InputError, UnprovenError
-from hushgraph.ledger.findings import Status
+from hushgraph.ledger.checking import Status
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.manifest import verify_model
 from small_graphs import random_graph

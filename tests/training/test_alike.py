@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hushgraph.data.joined import JoinedRows
-from hushgraph.data.rows import SparseRows, linear_input
+from hushgraph.data.rows import JoinedRows, SparseRows
 from hushgraph.nn import MLP, Linear, rowwise
+from hushgraph.nn.layers import linear_input
 from hushgraph.nn.rowwise import register_rowwise
 from hushgraph.training import ClippedGradient
 from hushgraph.training.alike import EvenLinear, one_thread, treats_rows_alike

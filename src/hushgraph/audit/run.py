@@ -22,6 +22,8 @@ from hushgraph.audit.result import AuditResult, Finding, Reason, Skipped, Verdic
 from hushgraph.data.checks import CheckedGraph
 from hushgraph.errors import AuditContradiction, BudgetError, InputError
 from hushgraph.ledger.certificate import Certificate
+from hushgraph.ledger.manifest import require_uncontradicted
+from hushgraph.ledger.project import default_ledger
 from hushgraph.mechanisms.canaries import flip_coins
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.plan import Plan, Stage
@@ -68,16 +70,17 @@ def require_consistent(result: AuditResult) -> None:
 
 
 def _read(source: Any) -> Record:
-    """The plan and the certificate of a model, or of its folder, of which nothing else is read."""
+    """The plan and the certificate of a model, or of its folder, whose files are checked first, as `load` does."""
     if hasattr(source, "plan") and hasattr(source, "certificate"):
         return Record(source.certificate, source.plan, source.run_plan)
     folder = Path(source)
-    config = read_json(folder / "config.json")
+    require_uncontradicted(folder, default_ledger(near=folder))
+    config = read_json(folder / "config.json", of="a trained model")
     if not config.get("plan"):
         raise InputError(f"{folder}: expected a model with its plan; got one without, which another version wrote")
     whole = config.get("run_plan")
     run_plan = None if whole is None else Plan.from_dict(whole)
-    certificate = Certificate.from_dict(read_json(folder / "certificate.json"))
+    certificate = Certificate.from_dict(read_json(folder / "certificate.json", of="a trained model"))
     return Record(certificate, Plan.from_dict(config["plan"]), run_plan)
 
 
@@ -86,6 +89,7 @@ def _audited(
 ) -> AuditResult:
     """Audit the stages of `plan`, and those `before` it in the same run."""
     stages = [stage for stage in (*before, *plan.stages) if not stage.is_free(plan.unit)]
+    unit = plan.stated_unit
     findings, skipped = [], [Skipped(Reason.BRANCH, branch.method) for branch in plan.branches]
     if not math.isfinite(plan.epsilon):
         skipped.append(Skipped(Reason.NO_CLAIM if plan.paper is None else Reason.PAPER_UNPROVED))
@@ -99,7 +103,7 @@ def _audited(
         skipped += [Skipped(Reason.NO_CANARY, stage.name) for stage in stages if stage.name not in seen]
     return AuditResult(
         method=plan.method,
-        unit=plan.stated_unit.name,
+        unit=unit.name,
         planted_unit=plan.unit.name,
         claimed=plan.epsilon if plan.paper is None else plan.paper.epsilon,
         delta=plan.budget.definite_delta,

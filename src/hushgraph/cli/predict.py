@@ -46,14 +46,14 @@ def predict(
     from hushgraph.ledger.identity import arrays_of
     from hushgraph.ledger.manifest import require_uncontradicted
     from hushgraph.ledger.project import default_ledger
+    from hushgraph.methods.evaluation import EVALUATION
     from hushgraph.methods.model import Model
-    from hushgraph.tasks import EVALUATION
 
     torch.set_num_threads(1)
     if out is not None and out.exists():
         raise InputError(f"--out: expected a new file; {out} exists already")
     book = default_ledger(ledger)
-    files = require_uncontradicted(model, book)
+    files = require_uncontradicted(model, default_ledger(ledger, near=model))
     trained = Model.load(model)
     shown: dict[str, Any] = {"model": str(model), "files": files.value, "unit": trained.unit.name}
     shown["charged"] = on is not None
@@ -129,6 +129,8 @@ def _write(out: Path, probabilities: Any, classes: Any) -> None:
 
 
 def _show(shown: dict[str, Any], model: Model) -> None:
+    if shown["files"] != "verified":
+        show_words("NOT VERIFIED: no ledger confirms the files of this model (hushgraph verify tells more)", indent=2)
     typer.echo(f"{shown['nodes']} nodes predicted with the model in {shown['model']}")
     if shown["classes_note"]:
         typer.echo(f"nodes in each class ({shown['classes_note']}):")

@@ -34,6 +34,7 @@ from hushgraph.graph.external_sort import external_sort, read_array
 from hushgraph.graph.packed import INT32_LIMIT, checked_edges, distinct, pack, swapped, unpack_minor
 from hushgraph.graph.sums import Quantized, Run, check_quantized, run_sums, sum_runs, target_runs
 from hushgraph.noise.source import NoiseSource
+from hushgraph.text import write_whole
 
 FORMAT = "hushgraph edges 1"
 MEMORY_LIMIT = 1 << 28
@@ -107,11 +108,6 @@ class DiskEdges:
     def self_loops(self) -> int:
         """How many edges were left out because they led from a node to itself."""
         return int(self._header["self_loops"])
-
-    @property
-    def num_bytes(self) -> int:
-        """Size of the stored arrays."""
-        return _expected_size(_OFFSETS, self._header) + _expected_size(_SOURCES, self._header)
 
     # What `Edges` asks for
 
@@ -297,7 +293,7 @@ def _write_edges(pieces: Iterator[np.ndarray], folder: Path, num_nodes: int, loo
         "self_loops": loops.count,
         "sha256": {_OFFSETS: offsets.digest(), _SOURCES: sources.digest()},
     }
-    _write_durably(folder / "header.json", (json.dumps(header, indent=2) + "\n").encode())
+    write_whole(folder / "header.json", (json.dumps(header, indent=2) + "\n").encode())
 
 
 class _HashedFile:
@@ -389,10 +385,3 @@ def _subfolder(folder: Path, name: str) -> Path:
     path = folder / name
     path.mkdir()
     return path
-
-
-def _write_durably(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())

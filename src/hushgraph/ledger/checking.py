@@ -1,21 +1,27 @@
 """Whether the entries of a ledger fit one another: charges their plans, prices their events, runs their limits.
 
 Everything is computed again from the entries alone, without torch.
+
+A check verifies each point, cannot check it, or contradicts it (`Finding`).
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from hushgraph.errors import InputError, LedgerError
 from hushgraph.ledger.accounts import FILTER, Account, Books, Sum
 from hushgraph.ledger.entries import Entry, History
 from hushgraph.ledger.groups import declaration_problems
-from hushgraph.ledger.limits import Refusal, Request, closing_price, over_before, price_run
+from hushgraph.ledger.joining import join_problems
+from hushgraph.ledger.limits import Refusal, Request, cause_in_words, closing_price, over_before, price_run
 from hushgraph.ledger.prices import Ways, unit_key
 from hushgraph.privacy import events, units
+from hushgraph.text import counted
 
 _TOLERANCE = 1e-6
 """Relative; versions of the accountants may differ in the last digits."""
@@ -36,7 +42,7 @@ def history_problems(history: History) -> list[str]:
         return problems
     for run in history.runs():
         problems += run_problems(history, run)
-    return problems + _price_problems(history)
+    return problems + _price_problems(history) + join_problems(history)
 
 
 def _unknown_runs(history: History) -> list[str]:
@@ -103,7 +109,7 @@ def _open_problems(books: Books, entry: Entry) -> list[str]:
     values, found = entry.values, []
     expected = {key for (dataset, key) in books.accounts if dataset == entry.dataset}
     if missing := expected - {unit_key(price["unit"]) for price in values["prices"]}:
-        found.append(f"run {values['run']}: has no price for {len(missing)} unit(s) of its dataset")
+        found.append(f"run {values['run']}: has no price for {counted(len(missing), 'unit')} of its dataset")
     for price in values["prices"]:
         account = books.account(entry.dataset or "", price["unit"])
         own = price["unit"] == values["unit"]
@@ -113,7 +119,7 @@ def _open_problems(books: Books, entry: Entry) -> list[str]:
             found.append(f"run {values['run']}: {error}")
             continue
         if isinstance(again, Refusal):
-            found.append(f"run {values['run']}: was let in over the limit ({again.cause})")
+            found.append(f"run {values['run']}: was let in over the limit ({cause_in_words(again.cause)})")
         elif not _same_price(price, again):
             found.append(f"run {values['run']}: its price for '{price['unit']['name']}' is not that of its events")
     return found
@@ -161,6 +167,8 @@ def _limit_problems(books: Books, entry: Entry) -> list[str]:
     least = account.earlier if values["change"] == "lowered" else over_before(account)
     given = _close(float(values["cap_epsilon"]), values["epsilon"] - earlier["epsilon"])
     given = given and _close(float(values["cap_delta"]), values["delta"] - earlier["delta"])
+    if values["change"] == "raised" and earlier["delta"] < least.delta * (1.0 - _TOLERANCE) and account.is_private:
+        given = False  # a filter keeps the delta that it was given
     if not given or not _covers(earlier, least, account):
         return [f"entry {entry.number}: the limit gives more to the runs that follow than earlier runs leave"]
     return []
@@ -173,3 +181,90 @@ def _covers(earlier: dict[str, float], least: Sum, account: Account) -> bool:
 
 def _close(stored: float, again: float) -> bool:
     return stored == again or math.isclose(stored, again, rel_tol=_TOLERANCE, abs_tol=1e-12)
+
+
+class Status(StrEnum):
+    """The outcome of one check, or of all of them together (the worst)."""
+
+    VERIFIED = "verified"
+    NOT_CHECKED = "not checked"
+    NOT_VERIFIED = "not verified"
+    REJECTED = "rejected"
+    CONTRADICTED = "contradicted"
+
+
+EXIT_CODES = {Status.VERIFIED: 0, Status.NOT_VERIFIED: 5, Status.REJECTED: 6, Status.CONTRADICTED: 4}
+_WORST_FIRST = (Status.CONTRADICTED, Status.REJECTED, Status.NOT_VERIFIED)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check: what was looked at, how it came out, and what was found."""
+
+    what: str
+    status: Status
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.status.value:<13} {self.what}: {self.detail}"
+
+
+def good(what: str, detail: str) -> Finding:
+    """It was checked and holds."""
+    return Finding(what, Status.VERIFIED, detail)
+
+
+def missing(what: str, detail: str) -> Finding:
+    """It could not be checked."""
+    return Finding(what, Status.NOT_VERIFIED, detail)
+
+
+def outside(what: str, detail: str) -> Finding:
+    """It is no part of what is checked, and says nothing for or against it."""
+    return Finding(what, Status.NOT_CHECKED, detail)
+
+
+def rejected(what: str, detail: str) -> Finding:
+    """A person said no."""
+    return Finding(what, Status.REJECTED, detail)
+
+
+def bad(what: str, detail: str) -> Finding:
+    """It does not hold."""
+    return Finding(what, Status.CONTRADICTED, detail)
+
+
+@dataclass(frozen=True)
+class Verification:
+    """All findings about one thing."""
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def status(self) -> Status:
+        """The worst that was found: contradicted, rejected by a person, not verified; else verified."""
+        found = {finding.status for finding in self.findings}
+        return next((status for status in _WORST_FIRST if status in found), Status.VERIFIED)
+
+    @property
+    def headline(self) -> str:
+        """The outcome in one line; of a run that a person rejected, who did, and how the rest came out."""
+        if self.status is not Status.REJECTED:
+            return self.status.value.upper()
+        rest = Verification(tuple(one for one in self.findings if one.status is not Status.REJECTED))
+        who = "; ".join(finding.detail for finding in self.having(Status.REJECTED))
+        return f"REJECTED ({who}); all else is {rest.status.value}"
+
+    @property
+    def exit_code(self) -> int:
+        """What the command line returns: 0 verified, 5 not verified, 6 rejected, 4 contradicted."""
+        return EXIT_CODES[self.status]
+
+    def having(self, status: Status) -> list[Finding]:
+        """The findings that came out so."""
+        return [finding for finding in self.findings if finding.status is status]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The verification as plain JSON values."""
+        shown = [{"what": f.what, "status": f.status.value, "detail": f.detail} for f in self.findings]
+        return {"status": self.status.value, "headline": self.headline, "findings": shown}

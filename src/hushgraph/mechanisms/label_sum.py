@@ -34,7 +34,7 @@ from hushgraph.mechanisms.canaries import (
     lay_out,
     room_for,
 )
-from hushgraph.mechanisms.neighbor_sum import in_steps
+from hushgraph.noise.normal import in_steps
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.mechanism import GaussianMechanism
 from hushgraph.privacy.plan import Stage

@@ -17,9 +17,8 @@ from torch import Tensor, nn
 from hushgraph.mechanisms.cluster_degrees import ClusterDegrees
 from hushgraph.mechanisms.gradient import Gradient
 from hushgraph.methods.base import Method, Output
-from hushgraph.nn.hops import COMBINATIONS
-from hushgraph.nn.layers import ACTIVATIONS, L2Normalize
-from hushgraph.nn.mlp import MLP
+from hushgraph.nn.gap import COMBINATIONS
+from hushgraph.nn.layers import ACTIVATIONS, MLP, L2Normalize
 from hushgraph.nn.progressive import Submodel
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.metadata import Metadata

@@ -17,7 +17,7 @@ from scipy import sparse
 from hushgraph.data.checks import CheckedGraph, check_graph
 from hushgraph.data.rows import Rows, SparseRows
 from hushgraph.datasets.npz import write_npz
-from hushgraph.datasets.subgraph import to_torch_csr
+from hushgraph.datasets.splits import to_torch_csr
 from hushgraph.errors import InputError
 from hushgraph.ledger.certificate import Certificate
 from hushgraph.ledger.ledger import Ledger

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 
 from hushgraph.data.rows import Rows
 from hushgraph.errors import InputError
-from hushgraph.nn.layers import make_activation
-from hushgraph.nn.mlp import MLP
+from hushgraph.nn.layers import MLP, make_activation
 
 if TYPE_CHECKING:  # PyG takes a second to import: only when a network is built
     from hushgraph.nn.pyg_models import PygNeighborhood

@@ -18,8 +18,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from hushgraph.data.joined import JoinedRows
-from hushgraph.data.rows import SparseRows, linear_input
+from hushgraph.data.rows import JoinedRows, SparseRows
+from hushgraph.nn.layers import linear_input
 
 TRIALS = 5
 """Rows that are tried. Another order of additions stays unseen only if all entries of all rows come out equal."""

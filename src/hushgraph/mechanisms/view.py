@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +18,7 @@ from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.metadata import Metadata
 
 
+@dataclass
 class View:
     """One release's view of the data. A part that was not declared is not there.
 
@@ -25,18 +27,13 @@ class View:
     what a list keeps follows from the key of the run, and is the same each time.
     """
 
-    def __init__(
-        self,
-        graph: CheckedGraph,
-        reads: frozenset[str],
-        cap: int | None,
-        noise: NoiseSource,
-        name: str,
-        report: Callable[[int, int], None],
-        cut: dict[int, Edges] | None = None,
-    ) -> None:
-        self._graph, self._reads, self._cap, self._noise, self._name = graph, reads, cap, noise, name
-        self.report, self._cut = report, {} if cut is None else cut
+    _graph: CheckedGraph
+    _reads: frozenset[str]
+    _cap: int | None
+    _noise: NoiseSource
+    _name: str
+    report: Callable[[int, int], None] = lambda done, total: None
+    _cut: dict[int, Edges] = field(default_factory=dict)
 
     @property
     def metadata(self) -> Metadata:
