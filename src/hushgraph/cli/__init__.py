@@ -18,6 +18,7 @@ from hushgraph.cli import (
     methods,
     plan,
     predict,
+    release,
     report,
     study,
     train,
@@ -53,6 +54,7 @@ def _root(
 app.command("init")(init.init)
 app.command("plan")(plan.plan)
 app.command("train")(train.train)
+app.command("release")(release.release)
 app.command("predict")(predict.predict)
 app.command("attack")(attack.attack)
 app.command("audit")(command(audit.audit))

@@ -24,7 +24,8 @@ from hushgraph.privacy.metadata import Metadata
 class CheckedGraph:
     """A graph that passed all checks. It holds private data: hand it to a `Vault`, not to a method.
 
-    `classes_declared` is False where the number of classes had to be read off the labels.
+    `classes_declared` is False where the number of classes had to be read off the labels. `public_edges` were declared
+    to be public knowledge (`data.public_edge_index`); a method may use them as they are, and then says so.
     """
 
     metadata: Metadata
@@ -37,6 +38,7 @@ class CheckedGraph:
     class_names: tuple[str, ...]
     changes: tuple[str, ...] = ()
     classes_declared: bool = True
+    public_edges: MemoryEdges | None = None
 
     def split(self, name: str) -> Tensor:
         """The node numbers of `train`, `val` or `test`."""
@@ -66,15 +68,18 @@ def check_graph(
     labels = torch.as_tensor(data.y) if data.y is not None else torch.full((num_nodes,), -1)
     labels = labels.squeeze(1) if labels.dim() == 2 and labels.shape[1] == 1 else labels
     masks = {name: getattr(data, f"{name}_mask", None) for name in ("train", "val", "test")}
+    known = getattr(data, "public_edge_index", None)
     class_names, declared = (known_classes, True) if known_classes else _class_names(data, labels)
     problems = [
         *_feature_problems(features),
         *(_edge_problems(edge_index, num_nodes) if stored is None else _stored_problems(stored, num_nodes)),
+        *([] if known is None else [f"public {problem}" for problem in _edge_problems(known, num_nodes)]),
         *_label_problems(labels, num_nodes, len(class_names)),
         *_mask_problems(masks, num_nodes, train_needed=not inference),
     ]
     InputError.collect(problems)
     index = {name: _indices(mask) for name, mask in masks.items()}
+    public = None if known is None else _edges(known, num_nodes, changes)
     edges = _edges(edge_index, num_nodes, changes) if stored is None else stored
     metadata = Metadata(
         num_nodes=num_nodes,
@@ -84,6 +89,7 @@ def check_graph(
         num_features=int(features.shape[1]),
         num_classes=len(class_names),
         num_edges=num_edges,
+        num_public_edges=0 if public is None else public.num_edges,
         name=str(getattr(data, "name", None) or "graph"),
     )
     return CheckedGraph(
@@ -95,6 +101,7 @@ def check_graph(
         class_names=class_names,
         changes=tuple(changes),
         classes_declared=declared,
+        public_edges=public,
     )
 
 
@@ -208,7 +215,7 @@ def _indices(mask: Tensor | None) -> Tensor:
     return torch.empty(0, dtype=torch.int64) if mask is None else mask.nonzero().squeeze(1)
 
 
-def _edges(edge_index: Tensor, num_nodes: int, changes: list[str]) -> Edges:
+def _edges(edge_index: Tensor, num_nodes: int, changes: list[str]) -> MemoryEdges:
     loops = edge_index[0] == edge_index[1]
     if bool(loops.any()):
         changes.append(f"{int(loops.sum())} self loops were left out")

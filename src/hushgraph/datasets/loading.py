@@ -36,6 +36,7 @@ from hushgraph.datasets.catalog import (
 )
 from hushgraph.datasets.splits import MASKS, has_split, random_split, split_from
 from hushgraph.errors import HushgraphError, InputError, did_you_mean
+from hushgraph.ledger.manifest import GRAPH
 
 Split = int | str | Path | tuple[float, ...] | list[float] | None
 
@@ -48,7 +49,7 @@ def load(
     seed: int = 0,
     **options: Any,
 ) -> Data:
-    """Load a graph by name (`available()` lists them) or from an npz file.
+    """Load a graph by name (`available()` lists them), from an npz file, or from the folder of a released graph.
 
     Names with a slash are files in the data folder, which the environment variable HUSHGRAPH_DATA names.
 
@@ -150,10 +151,10 @@ def _split_file(split: str | Path) -> Path:
 
 
 def local_file(source: str | Path) -> Path | None:
-    """The npz file at this path, or of this name in the data folder."""
+    """The npz file at this path, in the folder of a released graph, or of this name in the data folder."""
     path, folder = Path(source).expanduser(), data_folder()
     named = path if path.suffix == ".npz" else Path(f"{path}.npz")
-    places = [path, *([] if folder is None else [folder / named])]
+    places = [path, path / GRAPH, *([] if folder is None else [folder / named])]
     return next((place for place in places if place.suffix == ".npz" and place.is_file()), None)
 
 

@@ -3,7 +3,8 @@
 A file holds `edge_index` [2, E] with both directions of every edge, `y` (the class of each node, -1 for none), and the
 features, either dense as `x` or in CSR form as `x_data`, `x_indices`, `x_indptr`, `x_shape`. Optional are
 `train_mask`, `val_mask`, `test_mask` (or several splits at once, `train_masks` and so on, [splits, n]), `class_names`
-or `class_years`, and `keep_mask`, the nodes of the classification task. Nothing in a file is ever unpickled.
+or `class_years`, `keep_mask`, the nodes of the classification task, and `public_edge_index`, edges that are public
+knowledge. Nothing in a file is ever unpickled.
 """
 
 from __future__ import annotations
@@ -69,6 +70,8 @@ def read_npz(
         names = _read_class_names(archive, y, num_classes)
         if names is not None:
             data.class_names = names
+        if "public_edge_index" in archive:
+            data.public_edge_index = _read_edges(archive, len(y), directed, "public_edge_index")
         data = _with_stored_split(archive, data, split)
         if task and "keep_mask" in archive:
             data = induced(data, torch.from_numpy(archive.booleans("keep_mask", (len(y),))))
@@ -80,7 +83,13 @@ def write_npz(data: Data, path: str | Path) -> Path:
 
     Written are the edges, features, labels, masks and class names; other attributes of `data` are not.
     """
-    arrays = {"edge_index": _sorted_edges(data), "y": data.y.numpy().astype(np.int64), **_feature_arrays(data)}
+    arrays = {
+        "edge_index": _sorted_edges(data.edge_index, len(data.y)),
+        "y": data.y.numpy().astype(np.int64),
+        **_feature_arrays(data),
+    }
+    if data.get("public_edge_index") is not None:
+        arrays["public_edge_index"] = _sorted_edges(data.public_edge_index, len(data.y))
     if has_split(data):
         arrays.update({name: data[name].numpy() for name in MASKS})
     if data.get("class_names") is not None:
@@ -103,9 +112,9 @@ def _read_labels(archive: Archive) -> NDArray[np.int64]:
     return y
 
 
-def _read_edges(archive: Archive, count: int, directed: bool) -> Tensor:
-    edges = archive.integers("edge_index", (2, None))
-    where = f"{archive.path}: expected edge_index"
+def _read_edges(archive: Archive, count: int, directed: bool, name: str = "edge_index") -> Tensor:
+    edges = archive.integers(name, (2, None))
+    where = f"{archive.path}: expected {name}"
     if edges.size and not 0 <= int(edges.min()) <= int(edges.max()) < count:
         raise InputError(
             f"{where} to hold node numbers from 0 to {count - 1} (y has {count} nodes); "
@@ -219,10 +228,10 @@ def _is_number(split: object) -> bool:
     return isinstance(split, int) and not isinstance(split, bool)
 
 
-def _sorted_edges(data: Data) -> NDArray:
-    edges = data.edge_index.numpy()
+def _sorted_edges(edge_index: Tensor, count: int) -> NDArray:
+    edges = edge_index.numpy()
     edges = edges[:, np.lexsort((edges[1], edges[0]))]
-    fits = int(data.y.shape[0]) <= np.iinfo(np.int32).max
+    fits = count <= np.iinfo(np.int32).max
     return edges.astype(np.int32 if fits else np.int64)
 
 

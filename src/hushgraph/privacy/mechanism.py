@@ -26,7 +26,7 @@ from hushgraph.privacy.units import Unit
 if TYPE_CHECKING:
     from hushgraph.privacy.plan import Stage
 
-Law = Literal["gaussian", "discrete-laplace", "randomizer", "selection", "none"]
+Law = Literal["gaussian", "discrete-laplace", "randomized-response", "noisy-top", "randomizer", "selection", "none"]
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ class PureMechanism(Mechanism):
     The discrete Laplace law is drawn for whole scales only: another scale is rounded up in a plan and refused here.
     """
 
-    law = "discrete-laplace"
+    law: ClassVar[Law] = "discrete-laplace"
 
     def event(self, unit: Unit, scale: float) -> Event:
         """Pure epsilon."""

@@ -26,6 +26,8 @@ _RELATIONS = {
 _LAWS = {
     "gaussian": "Gaussian noise of standard deviation {scale}",
     "discrete-laplace": "discrete Laplace noise of scale {scale}",
+    "randomized-response": "randomized response on every pair of nodes, of loss 1/{scale} a pair",
+    "noisy-top": "discrete Laplace noise of scale {scale} on every pair of nodes, of which the largest are kept",
     "randomizer": "one randomized report per person",
     "selection": "a random number of runs, each with noise of its own, of which the best is shown",
     "none": "no noise",
@@ -33,6 +35,8 @@ _LAWS = {
 _SAMPLERS = {
     "gaussian": "Gaussian noise is drawn in whole multiples of a grid",
     "discrete-laplace": "noise on counts is a whole number, sampled exactly",
+    "randomized-response": "pairs of nodes are drawn by exact coins",
+    "noisy-top": "noise on pairs of nodes is a whole number of steps, sampled exactly and compared exactly",
 }
 _SAMPLING = {"poisson": "Poisson-sampled batches"}
 _COMPOSITIONS = {

@@ -11,6 +11,8 @@ from hushgraph.report.sections import Row, State, section
 _NUMBERS = {
     "gaussian": "Sums are brought to whole multiples of a grid and noised on that grid (docs/proofs/noise.md).",
     "discrete-laplace": "Counts are whole numbers with whole-number noise (docs/proofs/count.md).",
+    "randomized-response": "A pair of nodes is linked or not, by an exact coin (docs/proofs/graph-release.md).",
+    "noisy-top": "Pairs of nodes are compared by whole numbers (docs/proofs/graph-release.md).",
     "randomizer": "A report is one of finitely many values (docs/proofs/local-features.md).",
 }
 _TRAINING = (
