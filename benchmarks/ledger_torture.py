@@ -28,14 +28,13 @@ from typing import Any
 import numpy as np
 
 from hushgraph.errors import BudgetError, HushgraphError, LedgerError
-from hushgraph.ledger.findings import Status
+from hushgraph.ledger.checking import Status
 from hushgraph.ledger.identity import GraphArrays
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.occasion import Occasion
-from hushgraph.ledger.recover import recover
 from hushgraph.ledger.run import open_run
 from hushgraph.ledger.statement import statement
-from hushgraph.ledger.transfer import export
+from hushgraph.ledger.transfer import export, recover
 from hushgraph.ledger.verify import verify_ledger
 from hushgraph.mechanisms import NeighborSum
 from hushgraph.privacy.budget import Budget

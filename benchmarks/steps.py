@@ -211,8 +211,8 @@ def gap_fit(private: bool, hops: int = 2) -> dict[str, float]:
             train(module, x, labels, index, Training(100, 0.01, select_best=True), val=val)
             return
         taken = x[index] if isinstance(x, Tensor) else x.rows(index)
-        sampler = PoissonSampler(len(index), PoissonSampler.rate_for(len(index), 256))
-        steps = PoissonSampler.steps_for(len(index), 256, epochs=10)
+        sampler = PoissonSampler(len(index), min(1.0, 256 / len(index)))
+        steps = 10 * -(-len(index) // 256)
         examples = RowExamples(module, taken, labels[index], NoisySteps(sampler, steps, 1.0, 1.0))
         train_private(examples, Training(10, 0.01), noise)
 

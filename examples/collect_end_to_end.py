@@ -41,9 +41,9 @@ from hushgraph.collect import (
     read_export,
     write_graph,
 )
+from hushgraph.collect.client import HttpTransport
 from hushgraph.collect.store import SqliteStore
 from hushgraph.collect.training import train_from_export
-from hushgraph.collect.transport import HttpTransport
 
 PROCESSES = 4
 LIFETIME_EPSILON = 4.0

@@ -10,13 +10,12 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from hushgraph.data.checks import CheckedGraph, check_graph
-from hushgraph.data.neighbors import Variations
 from hushgraph.errors import InputError
-from hushgraph.mechanisms.matrix import Cell
+from hushgraph.mechanisms.view import View
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.mechanism import Mechanism
 from hushgraph.privacy.units import Unit
-from hushgraph.vault.view import View
+from hushgraph.testing import Cell, Variations
 
 
 def _graph(name: str, pairs: Tensor, nodes: int, *, symmetric: bool, seed: int) -> CheckedGraph:
@@ -84,7 +83,7 @@ def fits(graph: CheckedGraph, unit: Unit) -> bool:
 def view_of(graph: CheckedGraph, mechanism: Mechanism, unit: Unit | None, seed: int = 0) -> View:
     """What a vault would show the mechanism of the graph; the same seed cuts lists by the same keys."""
     cap = None if unit is None else unit.cap
-    return View(graph, mechanism.reads, cap, NoiseSource.seeded(seed), "stage", lambda *_: None)
+    return View(graph, mechanism.reads, cap, NoiseSource.seeded(seed), "stage")
 
 
 def own_rows(graph: CheckedGraph, other: CheckedGraph) -> np.ndarray:

@@ -13,19 +13,12 @@ import measures
 NOT_MOVED_YET: frozenset[str] = frozenset()
 """Packages that still have their older shape; they are left out of the strict rules below."""
 
-ASKED_OF_A_MODEL = {
-    ("methods/model.py", "explain"): "report",
-    ("methods/model.py", "audit"): "audit",
-    ("methods/model.py", "report"): "report",
-}
-"""The only imports that go up: a model hands itself to its audit and its report, when it is asked for them."""
-
 MOST = {
     "unit type tests": (measures.unit_type_tests, 0),
     "stage type tests": (measures.stage_type_tests, 0),
     "prose parsers": (measures.prose_parsers, 0),
     "protection branches": (measures.protection_branches, 1),
-    "small files": (measures.small_files, 15),
+    "small files": (measures.small_files, 10),
 }
 """Counts outside `NOT_MOVED_YET`, which may fall and never rise: lower the number whenever it falls."""
 
@@ -39,20 +32,8 @@ def test_every_package_has_its_layer() -> None:
     assert measures.packages() >= NOT_MOVED_YET
 
 
-def asked_of_a_model() -> set[str]:
-    """The imports of `ASKED_OF_A_MODEL`, each inside its own method, as the measure states them."""
-    found = set()
-    for (file, name), package in ASKED_OF_A_MODEL.items():
-        path = measures.SOURCE / file
-        (method,) = [n for n in ast.walk(measures.tree(path)) if isinstance(n, ast.FunctionDef) and n.name == name]
-        lazy = [node for node in ast.walk(method) if isinstance(node, ast.Import | ast.ImportFrom)]
-        found |= {f"{measures.place(path, node)} imports {package}" for node in lazy}
-    return found
-
-
 def test_imports_go_down_only() -> None:
-    assert set(moved(measures.upward_imports())) == asked_of_a_model()
-    assert len(asked_of_a_model()) == len(ASKED_OF_A_MODEL)
+    assert moved(measures.upward_imports()) == []
 
 
 def test_packages_do_not_import_each_other_in_circles() -> None:

@@ -14,14 +14,13 @@ from torch import Tensor, nn
 
 import hushgraph as hg
 from hushgraph import registry, units
-from hushgraph.data.neighbors import NodeRecord
 from hushgraph.errors import UnprovenError
-from hushgraph.mechanisms.matrix import Cell, matrix
 from hushgraph.noise import perturb
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.mechanism import GaussianMechanism
 from hushgraph.privacy.units import Footprint, Relation
 from hushgraph.settings import setting
+from hushgraph.testing import Cell, NodeRecord, matrix
 from matrix_graphs import largest_share
 from small_graphs import random_graph
 

@@ -21,19 +21,18 @@ from scipy import stats
 from torch import nn
 
 from hushgraph.data.checks import CheckedGraph
-from hushgraph.data.neighbors import Variations
 from hushgraph.errors import BudgetError, CalibrationError, PrivateAccessError, UnprovenError
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.run import Run, open_run
 from hushgraph.mechanisms import LabelSum, LocalReport, NeighborSum
-from hushgraph.mechanisms.matrix import Cell, matrix, mechanisms
+from hushgraph.mechanisms.view import View
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy import events, units
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.mechanism import Mechanism
 from hushgraph.privacy.plan import Plan, Stage
+from hushgraph.testing import Cell, Variations, matrix, mechanisms
 from hushgraph.vault import PrivateRows, Vault
-from hushgraph.vault.view import View
 from matrix_graphs import GRAPHS, fits, largest_share, own_rows, view_of
 
 BUDGET = Budget(2.0, 1e-3)
@@ -260,7 +259,7 @@ def test_a_part_that_is_not_declared_cannot_be_read(mechanism: Mechanism) -> Non
     """Each part that is declared is needed: without it the view refuses."""
     graph = GRAPHS[0]
     for part in mechanism.reads:
-        view = View(graph, mechanism.reads - {part}, None, NoiseSource.seeded(0), "stage", lambda *_: None)
+        view = View(graph, mechanism.reads - {part}, None, NoiseSource.seeded(0), "stage")
         with pytest.raises(PrivateAccessError, match=part):
             mechanism.query(view, *mechanism.example_inputs(graph))
 

@@ -14,12 +14,12 @@ from torch_geometric.data import Data
 from hushgraph import registry
 from hushgraph.data.checks import check_graph
 from hushgraph.errors import InputError
-from hushgraph.mechanisms.matrix import units
 from hushgraph.methods.base import Method
 from hushgraph.methods.model import Model
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.plan import Plan
 from hushgraph.privacy.units import Unit
+from hushgraph.testing import units
 from small_graphs import random_graph
 
 QUICK = {"epochs": 2, "hidden_channels": 4, "batch_size": 8, "patience": 2, "low": -3.0, "high": 3.0, "label_steps": 2}

@@ -29,14 +29,14 @@ from charges import charged_stages
 from hushgraph import registry
 from hushgraph.audit.run import audit_run, require_consistent
 from hushgraph.data.checks import check_graph
-from hushgraph.data.neighbors import Variations
 from hushgraph.errors import InputError, UnprovenError
 from hushgraph.mechanisms import Gradient
+from hushgraph.mechanisms.view import View
 from hushgraph.methods.base import open_vault
 from hushgraph.nn import MLP
 from hushgraph.privacy.plan import Plan
+from hushgraph.testing import Variations
 from hushgraph.training.config import Training
-from hushgraph.vault.view import View
 from small_graphs import hub_graph, random_graph
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -138,7 +138,7 @@ def test_no_neighbor_moves_the_mechanism_further_than_its_bound(mine: Outsiders,
     graph, mechanism = check_graph(data), mine.mechanism(cap=4)
 
     def degrees(of: Any) -> np.ndarray:
-        view = View(of, mechanism.reads, unit.cap, None, "degrees", lambda *_: None)  # type: ignore[arg-type]
+        view = View(of, mechanism.reads, unit.cap, None, "degrees")  # type: ignore[arg-type]
         return mechanism.query(view).numpy()
 
     before = degrees(graph)

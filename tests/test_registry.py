@@ -11,9 +11,9 @@ import pytest
 from hushgraph import registry
 from hushgraph.errors import InputError
 from hushgraph.mechanisms import NeighborSum
-from hushgraph.mechanisms.matrix import matrix
 from hushgraph.methods.mlp import MLP
 from hushgraph.privacy.mechanism import mechanism_from_dict
+from hushgraph.testing import matrix
 
 KINDS = ("methods", "units", "mechanisms")
 

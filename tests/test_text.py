@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import stat
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hushgraph.errors import InputError
-from hushgraph.text import number, plain, read_json, rounded_up, write_json, write_whole
+from hushgraph.errors import InputError, LedgerError
+from hushgraph.ledger.lock import private_folder
+from hushgraph.text import number, plain, read_json, rounded_up, sha256_of, write_json, write_whole
 
 
 def test_printed_numbers_are_rounded_up() -> None:
@@ -38,24 +41,40 @@ def test_values_for_json_keep_infinities_as_words() -> None:
     assert number(None) is None
 
 
-def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    target = write_json(tmp_path / "a.json", {"epsilon": math.inf})
-    assert read_json(target) == {"epsilon": "inf"}
-    assert target.stat().st_mode & 0o777 == 0o600
-
-    def crash(*_: object) -> None:
-        raise OSError("power cut")
-
-    monkeypatch.setattr("os.replace", crash)
-    with pytest.raises(OSError, match="power cut"):
-        write_whole(target, "half")
-    assert read_json(target) == {"epsilon": "inf"}
-    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_missing_and_damaged_files_are_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"a\.json is missing"):
-        read_json(tmp_path / "a.json")
-    (tmp_path / "a.json").write_text("{")
-    with pytest.raises(InputError, match="damaged"):
-        read_json(tmp_path / "a.json")
+def test_private_files_are_for_their_owner_only(tmp_path: Path) -> None:
+    assert mode(private_folder(tmp_path / "a" / "b")) == 0o700
+    assert mode(write_whole(tmp_path / "secret", "x")) == 0o600
+    with pytest.raises(LedgerError, match="is a file"):
+        private_folder(tmp_path / "secret")
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_whole(tmp_path / "file", "old")
+
+    def fail(*_: object) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="no space"):
+        write_whole(path, "new")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_json_is_written_and_read_with_a_name_to_every_problem(tmp_path: Path) -> None:
+    path = tmp_path / "file.json"
+    with pytest.raises(InputError, match=r"expected a JSON file in .*file\.json is missing"):
+        read_json(path)
+    for content, words in (("{", "is damaged"), ("[]", "one JSON object")):
+        path.write_text(content)
+        with pytest.raises(InputError, match=words):
+            read_json(path)
+    assert mode(write_json(path, {"value": math.inf})) == 0o600
+    assert read_json(path) == {"value": "inf"}
+    assert sha256_of(path) != sha256_of(write_whole(tmp_path / "other", "x"))

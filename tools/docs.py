@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hushgraph import registry
-from hushgraph.mechanisms.matrix import Cell, matrix
 from hushgraph.privacy.mechanism import Mechanism
+from hushgraph.testing import Cell, matrix
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (ROOT / "README.md", ROOT / "docs" / "mechanisms.md")

@@ -15,7 +15,7 @@ SOURCE = ROOT / "src" / "hushgraph"
 
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"errors"}),
-    frozenset({"registry", "settings", "text", "tasks"}),
+    frozenset({"registry", "settings", "text"}),
     frozenset({"privacy", "noise", "local"}),
     frozenset({"ledger", "graph"}),
     frozenset({"data", "datasets"}),
@@ -24,7 +24,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"mechanisms"}),
     frozenset({"vault"}),
     frozenset({"methods"}),
-    frozenset({"audit", "attacks", "collect"}),
+    frozenset({"audit", "attacks", "collect", "testing"}),
     frozenset({"report"}),
     frozenset({"study"}),
     frozenset({"cli"}),

@@ -7,13 +7,14 @@ name occurs anywhere else in the sources (or in a string of the registry), so wh
 from __future__ import annotations
 
 import ast
+import importlib
 from collections import Counter
 from pathlib import Path
 
 from measures import SOURCE, files, imports, package, tree
 
-ROOTS = ("__init__", "registry", "cli.__init__", "collect.__main__")
-"""Where commands and public names start."""
+ROOTS = ("__init__", "__main__", "registry", "cli.__init__")
+"""Where commands (also as `python -m hushgraph`) and public names start."""
 COMMANDS = ("main",)
 """Named in pyproject.toml."""
 
@@ -28,7 +29,7 @@ def unreachable_lines() -> dict[str, int]:
             found[str(path.relative_to(SOURCE))] = len(path.read_text(encoding="utf-8").splitlines())
             continue
         for node in _definitions(path):
-            if names[node.name] <= 1 and node.name not in COMMANDS:
+            if names[node.name] <= 1 and node.name not in COMMANDS and not _called_by_others(path, node):
                 place = f"{path.relative_to(SOURCE)}:{node.lineno} {node.name}"
                 found[place] = (node.end_lineno or node.lineno) - node.lineno + 1
     return found
@@ -87,6 +88,16 @@ def _found_otherwise(node: ast.FunctionDef | ast.ClassDef) -> bool:
     kept = {"property", "classmethod", "staticmethod", "cached_property", "dataclass"}
     decorators = {ast.unparse(one).split("(")[0].split(".")[-1] for one in node.decorator_list}
     return bool(decorators - kept) or (node.name.startswith("__") and node.name.endswith("__"))
+
+
+def _called_by_others(path: Path, node: ast.FunctionDef | ast.ClassDef) -> bool:
+    """Whether a method takes the place of one of another package's class, which calls it (`nn.Module.extra_repr`)."""
+    owners = [one for one in tree(path).body if isinstance(one, ast.ClassDef) and node in one.body]
+    if not owners:
+        return False
+    owner = getattr(importlib.import_module(f"hushgraph.{_module(path)}"), owners[0].name)
+    bases = [base for base in owner.__mro__ if not base.__module__.startswith("hushgraph")]
+    return any(node.name in vars(base) for base in bases)
 
 
 def _names() -> Counter[str]:

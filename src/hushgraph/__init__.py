@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 if _TYPE_CHECKING:
     from typing import Any as _Any
 
-    from hushgraph import datasets, local, mechanisms
+    from hushgraph import datasets, local, mechanisms, testing
     from hushgraph.graph.disk import DiskEdges
     from hushgraph.ledger.certificate import Certificate
     from hushgraph.ledger.ledger import Ledger
@@ -24,8 +24,7 @@ if _TYPE_CHECKING:
     from hushgraph.methods.lpgnn import LPGNN
     from hushgraph.methods.mlp import DPMLP, MLP
     from hushgraph.methods.model import Model, load
-    from hushgraph.methods.pgc import PGC
-    from hushgraph.methods.pgc_links import PGCLinks
+    from hushgraph.methods.pgc import PGC, PGCLinks
     from hushgraph.methods.plain_gnn import GAT, GCN, GIN, GraphSAGE
     from hushgraph.methods.progap import ProGAP
     from hushgraph.privacy import units
@@ -58,7 +57,7 @@ _PLACES = {
     "Model": "methods.model",
     "Output": "methods.base",
     "PGC": "methods.pgc",
-    "PGCLinks": "methods.pgc_links",
+    "PGCLinks": "methods.pgc",
     "Plan": "privacy.plan",
     "ProGAP": "methods.progap",
     "Stage": "privacy.plan",
@@ -68,7 +67,7 @@ _PLACES = {
     "load": "methods.model",
     "register": "registry",
 }
-_MODULES = {"datasets": "datasets", "local": "local", "mechanisms": "mechanisms", "units": "privacy.units"}
+_MODULES = {name: name for name in ("datasets", "local", "mechanisms", "testing")} | {"units": "privacy.units"}
 
 __all__ = [
     "DPGNN",
@@ -104,6 +103,7 @@ __all__ = [
     "local",
     "mechanisms",
     "register",
+    "testing",
     "units",
 ]
 

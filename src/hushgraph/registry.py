@@ -1,4 +1,4 @@
-"""Everything that has a name: methods, units, mechanisms, attacks, datasets.
+"""Everything that has a name: methods, units, mechanisms, attacks, and the views of a model.
 
 A name leads to "module:Class"; the module is imported when the name is asked for, so listing names imports nothing.
 Other packages add theirs with `register`, or by an entry point in the group "hushgraph.<kind>" (for example
@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 
 from hushgraph.errors import InputError, did_you_mean
 
-Kind = Literal["methods", "units", "mechanisms", "attacks"]
+Kind = Literal["methods", "units", "mechanisms", "attacks", "views"]
 
 _METHODS = "hushgraph.methods."
 _MECHANISMS = "hushgraph.mechanisms."
@@ -31,7 +31,7 @@ _KNOWN: dict[str, dict[str, str | type]] = {
         "dp-mlp": _METHODS + "mlp:DPMLP",
         "lpgnn": _METHODS + "lpgnn:LPGNN",
         "pgc": _METHODS + "pgc:PGC",
-        "pgc-links": _METHODS + "pgc_links:PGCLinks",
+        "pgc-links": _METHODS + "pgc:PGCLinks",
         "sage": _METHODS + "plain_gnn:GraphSAGE",
         "gcn": _METHODS + "plain_gnn:GCN",
         "gin": _METHODS + "plain_gnn:GIN",
@@ -67,7 +67,13 @@ _KNOWN: dict[str, dict[str, str | type]] = {
         "attribute": _ATTACKS + "regression:AttributeInference",
         "inversion": _ATTACKS + "inversion:EnhancedInversion",
     },
+    "views": {
+        "words": "hushgraph.report.words:explain",
+        "audit": "hushgraph.audit.run:audit_run",
+        "report": "hushgraph.report.page:write_report",
+    },
 }
+"""Views are functions of a model, or of its certificate, that a model is asked for and that are built on top of it."""
 
 _ALIASES = {"units": {"node-promise": "bounded-degree-node"}}
 """Names that older files and habits use."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -36,8 +37,8 @@ def number(value: float | str | None) -> float | None:
     return None if value is None else float(value)
 
 
-def write_whole(path: str | os.PathLike[str], data: bytes | str, *, mode: int = 0o600) -> Path:
-    """Write a file whole or not at all, and force it to the disk; readable by its owner alone unless `mode` says so."""
+def write_whole(path: str | os.PathLike[str], data: bytes | str) -> Path:
+    """Write a file for its owner only (0600), whole or not at all, and wait until it and its name are on the disk."""
     target = Path(path)
     handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
@@ -45,25 +46,50 @@ def write_whole(path: str | os.PathLike[str], data: bytes | str, *, mode: int = 
             file.write(data.encode() if isinstance(data, str) else data)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, mode)
         os.replace(temporary, target)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+    flush_folder(target.parent)
     return target
+
+
+def flush_folder(folder: Path) -> None:
+    """Wait until the names in `folder` are on the disk, where the system can do that."""
+    if os.name != "posix":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def json_text(values: Any) -> str:
+    """JSON for people to read: indented, infinity as the string "inf"."""
+    return json.dumps(plain(values), indent=2, allow_nan=False) + "\n"
 
 
 def write_json(path: str | os.PathLike[str], values: Any) -> Path:
     """Write values as indented JSON, whole or not at all."""
-    return write_whole(path, json.dumps(plain(values), indent=2, allow_nan=False) + "\n")
+    return write_whole(path, json_text(values))
 
 
-def read_json(path: str | os.PathLike[str]) -> Any:
-    """Read a JSON file, with a clear error when it is missing or damaged."""
+def read_json(path: str | os.PathLike[str], *, of: str = "a JSON file") -> dict[str, Any]:
+    """The one JSON object in a file; where it is missing or damaged, an error that says what it is part `of`."""
     source = Path(path)
     try:
-        return json.loads(source.read_text(encoding="utf-8"))
+        values = json.loads(source.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise InputError(f"expected a trained model in {source.parent}; {source.name} is missing") from error
+        raise InputError(f"expected {of} in {source.parent}; {source.name} is missing") from error
     except (ValueError, OSError) as error:
         raise InputError(f"{source} is damaged or cannot be read: {error}") from error
+    if not isinstance(values, dict):
+        raise InputError(f"expected one JSON object in {source}; got {type(values).__name__}")
+    return values
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file's content."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -16,7 +16,6 @@ from audit_plans import SIZES, gradient_plan, plan_of, rooted_plan
 from hushgraph.audit.result import Bound, Verdict
 from hushgraph.audit.run import audit_plan
 from hushgraph.data.checks import CheckedGraph, check_graph
-from hushgraph.data.neighbors import Variations
 from hushgraph.errors import UnprovenError
 from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.quantized import QuantizedRows, quantize
@@ -26,6 +25,7 @@ from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.plan import Stage
 from hushgraph.privacy.units import DirectedEdge, Node, NodeReplace, UndirectedEdge
+from hushgraph.testing import Variations
 from hushgraph.training.clipping import ClippedGradient
 from small_graphs import capped_edges, random_graph
 

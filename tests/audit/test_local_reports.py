@@ -15,8 +15,7 @@ from hushgraph.local import Laplace, MultiBit, OneBit, Piecewise, RandomizedResp
 from hushgraph.mechanisms import LocalReport
 from hushgraph.methods.local import LocalMethod
 from hushgraph.methods.lpgnn import LPGNN
-from hushgraph.methods.pgc import PGC
-from hushgraph.methods.pgc_links import PGCLinks
+from hushgraph.methods.pgc import PGC, PGCLinks
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.plan import Stage
 from hushgraph.privacy.units import Local

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hushgraph.audit.one_run import (
+from hushgraph.audit.bounds import (
     gaussian_curve,
     loss_curve,
     one_run_bound,

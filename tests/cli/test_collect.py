@@ -9,9 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from hushgraph.cli import collect as cli
-from hushgraph.collect import transport
+from hushgraph.collect import client
+from hushgraph.collect.client import Answer
 from hushgraph.collect.store import SqliteStore
-from hushgraph.collect.transport import Answer
 
 TASK = """
 id = "survey"
@@ -77,7 +77,7 @@ def served(prepared, tmp_path, monkeypatch):
 
     with TestClient(create_app(SqliteStore(tmp_path / "collect.db"))) as web:
         monkeypatch.setattr(InProcess, "web", web)
-        monkeypatch.setattr(transport, "HttpTransport", InProcess)
+        monkeypatch.setattr(client, "HttpTransport", InProcess)
         yield prepared
 
 

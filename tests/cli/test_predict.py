@@ -7,7 +7,7 @@ import pytest
 
 from commands import TRAIN, flat, run, run_json
 from hushgraph.datasets import write_npz
-from hushgraph.tasks import EVALUATION
+from hushgraph.methods.evaluation import EVALUATION
 from small_graphs import random_graph
 
 NODE = ["--unit", "node", "--set", "batch_size=8", "--set", "max_degree=5"]

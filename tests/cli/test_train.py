@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 from commands import TRAIN, flat, run, run_json
 from hushgraph.datasets import write_npz
 from hushgraph.ledger.ledger import Ledger
-from hushgraph.tasks import EVALUATION
+from hushgraph.methods.evaluation import EVALUATION
 from small_graphs import hub_graph, random_graph
 
 

@@ -11,9 +11,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 from hushgraph.collect import FeatureQuestion, LabelQuestion, Task, admin
+from hushgraph.collect.client import Answer
 from hushgraph.collect.server import create_app
 from hushgraph.collect.store import SqliteStore
-from hushgraph.collect.transport import Answer
 
 
 def make_task(**changes):

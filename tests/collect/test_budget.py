@@ -6,8 +6,9 @@ import stat
 
 import pytest
 
-from hushgraph.collect.budget import LifetimeBudget, write_durably
+from hushgraph.collect.client import LifetimeBudget
 from hushgraph.errors import BudgetError, InputError, LedgerError
+from hushgraph.text import write_whole
 
 
 def test_charges_add_up_and_stop_at_the_limit(tmp_path):
@@ -50,7 +51,7 @@ def test_a_limit_must_be_a_limit(tmp_path, limit):
 
 def test_failed_writes_keep_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "file"
-    write_durably(path, b"old")
+    write_whole(path, b"old")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
     def broken(descriptor):
@@ -58,5 +59,5 @@ def test_failed_writes_keep_the_old_file(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", broken)
     with pytest.raises(OSError, match="disk full"):
-        write_durably(path, b"new")
+        write_whole(path, b"new")
     assert path.read_bytes() == b"old"

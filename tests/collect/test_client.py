@@ -10,8 +10,7 @@ import pytest
 
 from hushgraph.collect import Client, FeatureQuestion, LabelQuestion, SendError, TaskMismatch
 from hushgraph.collect import client as client_module
-from hushgraph.collect.client import class_number
-from hushgraph.collect.transport import Answer
+from hushgraph.collect.client import Answer, class_number
 from hushgraph.errors import BudgetError, InputError
 
 FEATURES = np.linspace(0, 1, 8)
@@ -21,9 +20,15 @@ def make_client(tmp_path, transport, lifetime=10.0, name="person"):
     return Client(tmp_path / name, lifetime, transport, wait=lambda seconds: None)
 
 
+def participate(client, world, node, label):
+    task = client.fetch("", "survey")
+    client.answer(task, world.task.sha256, world.tokens[node], FEATURES, label)
+    return client.send("", task)
+
+
 def test_fetch_answer_send(world, tmp_path, transport):
     client = make_client(tmp_path, transport)
-    sent = client.participate("", "survey", world.task.sha256, world.tokens[3], FEATURES, 2)
+    sent = participate(client, world, 3, 2)
     assert (sent.status, sent.tries) == (201, 1)
     assert [node for node, _ in world.stored()] == [3]
     assert client.budget.spent == 5.0
@@ -39,7 +44,7 @@ def test_answer_is_drawn_once_and_repeated_byte_for_byte(world, tmp_path, transp
 
 def test_retries_send_the_same_bytes_and_store_one_report(world, tmp_path, losing_transport):
     client = make_client(tmp_path, losing_transport)
-    sent = client.participate("", "survey", world.task.sha256, world.tokens[0], FEATURES, 0)
+    sent = participate(client, world, 0, 0)
     assert (sent.status, sent.tries) == (200, 3)
     assert len(losing_transport.sent) == 3
     assert len(set(losing_transport.sent)) == 1

@@ -3,7 +3,7 @@ from __future__ import annotations
 import math
 
 from hushgraph.collect import FeatureQuestion, LabelQuestion
-from hushgraph.collect.explain import explain_task
+from hushgraph.collect.task import explain_task
 
 
 def test_the_numbers_are_those_of_the_mechanisms(task_maker):

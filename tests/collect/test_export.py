@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from hushgraph.collect import FeatureQuestion, LabelQuestion, estimate, read_export, write_graph
-from hushgraph.collect.estimates import feature_reports
-from hushgraph.collect.export import export_arrays
+from hushgraph.collect.export import export_arrays, feature_reports
 from hushgraph.collect.report import check_report, draw_payload, encode_payload
 from hushgraph.errors import InputError
 

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from hushgraph.collect import FeatureQuestion, LabelQuestion, admin
-from hushgraph.collect.page import SCRIPT, SECURITY_HEADERS, STYLE, _source, index_page, task_page
+from hushgraph.collect.admin import SCRIPT, SECURITY_HEADERS, STYLE, _source, index_page, task_page
 
 STATUS = {"state": "open", "reports_at_least": 20, "enrolled_at_least": 40, "rounded_to": 10}
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

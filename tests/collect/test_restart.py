@@ -15,8 +15,8 @@ import time
 import pytest
 
 from hushgraph.collect import admin
+from hushgraph.collect.client import HttpTransport
 from hushgraph.collect.store import SqliteStore
-from hushgraph.collect.transport import HttpTransport
 
 NODES = 400
 

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from hushgraph.collect.committer import Committer, Overloaded
-from hushgraph.collect.limits import TokenBuckets
-from hushgraph.collect.server import create_app
+from hushgraph.collect.server import TokenBuckets, create_app
+from hushgraph.collect.store import Committer, Overloaded
 
 
 def test_stored_then_replayed(world):

@@ -7,8 +7,7 @@ from torch_geometric.data import Data
 
 from charges import charged_stages
 from hushgraph.collect import FeatureQuestion, LabelQuestion
-from hushgraph.collect.estimates import feature_reports
-from hushgraph.collect.export import Export, export_arrays
+from hushgraph.collect.export import Export, export_arrays, feature_reports
 from hushgraph.collect.report import draw_payload, encode_payload
 from hushgraph.collect.training import train_from_export
 from hushgraph.errors import InputError

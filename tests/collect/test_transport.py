@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from hushgraph.collect.transport import HttpTransport, is_loopback
+from hushgraph.collect.client import HttpTransport, is_loopback
 from hushgraph.errors import InputError
 
 

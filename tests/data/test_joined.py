@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from hushgraph.data.joined import JoinedRows
-from hushgraph.data.rows import SparseRows
+from hushgraph.data.rows import JoinedRows, SparseRows
 from hushgraph.errors import InputError
 
 DENSE = torch.arange(12.0).reshape(4, 3)

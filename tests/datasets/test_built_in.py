@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import SAGEConv
 
 from hushgraph.datasets.built_in import _pick, campus, digits
-from hushgraph.datasets.subgraph import to_torch_csr
+from hushgraph.datasets.splits import to_torch_csr
 from hushgraph.errors import InputError
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from scipy import sparse
 
-from hushgraph.datasets.no_pickle import refuse_code_in_npz, refuse_code_in_pickle, refuse_code_in_torch
+from hushgraph.datasets.archive import refuse_code_in_npz, refuse_code_in_pickle, refuse_code_in_torch
 from hushgraph.errors import InputError
 
 

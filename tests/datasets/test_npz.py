@@ -16,8 +16,7 @@ from torch_geometric.data import Data
 
 from hushgraph.datasets.built_in import campus
 from hushgraph.datasets.npz import read_npz, write_npz
-from hushgraph.datasets.splits import MASKS, has_split
-from hushgraph.datasets.subgraph import to_torch_csr
+from hushgraph.datasets.splits import MASKS, has_split, to_torch_csr
 from hushgraph.errors import InputError
 
 # A path 0 - 1 - 2 - 3 and the isolated node 4.

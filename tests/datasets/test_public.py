@@ -17,7 +17,7 @@ from scipy import sparse
 from torch_geometric.data import Data
 
 from hushgraph.datasets.catalog import PUBLIC, public_dataset
-from hushgraph.datasets.public import load_public
+from hushgraph.datasets.loading import load_public
 from hushgraph.datasets.splits import MASKS, has_split
 from hushgraph.errors import InputError
 

@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 from scipy import sparse
 from torch_geometric.data import Data
 
-from hushgraph.datasets.subgraph import choose_rows, induced, to_scipy, to_torch_csr
+from hushgraph.datasets.splits import choose_rows, induced, to_scipy, to_torch_csr
 from hushgraph.errors import InputError
 
 

@@ -15,7 +15,6 @@ from torch_geometric.data import Data
 
 from hushgraph import registry
 from hushgraph.data.checks import CheckedGraph, check_graph
-from hushgraph.data.neighbors import Variations
 from hushgraph.data.rows import dense_rows
 from hushgraph.errors import BudgetError
 from hushgraph.ledger.run import Run
@@ -30,6 +29,7 @@ from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.mechanism import Mechanism
 from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units import BoundedDegreeNode, DirectedEdge, Local, Node, NodeReplace, UndirectedEdge, Unit
+from hushgraph.testing import Variations
 from hushgraph.training.config import Training
 from hushgraph.vault import Vault
 from small_graphs import random_graph

@@ -14,7 +14,6 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from hushgraph.data.checks import check_graph
-from hushgraph.data.neighbors import Variations
 from hushgraph.errors import BudgetError, InputError, PrivateAccessError
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.methods.base import Method, open_vault
@@ -25,6 +24,7 @@ from hushgraph.privacy import events
 from hushgraph.privacy.loss import PrivacyLoss
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.units import Node, Relation, UndirectedEdge
+from hushgraph.testing import Variations
 from known_failures.common import BUDGET, proven_methods, small_graph
 from small_graphs import random_graph
 

@@ -13,7 +13,6 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from hushgraph.data.checks import CheckedGraph, check_graph
-from hushgraph.data.neighbors import Variations
 from hushgraph.data.rows import dense_rows
 from hushgraph.errors import BudgetError, InputError
 from hushgraph.graph.edges import MemoryEdges
@@ -22,6 +21,7 @@ from hushgraph.mechanisms.neighbor_sum import NeighborSum
 from hushgraph.noise import perturb
 from hushgraph.privacy.mechanism import Mechanism
 from hushgraph.privacy.units import BoundedDegreeNode, Node, NodeReplace, UndirectedEdge, Unit
+from hushgraph.testing import Variations
 from known_failures.common import (
     EDGE_READERS,
     ROUNDING,

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from torch_geometric.nn import SAGEConv
 
 from hushgraph.data.checks import CheckedGraph, check_graph
-from hushgraph.data.neighbors import NodeRecord, Variations
 from hushgraph.data.rows import dense_rows
 from hushgraph.errors import UnprovenError
 from hushgraph.graph.rooted import whole_graph
@@ -25,6 +24,7 @@ from hushgraph.nn.rooted import RootedNetwork
 from hushgraph.privacy import events
 from hushgraph.privacy.loss import PrivacyLoss
 from hushgraph.privacy.units import Node, NodeReplace, Unit
+from hushgraph.testing import NodeRecord, Variations
 from hushgraph.training.config import Training
 from known_failures.common import mixture_delta, step_sum, table
 from small_graphs import random_graph

@@ -18,7 +18,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hushgraph.data.checks import CheckedGraph
-from hushgraph.data.neighbors import Variations
 from hushgraph.data.rows import dense_rows
 from hushgraph.errors import BudgetError
 from hushgraph.ledger.ledger import Ledger
@@ -36,6 +35,7 @@ from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units import Node, UndirectedEdge
+from hushgraph.testing import Variations
 from hushgraph.training.config import Training
 from hushgraph.vault import Vault
 from known_failures.common import BUDGET, STAGE, proven_methods, small_graph, stage_vault, table

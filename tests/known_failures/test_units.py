@@ -12,7 +12,6 @@ import torch
 from safetensors.torch import load_file
 
 from hushgraph.data.checks import CheckedGraph, check_graph
-from hushgraph.data.neighbors import Variations
 from hushgraph.errors import InputError, PrivateAccessError
 from hushgraph.local import realized_epsilon
 from hushgraph.mechanisms.label_sum import LabelSum
@@ -27,6 +26,7 @@ from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.notes import Code
 from hushgraph.privacy.plan import Plan
 from hushgraph.privacy.units import BoundedDegreeNode, DirectedEdge, Footprint, Node, Record, UndirectedEdge, Unit
+from hushgraph.testing import Variations
 from hushgraph.vault.handles import PrivateRows
 from known_failures.common import (
     BUDGET,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hushgraph.errors import InputError
-from hushgraph.ledger.head import Head, contradiction, find_heads, read_head, write_head
+from hushgraph.ledger.keys import Head, contradiction, find_heads, read_head, write_head
 from hushgraph.ledger.ledger import Ledger
 from toy_plans import carry_out, sums
 

@@ -10,8 +10,7 @@ import pytest
 from hushgraph.errors import BudgetError, InputError, LedgerError
 from hushgraph.ledger.identity import GraphArrays
 from hushgraph.ledger.ledger import Ledger
-from hushgraph.ledger.recover import recover
-from hushgraph.ledger.transfer import export
+from hushgraph.ledger.transfer import export, recover
 from hushgraph.ledger.verify import require_sound, verify_ledger
 from toy_plans import EDGE, carry_out, sums_of
 

@@ -8,7 +8,7 @@ import pytest
 from hushgraph.errors import InputError, LedgerError
 from hushgraph.ledger.keys import make_person_key
 from hushgraph.ledger.ledger import Ledger
-from hushgraph.ledger.signoff import find_run, register, sign_off, signature_problems
+from hushgraph.ledger.verify import find_run, register, sign_off, signature_problems
 from toy_plans import carry_out, sums
 
 

@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from hushgraph.cli.ledger_words import WIDTH, lines
+from hushgraph.cli.ledger import WIDTH, lines
 from hushgraph.errors import BudgetError
 from hushgraph.ledger.ledger import Ledger
-from hushgraph.ledger.page import render
 from hushgraph.ledger.run import open_run
-from hushgraph.ledger.signoff import register, sign_off
-from hushgraph.ledger.statement import statement
+from hushgraph.ledger.statement import render, statement
+from hushgraph.ledger.verify import register, sign_off
 from hushgraph.privacy.notes import Code, note
 from toy_plans import COUNT, DELTA, EDGE, NODE, carry_out, choice, sums_of, training
 
@@ -44,7 +43,7 @@ def test_it_says_who_when_why_and_what_counts(ledger: Ledger) -> None:
     assert (chosen["chosen"], chosen["closed"]) == ("dear", False)
     assert seeded["counts"] == "seeded"
     (refused,) = found["refused"]
-    assert (refused["operator"], refused["cause"]) == ("ben", "the limit is reached")
+    assert (refused["operator"], refused["cause"]) == ("ben", "full")
     assert found["runs_in_all"] == 4
     edge = next(total for total in found["datasets"][0]["totals"] if total["unit"] == EDGE.as_dict())
     assert edge["limit"]["operator"] == "tester"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -204,7 +205,7 @@ def test_a_refusal_is_entered_and_nothing_else() -> None:
     (entry,) = ledger.history().entries[before:]
     assert entry.kind == "refused"
     facts = {name: entry.values[name] for name in ("operator", "purpose", "method", "cause")}
-    assert facts == {"operator": "ann", "purpose": "hope", "method": "toy", "cause": "the limit is reached"}
+    assert facts == {"operator": "ann", "purpose": "hope", "method": "toy", "cause": "full"}
     assert entry.values["after"] == pytest.approx(1.0)
 
 
@@ -444,7 +445,7 @@ def test_the_total_for_a_new_unit_is_computed_from_the_stored_plans() -> None:
     assert whole.epsilon > 1.9 * stored.epsilon  # another record moves the sums twice as far as an empty one
     run.charge(stored.stages[0], 1)
     run.close()
-    part = stored.stages[0].part(1).event(other)
+    part = replace(stored.stages[0], count=1).event(other)
     assert ledger.total("data", other).epsilon == pytest.approx(PrivacyLoss(part, other.relation).epsilon(DELTA))
     assert ledger.total("data", other, 1e-9).epsilon > whole.epsilon * 0.5
     ledger.set_limit(4.0, 1e-5, dataset="data", unit=other)

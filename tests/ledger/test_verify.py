@@ -9,15 +9,13 @@ import numpy as np
 import pytest
 
 from hushgraph.errors import LedgerError
+from hushgraph.ledger.checking import Status
 from hushgraph.ledger.entries import canonical, digest_of
-from hushgraph.ledger.findings import Status
-from hushgraph.ledger.head import FILE as HEAD
-from hushgraph.ledger.head import Head, read_head, write_head
 from hushgraph.ledger.identity import GraphArrays
+from hushgraph.ledger.keys import HEAD, Head, read_head, write_head
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.run import open_run
-from hushgraph.ledger.signoff import register, sign_off
-from hushgraph.ledger.verify import require_sound, verify_ledger
+from hushgraph.ledger.verify import register, require_sound, sign_off, verify_ledger
 from toy_plans import DELTA, EDGE, carry_out, choice, sums, sums_of, training
 
 

@@ -10,8 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hushgraph.local import MultiBit, OsRandom
-from hushgraph.local.bits import draw_signs, flip_probability
-from hushgraph.local.many_signs import ManySigns
+from hushgraph.local.bits import ManySigns, draw_signs, flip_probability
 
 EPSILONS = [1e-6, 0.01, 1.0, 4.0, 9.0, 30.0]
 RANGES = [(0.0, 1.0), (-3.0, 7.0), (100.0, 101.0), (-1e-20, 1e-20)]

@@ -18,7 +18,7 @@ from hushgraph.local import (
     ThreeOutput,
     realized_epsilon,
 )
-from hushgraph.local.randomness import OsRandom
+from hushgraph.local.base import OsRandom
 from hushgraph.local.vectors import best_sampled, sample_dimensions
 
 KINDS = list(SCALARS.values())

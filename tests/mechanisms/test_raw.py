@@ -8,9 +8,9 @@ import torch
 from hushgraph.data.checks import check_graph
 from hushgraph.errors import UnprovenError
 from hushgraph.mechanisms import Raw
-from hushgraph.mechanisms.matrix import units
 from hushgraph.privacy import events
 from hushgraph.privacy.units import Unit
+from hushgraph.testing import units
 from matrix_graphs import view_of
 from small_graphs import random_graph
 

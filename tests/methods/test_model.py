@@ -22,8 +22,7 @@ from hushgraph.methods.gap import GAP
 from hushgraph.methods.lpgnn import LPGNN
 from hushgraph.methods.mlp import DPMLP, MLP
 from hushgraph.methods.model import Model, load
-from hushgraph.methods.pgc import PGC
-from hushgraph.methods.pgc_links import PGCLinks
+from hushgraph.methods.pgc import PGC, PGCLinks
 from hushgraph.methods.progap import ProGAP
 from hushgraph.privacy import units
 from hushgraph.privacy.budget import Budget

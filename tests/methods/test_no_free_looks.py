@@ -22,16 +22,16 @@ from torch_geometric.data import Data
 
 from hushgraph import registry
 from hushgraph.data.checks import CheckedGraph, check_graph
-from hushgraph.data.neighbors import NodeRecord, Variations
 from hushgraph.errors import InputError
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.methods.base import Method
 from hushgraph.methods.chorus import Chorus
+from hushgraph.methods.evaluation import EVALUATION
 from hushgraph.methods.gap import GAP
 from hushgraph.methods.model import Model
 from hushgraph.privacy import units
 from hushgraph.privacy.budget import Budget
-from hushgraph.tasks import EVALUATION
+from hushgraph.testing import NodeRecord, Variations
 from small_graphs import random_graph
 
 BUDGET = Budget(4.0, 1e-3)

@@ -15,13 +15,11 @@ from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.links import split_links, unlinked_pairs
 from hushgraph.local import OneBit, PerFeature
 from hushgraph.mechanisms.local_report import LocalReport
-from hushgraph.methods import pgc_links
+from hushgraph.methods import pgc
 from hushgraph.methods.model import load
-from hushgraph.methods.pgc import PGC, Estimates
-from hushgraph.methods.pgc_links import PGCLinks, area_under_curve
-from hushgraph.nn.kprop import PropagatedRows
-from hushgraph.nn.propagation import Neighborhood
-from hushgraph.nn.vgae import divergence
+from hushgraph.methods.pgc import PGC, Estimates, PGCLinks, area_under_curve
+from hushgraph.nn.links import divergence
+from hushgraph.nn.propagation import Neighborhood, PropagatedRows
 from hushgraph.privacy import units
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.metadata import Metadata
@@ -159,13 +157,13 @@ def test_no_held_out_link_reaches_the_scores_of_hops(monkeypatch: pytest.MonkeyP
     model = PGCLinks(low=0, high=1).fit(graph, None, Budget(40.0), seed=3)
     held = {tuple(sorted(pair)) for pair in model.kept["test_links"].T.tolist()}
     seen: list[set[tuple[int, ...]]] = []
-    make = pgc_links.HopRows.__init__
+    make = pgc.HopRows.__init__
 
     def watched(self: Any, rows: Any, hood: Neighborhood, *words: Any) -> None:
         seen.append({tuple(sorted(pair)) for pair in hood.edge_index.T.tolist()})
         make(self, rows, hood, *words)
 
-    monkeypatch.setattr(pgc_links.HopRows, "__init__", watched)
+    monkeypatch.setattr(pgc.HopRows, "__init__", watched)
     PGCLinks(low=0, high=1).fit(graph, None, Budget(40.0), seed=3)
     assert len(seen) == 2
     assert len(seen[0]) < len(seen[1]) < len(held | seen[1])

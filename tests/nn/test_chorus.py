@@ -5,8 +5,7 @@ import math
 import pytest
 import torch
 
-from hushgraph.data.joined import JoinedRows
-from hushgraph.data.rows import SparseRows
+from hushgraph.data.rows import JoinedRows, SparseRows
 from hushgraph.nn.chorus import Ensemble, FeatureModel, FloorScale, LinearNetwork, UnitRows, without_mean
 
 

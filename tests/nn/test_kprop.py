@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from hushgraph.data.rows import SparseRows
 from hushgraph.errors import InputError
 from hushgraph.graph.edges import MemoryEdges
-from hushgraph.nn.kprop import PropagatedRows, kprop
-from hushgraph.nn.propagation import Neighborhood
+from hushgraph.nn.propagation import Neighborhood, PropagatedRows, kprop
 from small_graphs import random_graph
 
 

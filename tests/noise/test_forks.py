@@ -21,7 +21,6 @@ DRAWS: dict[str, Callable[[NoiseSource], object]] = {
     "dense coins": lambda noise: noise.bernoulli_indices(100, 0.5),
     "sparse coins": lambda noise: noise.bernoulli_indices(100, 0.01),
     "integers": lambda noise: noise.integers(3, 10),
-    "addressed rows": lambda noise: noise.integer_gaussian_rows("release", 0, 1, 2, 10.0),
     "addressed pair keys": lambda noise: noise.pair_keys("cap", np.arange(3), np.arange(3)),
     "a stream of its own name": lambda noise: noise.stream("child"),
     "a stream that existed": lambda noise: noise.stream("before"),

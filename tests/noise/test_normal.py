@@ -6,7 +6,6 @@ correct source), and the wrong scales are rejected with p-values far below 1e-12
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import mpmath
@@ -162,19 +161,6 @@ def test_samples_without_a_known_error_are_settled(monkeypatch: pytest.MonkeyPat
 def test_known_answers_of_the_seeded_source() -> None:
     noise = NoiseSource.seeded(2024)
     assert noise.integer_gaussian(6, 3.0).tolist() == [-4, 1, -3, -5, 5, 3]
-    assert noise.integer_gaussian_rows("hop 1", 5, 1, 4, 1000.0).tolist() == [[277, 785, -50, -1141]]
-
-
-@given(cuts=st.lists(st.integers(0, 400), max_size=6), columns=st.integers(1, 19), first=st.integers(0, 10**12))
-@settings(max_examples=40, deadline=None)
-def test_rows_are_the_same_in_any_blocks(cuts: list[int], columns: int, first: int) -> None:
-    noise = NoiseSource.seeded(46)
-    whole = noise.integer_gaussian_rows("release", first, 400, columns, 2.0**33)
-    edges = sorted({0, 400, *cuts})
-    blocks = [
-        noise.integer_gaussian_rows("release", first + a, b - a, columns, 2.0**33) for a, b in itertools.pairwise(edges)
-    ]
-    assert torch.equal(torch.cat(blocks), whole)
 
 
 @given(sizes=st.lists(st.integers(0, 3000), max_size=12), std=st.floats(0.5, 2.0**22))
@@ -186,14 +172,12 @@ def test_sequential_samples_do_not_depend_on_how_they_are_asked_for(sizes: list[
     assert torch.equal(torch.cat([torch.empty(0, dtype=torch.int64), *parts]), whole)
 
 
-def test_rows_of_other_labels_widths_and_scales_share_nothing() -> None:
+def test_other_labels_share_nothing() -> None:
     noise = NoiseSource.seeded(48)
-    base = noise.integer_gaussian_rows("release", 0, 50, 8, 2.0**30)
+    base = noise.stream("release").integer_gaussian((50, 8), 2.0**30)
     for other in (
-        noise.integer_gaussian_rows("another", 0, 50, 8, 2.0**30),
-        noise.integer_gaussian_rows("release", 0, 50, 8, 2.0**31) // 2,
-        noise.integer_gaussian_rows("release", 0, 100, 4, 2.0**30).view(50, 8),
-        NoiseSource.seeded(49).integer_gaussian_rows("release", 0, 50, 8, 2.0**30),
+        noise.stream("another").integer_gaussian((50, 8), 2.0**30),
+        NoiseSource.seeded(49).stream("release").integer_gaussian((50, 8), 2.0**30),
         noise.integer_gaussian((50, 8), 2.0**30),
     ):
         assert int(((base - other).abs() < 2).sum()) == 0
@@ -204,19 +188,14 @@ def test_scales_without_a_law_are_refused(std: float) -> None:
     noise = NoiseSource.seeded(4)
     with pytest.raises(InputError, match="noise scale"):
         noise.integer_gaussian(3, std)
-    with pytest.raises(InputError, match="noise scale"):
-        noise.integer_gaussian_rows("a", 0, 1, 1, std)
     if std != 2.0**41:
         with pytest.raises(InputError, match="noise scale"):
             perturb(torch.zeros(1), std, noise)
 
 
-def test_sizes_without_a_meaning_are_refused() -> None:
-    noise = NoiseSource.seeded(4)
-    with pytest.raises(InputError, match="non-negative"):
-        noise.integer_gaussian_rows("a", -1, 1, 1, 1.0)
+def test_places_without_a_meaning_are_refused() -> None:
     with pytest.raises(InputError, match="2\\^63"):
-        noise.integer_gaussian_rows("a", 1 << 62, 1, 4, 1.0)
+        normal.NormalStream(bytes(32)).fill(torch.empty(4, dtype=torch.float64), 1 << 63)
 
 
 @pytest.mark.parametrize(("std", "grid"), [(1.0, -20), (1.999, -20), (2.0, -19), (0.75, -21), (1e-3, -30)])

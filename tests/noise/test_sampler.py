@@ -20,21 +20,6 @@ class FakeNoise:
         return torch.from_numpy(np.flatnonzero(self.generator.random(n) < p))
 
 
-def test_rate_and_steps_of_a_batch_size() -> None:
-    assert PoissonSampler.rate_for(1000, 250) == 0.25
-    assert PoissonSampler.rate_for(10, 256) == 1.0
-    assert PoissonSampler(1000, PoissonSampler.rate_for(1000, 250)).expected_batch_size == 250.0
-
-
-@pytest.mark.parametrize(
-    ("n", "batch", "steps"), [(1000, 250, 4), (14204, 256, 56), (10, 256, 1), (3, 1, 3), (49 * 7, 7, 49), (256, 257, 1)]
-)
-def test_an_epoch_is_rounded_up_to_whole_steps(n: int, batch: int, steps: int) -> None:
-    assert PoissonSampler.steps_for(n, batch) == steps
-    assert PoissonSampler.steps_for(n, batch, epochs=3) == 3 * steps
-    assert (steps - 1) * PoissonSampler.rate_for(n, batch) < 1.0 <= steps * PoissonSampler.rate_for(n, batch) + 1e-12
-
-
 def test_batches_have_that_law() -> None:
     sampler, noise = PoissonSampler(2000, 0.1), FakeNoise()
     batches = [sampler.draw(noise) for _ in range(200)]

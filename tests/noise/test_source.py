@@ -42,13 +42,6 @@ def test_law_is_normal_and_other_scales_are_rejected(std: float) -> None:
         assert ks_p_value(samples, std * wrong) < 1e-12
 
 
-def test_law_of_rows_is_normal_and_other_scales_are_rejected() -> None:
-    samples = NoiseSource.seeded(12).integer_gaussian_rows("hop 1", 10**9, 5000, 16, std=2.0 * FINE) / FINE
-    assert ks_p_value(samples, 2.0) > LEVEL
-    for wrong in (2 / 3, 3 / 2):
-        assert ks_p_value(samples, 2.0 * wrong) < 1e-12
-
-
 def test_moments_and_no_correlation_between_successive_samples() -> None:
     samples = normals(13, 1_000_000)
     n = samples.numel()
@@ -183,23 +176,19 @@ def test_nested_labels_do_not_collide() -> None:
         noise.stream("ab").stream("c").integer_gaussian(4, FINE),
         noise.stream("a").stream("bc").integer_gaussian(4, FINE),
         noise.stream("abc").integer_gaussian(4, FINE),
-        noise.integer_gaussian_rows("abc", 0, 1, 4, FINE).view(-1),
     ]
     assert len({tuple(value.tolist()) for value in values}) == len(values)
 
 
-def test_large_rows_have_the_same_bytes_in_blocks_and_with_more_threads() -> None:
-    noise = NoiseSource.seeded(24)
+def test_many_samples_have_the_same_bytes_with_more_threads() -> None:
     threads = torch.get_num_threads()
-    whole = noise.integer_gaussian_rows("release", 3, 20_001, 7, std=FINE)
+    whole = NoiseSource.seeded(24).integer_gaussian((20_001, 7), FINE)
     try:
         torch.set_num_threads(3 if threads == 1 else 1)
-        again = noise.integer_gaussian_rows("release", 3, 20_001, 7, std=FINE)
+        again = NoiseSource.seeded(24).integer_gaussian((20_001, 7), FINE)
     finally:
         torch.set_num_threads(threads)
-    block = noise.integer_gaussian_rows("release", 9_999, 4_321, 7, std=FINE)
     assert torch.equal(whole, again)
-    assert torch.equal(whole[9_996 : 9_996 + 4_321], block)
 
 
 def test_a_result_is_not_changed_by_later_draws() -> None:
@@ -254,8 +243,6 @@ def test_noise_is_never_switched_off(std: float) -> None:
     noise = NoiseSource.seeded(4)
     with pytest.raises(InputError, match="noise scale"):
         noise.integer_gaussian(3, std)
-    with pytest.raises(InputError, match="noise scale"):
-        noise.integer_gaussian_rows("release", 0, 1, 2, std)
     with pytest.raises(InputError, match="noise scale"):
         perturb(torch.zeros(1), std, noise)
 

@@ -9,8 +9,7 @@ import pytest
 
 from hushgraph.errors import UnprovenError
 from hushgraph.privacy import events
-from hushgraph.privacy.adaptive import WorstOf
-from hushgraph.privacy.loss import PrivacyLoss
+from hushgraph.privacy.loss import PrivacyLoss, WorstOf
 from hushgraph.privacy.units import Relation
 
 FIRST, CHEAP, DEAR = 0.2, 0.5, 1.0

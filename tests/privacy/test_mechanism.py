@@ -8,9 +8,9 @@ import pytest
 
 from hushgraph.errors import InputError, UnprovenError
 from hushgraph.mechanisms import EdgeCount, NeighborSum
-from hushgraph.mechanisms.matrix import mechanisms
 from hushgraph.privacy import events, units
 from hushgraph.privacy.mechanism import GaussianMechanism, Mechanism, PureMechanism, mechanism_from_dict
+from hushgraph.testing import mechanisms
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from dp_accounting.privacy_accountant import NeighboringRelation
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
+from theorem1 import one_sided_pld, theorem1_epsilon
 
 from hushgraph.errors import InputError, UnprovenError
 from hushgraph.privacy import events
@@ -22,8 +23,6 @@ from hushgraph.privacy.mixture import (
     TwoSidedMixture,
     group_pld,
     occurrence_bound,
-    one_sided_pld,
-    theorem1_epsilon,
 )
 from hushgraph.privacy.units import Relation
 

@@ -6,10 +6,10 @@ import string
 import pytest
 
 from hushgraph.errors import InputError
-from hushgraph.mechanisms.matrix import units
 from hushgraph.privacy import notes
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.notes import Code, Note, note
+from hushgraph.testing import units
 
 
 def test_every_code_has_one_sentence_and_every_sentence_a_code() -> None:

@@ -9,8 +9,8 @@ import pytest
 from hushgraph.errors import CalibrationError, InputError, UnprovenError
 from hushgraph.mechanisms import EdgeCount, Gradient, LocalReport, NeighborSum, PairCount, Raw
 from hushgraph.privacy import units
-from hushgraph.privacy.adaptive import WorstOf
 from hushgraph.privacy.budget import Budget
+from hushgraph.privacy.loss import WorstOf
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.notes import Code, note
 from hushgraph.privacy.plan import Plan, Stage

@@ -10,11 +10,11 @@ from hushgraph import registry
 from hushgraph.data.checks import check_graph
 from hushgraph.errors import InputError
 from hushgraph.mechanisms import NeighborSum
-from hushgraph.mechanisms.matrix import units as all_units
 from hushgraph.privacy import units
 from hushgraph.privacy.mechanism import mechanism_from_dict
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.units import Footprint, Relation
+from hushgraph.testing import units as all_units
 from small_graphs import hub_graph, random_graph
 
 METADATA = Metadata(10, 5, num_edges=30)

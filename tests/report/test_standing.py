@@ -9,8 +9,7 @@ import pytest
 
 from hushgraph.errors import BudgetError, InputError
 from hushgraph.ledger.ledger import Ledger
-from hushgraph.report.context import RunContext, read_context
-from hushgraph.report.standing import with_ledger
+from hushgraph.report.context import RunContext, read_context, with_ledger
 from reports import fitted, shown
 
 

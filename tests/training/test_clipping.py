@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from hushgraph.data.joined import JoinedRows
+from hushgraph.data.rows import JoinedRows
 from hushgraph.errors import HushgraphError, InputError, UnprovenError
 from hushgraph.nn import MLP, Combine, Encoder, HopClassifier, L2Normalize, Linear, SparseRows, rowwise
 from hushgraph.nn.chorus import LinearNetwork

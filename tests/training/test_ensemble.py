@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from hushgraph.data.joined import JoinedRows
-from hushgraph.data.rows import SparseRows
+from hushgraph.data.rows import JoinedRows, SparseRows
 from hushgraph.errors import InputError
 from hushgraph.nn.chorus import Ensemble
 from hushgraph.training.ensemble import DropoutStep, EnsembleGradient, train_ensemble

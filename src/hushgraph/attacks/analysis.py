@@ -11,7 +11,7 @@ from sklearn.metrics import balanced_accuracy_score, roc_curve
 
 from hushgraph.attacks.base import AttackScores
 from hushgraph.errors import InputError
-from hushgraph.tasks import EVALUATION
+from hushgraph.methods.evaluation import EVALUATION
 
 LOW_RATES = (0.01, 0.001)
 _CURVE_POINTS = 120

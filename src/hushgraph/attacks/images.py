@@ -17,7 +17,7 @@ from torch_geometric.data import Data
 from hushgraph.attacks.base import Progress, Target, silent
 from hushgraph.attacks.inversion import EnhancedInversion, Inversion, OriginalInversion, class_distances
 from hushgraph.errors import InputError, did_you_mean
-from hushgraph.tasks import EVALUATION
+from hushgraph.methods.evaluation import EVALUATION
 
 KINDS = ("softmax", "mlp", "cnn")
 _LEAST_SIDE = 14

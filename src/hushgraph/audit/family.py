@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import stats
 
-from hushgraph.audit import one_run
+from hushgraph.audit import bounds
 from hushgraph.audit.bounds import check_scores
 from hushgraph.errors import CalibrationError
 from hushgraph.privacy import events
@@ -102,12 +102,12 @@ def one_run_family_bound(
 ) -> float:
     """The epsilon that canaries of one run prove, whatever they share."""
     check_scores(ratios, planted, confidence)
-    counted = [one_run.right_guesses(ratios, planted, share) for share in one_run.F_SHARES]
+    counted = [bounds.right_guesses(ratios, planted, share) for share in bounds.F_SHARES]
     risk = (1.0 - confidence) / len(counted)
 
     def refuted(scale: float) -> bool:
-        curve = one_run.loss_curve(family.loss(scale), points=_CURVE_POINTS)
-        return any(one_run.refutes(curve, len(ratios), guesses, right, risk) for right, guesses in counted)
+        curve = bounds.loss_curve(family.loss(scale), points=_CURVE_POINTS)
+        return any(bounds.refutes(curve, len(ratios), guesses, right, risk) for right, guesses in counted)
 
     return _epsilon(family, delta, refuted)
 

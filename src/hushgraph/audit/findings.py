@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hushgraph.audit import bounds, one_run
+from hushgraph.audit import bounds
 from hushgraph.audit.family import Family, family_bound, one_run_family_bound
 from hushgraph.audit.result import Bound, Finding
 from hushgraph.mechanisms.canaries import Evidence
@@ -87,13 +87,13 @@ class Judge:
         coins, delta = self.coins, self.delta
 
         def dependent(level: float) -> float:
-            mu = one_run.one_run_f_bound(scores, coins, one_run.gaussian_curve, _LARGEST_MU, level)
+            mu = bounds.one_run_f_bound(scores, coins, bounds.gaussian_curve, _LARGEST_MU, level)
             return bounds.gaussian_epsilon(mu, delta)
 
         found: dict[Bound, AtLevel] = {Bound.GAUSSIAN: lambda level: bounds.gaussian_bound(scores, coins, delta, level)}
         if alone:
             found[Bound.ONE_RUN_CURVE] = dependent
-            found[Bound.ONE_RUN] = lambda level: one_run.one_run_bound(scores, coins, delta, level)
+            found[Bound.ONE_RUN] = lambda level: bounds.one_run_bound(scores, coins, delta, level)
             found[Bound.THRESHOLD] = lambda level: bounds.threshold_bound(scores, coins, delta, level)
         return found
 
@@ -107,7 +107,7 @@ class Judge:
         found = {Bound.CURVE: curve(evidence.ratios)}
         if alone:
             found[Bound.ONE_RUN_CURVE] = lambda level: one_run_family_bound(first, coins, family, delta, level)
-            found[Bound.ONE_RUN] = lambda level: one_run.one_run_bound(first, coins, delta, level)
+            found[Bound.ONE_RUN] = lambda level: bounds.one_run_bound(first, coins, delta, level)
         if evidence.repeated is not None:
             found[Bound.REPEATED] = curve(evidence.repeated)
         return found
@@ -126,7 +126,7 @@ class Judge:
         return {Bound.PARTS: threshold, Bound.ONE_RUN_PURE: self._one_run_pure(parts.sum(axis=1))}
 
     def _one_run_pure(self, ratios: np.ndarray) -> AtLevel:
-        return lambda level: one_run.one_run_bound(ratios, self.coins, 0.0, level)
+        return lambda level: bounds.one_run_bound(ratios, self.coins, 0.0, level)
 
 
 def laws(plan: Plan, stages: Sequence[Stage]) -> list[Finding]:

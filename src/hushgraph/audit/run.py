@@ -72,12 +72,12 @@ def _read(source: Any) -> Record:
     if hasattr(source, "plan") and hasattr(source, "certificate"):
         return Record(source.certificate, source.plan, source.run_plan)
     folder = Path(source)
-    config = read_json(folder / "config.json")
+    config = read_json(folder / "config.json", of="a trained model")
     if not config.get("plan"):
         raise InputError(f"{folder}: expected a model with its plan; got one without, which another version wrote")
     whole = config.get("run_plan")
     run_plan = None if whole is None else Plan.from_dict(whole)
-    certificate = Certificate.from_dict(read_json(folder / "certificate.json"))
+    certificate = Certificate.from_dict(read_json(folder / "certificate.json", of="a trained model"))
     return Record(certificate, Plan.from_dict(config["plan"]), run_plan)
 
 
@@ -86,6 +86,7 @@ def _audited(
 ) -> AuditResult:
     """Audit the stages of `plan`, and those `before` it in the same run."""
     stages = [stage for stage in (*before, *plan.stages) if not stage.is_free(plan.unit)]
+    unit = plan.stated_unit
     findings, skipped = [], [Skipped(Reason.BRANCH, branch.method) for branch in plan.branches]
     if not math.isfinite(plan.epsilon):
         skipped.append(Skipped(Reason.NO_CLAIM if plan.paper is None else Reason.PAPER_UNPROVED))
@@ -99,7 +100,7 @@ def _audited(
         skipped += [Skipped(Reason.NO_CANARY, stage.name) for stage in stages if stage.name not in seen]
     return AuditResult(
         method=plan.method,
-        unit=plan.stated_unit.name,
+        unit=unit.name,
         planted_unit=plan.unit.name,
         claimed=plan.epsilon if plan.paper is None else plan.paper.epsilon,
         delta=plan.budget.definite_delta,

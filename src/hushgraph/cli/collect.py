@@ -98,8 +98,8 @@ def serve(
     as_json: Json = False,
 ) -> None:
     """Run the collection service and the operator's page until it is stopped."""
+    from hushgraph.collect.client import is_loopback
     from hushgraph.collect.store import open_store
-    from hushgraph.collect.transport import is_loopback
 
     if not (is_loopback(host) or certificate or behind_proxy):
         raise InputError(f"expected TLS on {host}; got none; give --certificate and --key, or --behind-proxy")
@@ -157,7 +157,7 @@ def answer(
 @command
 def status(task: TaskName, server: Server, allow_plain_http: PlainHttp = False, as_json: Json = False) -> None:
     """Rounded counts of a task."""
-    from hushgraph.collect.transport import HttpTransport
+    from hushgraph.collect.client import HttpTransport
 
     reply = HttpTransport(allow_plain=allow_plain_http).get(f"{server.rstrip('/')}/v1/tasks/{task}/status")
     _show(_reply(reply), as_json)
@@ -173,7 +173,7 @@ def close(
     as_json: Json = False,
 ) -> None:
     """Stop a task for good: no new reports."""
-    from hushgraph.collect.transport import HttpTransport
+    from hushgraph.collect.client import HttpTransport
 
     transport = HttpTransport(allow_plain=allow_plain_http)
     url = f"{server.rstrip('/')}/v1/tasks/{task}/close"
@@ -191,16 +191,16 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Write all noisy reports of a task to one npz file."""
-    from hushgraph.collect.budget import write_durably
+    from hushgraph.collect.client import HttpTransport
     from hushgraph.collect.export import read_export
-    from hushgraph.collect.transport import HttpTransport
+    from hushgraph.text import write_whole
 
     url = f"{server.rstrip('/')}/v1/tasks/{task}/export"
     reply = HttpTransport(allow_plain=allow_plain_http).get_with_token(url, _secret(operator_token_file))
     if reply.status != 200:
         _reply(reply)
     target = out if out is not None else Path(f"{task}.npz")
-    write_durably(target, reply.body)
+    write_whole(target, reply.body)
     found = read_export(target)
     values = {"file": str(target), "reports": len(found.node), "nodes": found.task.nodes, "sha256": found.task.sha256}
     _show(values, as_json, f"{len(found.node)} reports of {found.task.nodes} nodes written to {target}")
@@ -234,8 +234,7 @@ def train(
 
 
 def _client(state: Path, lifetime_epsilon: float, allow_plain_http: bool) -> Any:
-    from hushgraph.collect.client import Client
-    from hushgraph.collect.transport import HttpTransport
+    from hushgraph.collect.client import Client, HttpTransport
 
     return Client(state, lifetime_epsilon, HttpTransport(allow_plain=allow_plain_http))
 

@@ -95,7 +95,7 @@ def _accountant() -> dict[str, Any]:
 
 
 def _ledger() -> dict[str, Any]:
-    from hushgraph.ledger.findings import Status
+    from hushgraph.ledger.checking import Status
     from hushgraph.ledger.ledger import Ledger
     from hushgraph.ledger.verify import verify_ledger
     from hushgraph.privacy.units import Record

@@ -23,7 +23,7 @@ def init(
     """
     from hushgraph.ledger.ledger import Ledger
     from hushgraph.ledger.project import FOLDER, Project
-    from hushgraph.ledger.signoff import register
+    from hushgraph.ledger.verify import register
 
     place = Project.find().folder if folder is None and name is not None else (folder or Path()) / FOLDER
     book = Ledger(place)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -40,14 +41,13 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show the totals of every dataset, and the last runs with who, when and why."""
-    from hushgraph.cli.ledger_words import lines
-    from hushgraph.ledger.files import write_private
-    from hushgraph.ledger.page import render
-    from hushgraph.ledger.statement import statement
+    from hushgraph.cli.ledger import lines
+    from hushgraph.ledger.statement import render, statement
+    from hushgraph.text import write_whole
 
     found = statement(_open(folder), dataset=dataset, unit=_unit(unit, max_degree), delta=delta, last=last)
     if html is not None:
-        write_private(html, render(found))
+        write_whole(html, render(found))
     if as_json:
         show_json(found)
     else:
@@ -66,7 +66,7 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Check file, chain, prices, limits, sign-offs and heads, and compute all totals again from the entries."""
-    from hushgraph.cli.ledger_words import lines
+    from hushgraph.cli.ledger import lines
     from hushgraph.ledger.statement import statement
     from hushgraph.ledger.verify import require_sound, verify_ledger
 
@@ -148,13 +148,13 @@ def head(
     out: Annotated[Path | None, typer.Option(help="Write it to this file instead of printing it.")] = None,
 ) -> None:
     """Print the signed number and hash of the last entry, to be kept elsewhere (see `verify --head`)."""
-    from hushgraph.ledger.files import json_text, write_private
+    from hushgraph.text import json_text, write_whole
 
     text = json_text(_open(folder).head().as_dict())
     if out is None:
         typer.echo(text, nl=False)
     else:
-        write_private(out, text)
+        write_whole(out, text)
         typer.echo(f"written to {out}; keep it where whoever can change the ledger cannot change it")
 
 
@@ -189,7 +189,7 @@ def reject(
 def _sign_off(
     ledger: Path | None, run: str, verdict: str, name: str, note: str, key: Path | None, as_json: bool
 ) -> None:
-    from hushgraph.ledger.signoff import sign_off
+    from hushgraph.ledger.verify import sign_off
 
     found = sign_off(_open(ledger), run, verdict, name, note, key)
     show_json(found) if as_json else typer.echo(f"run {found['run']}: {verdict} by {name}, signed")
@@ -235,8 +235,8 @@ def recover(
     as_json: Json = False,
 ) -> None:
     """Save what is left of a damaged ledger. Where entries stay lost, no total is private any more."""
-    from hushgraph.ledger.head import find_heads
-    from hushgraph.ledger.recover import recover as carry_out
+    from hushgraph.ledger.keys import find_heads
+    from hushgraph.ledger.transfer import recover as carry_out
 
     heads = [one for place in head or [] for _, one in find_heads(place)]
     done = carry_out(_place(folder), copy or [], heads)
@@ -273,3 +273,85 @@ def occasion_of(operator: str | None, purpose: str, **declared: Any) -> Occasion
     from hushgraph.ledger.occasion import Occasion, default_operator
 
     return Occasion(operator=operator or default_operator(), purpose=purpose, **declared)
+
+
+WIDTH = 80
+
+
+def lines(found: dict[str, Any]) -> list[str]:
+    """Totals of every dataset, then the runs, then what was refused."""
+    shown = [line for dataset in found["datasets"] for line in _dataset(dataset)]
+    if found["runs"]:
+        shown += [
+            "",
+            f"runs (the last {len(found['runs'])} of {found['runs_in_all']}, newest last)",
+            *_run_table(found),
+        ]
+    if found["refused"]:
+        shown += ["", f"refused (the last {len(found['refused'])} of {found['refused_in_all']})"]
+        shown += [line for one in found["refused"] for line in _refusal(one)]
+    place = found["folder"] or "in memory"
+    return [*shown, "", *_wrapped(f"ledger {place}: {found['entries']} entries, last hash {found['hash'][:16]}...")]
+
+
+def _dataset(dataset: dict[str, Any]) -> list[str]:
+    others = [name for name in dataset["names"] if name != dataset["dataset"]]
+    shown = _wrapped(f"dataset {dataset['dataset']}" + (f" (also called {', '.join(others)})" if others else ""))
+    for total in dataset["totals"]:
+        parameters = ", ".join(f"{key} {value}" for key, value in total["unit"].items() if key != "name")
+        unit = total["unit"]["name"] + (f" ({parameters})" if parameters else "")
+        shown += _wrapped(f"total per {unit}: {total['words']}", "  ")
+        shown += _wrapped(total["reason"], "    ")
+        shown += _wrapped(_limit(total["limit"]), "    ")
+    return shown
+
+
+def _limit(limit: dict[str, Any] | None) -> str:
+    if limit is None:
+        return "no limit declared"
+    why = f": {limit['purpose']}" if limit["purpose"] else ""
+    return f"limit {limit['epsilon']:g} at delta {limit['delta']:g}, set by {limit['operator']}{why}"
+
+
+def _run_table(found: dict[str, Any]) -> list[str]:
+    columns = "{:<9}{:<12}{:<13}{:<17}{:>8}  {:<}"
+    shown = [columns.format("run", "when", "method", "unit", "epsilon", "state")]
+    for run in found["runs"]:
+        method = run["method"] if run["chosen"] is None else run["chosen"]
+        when = run["time"][5:16].replace("T", " ")
+        epsilon = rounded_up(float(run["epsilon"]))
+        cells = (run["run"][:8], when, method[:12], run["unit"]["name"][:16], epsilon, _state(run))
+        shown.append(columns.format(*cells))
+        shown += _wrapped(_who(run), "         ")
+    return shown
+
+
+def _who(run: dict[str, Any]) -> str:
+    words = f"{run['dataset']}, by {run['operator']}" + (f": {run['purpose']}" if run["purpose"] else "")
+    if run["model_path"]:
+        words += f"; model {run['model_path']}"
+    if run["group"]:
+        words += f"; group {run['group']}"
+    return words + "".join(f"; {one['verdict']} by {one['name']}" for one in run["signoffs"])
+
+
+def _state(run: dict[str, Any]) -> str:
+    if run["counts"] == "left out":
+        return "left out"
+    if run["seeded"]:
+        return "NOT PRIVATE: seeded"
+    if run["counts"] == "unproved":
+        return "NO GUARANTEE"
+    return "closed" if run["closed"] else "open (all counts)"
+
+
+def _refusal(one: dict[str, Any]) -> list[str]:
+    from hushgraph.ledger.limits import cause_in_words
+
+    words = f"{one['time'][5:16].replace('T', ' ')}  {one['method']} on {one['dataset']}, by {one['operator']}: "
+    asked = f"epsilon {rounded_up(float(one['epsilon']))} for '{one['unit']['name']}', {cause_in_words(one['cause'])}"
+    return _wrapped(words + asked, "  ")
+
+
+def _wrapped(words: str, indent: str = "") -> list[str]:
+    return textwrap.wrap(words, WIDTH, initial_indent=indent, subsequent_indent=indent + "  ", break_on_hyphens=False)

@@ -46,8 +46,8 @@ def predict(
     from hushgraph.ledger.identity import arrays_of
     from hushgraph.ledger.manifest import require_uncontradicted
     from hushgraph.ledger.project import default_ledger
+    from hushgraph.methods.evaluation import EVALUATION
     from hushgraph.methods.model import Model
-    from hushgraph.tasks import EVALUATION
 
     torch.set_num_threads(1)
     if out is not None and out.exists():

@@ -22,9 +22,8 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write one HTML file about a model that opens offline. Exit code 4 if the ledger contradicts the model."""
-    from hushgraph.report.context import read_context
+    from hushgraph.report.context import read_context, with_ledger
     from hushgraph.report.page import write_page
-    from hushgraph.report.standing import with_ledger
 
     context = with_ledger(read_context(model, audit=audit, attacks=attacks, compare=compare or ()), ledger)
     path = write_page(context, out)

@@ -102,7 +102,7 @@ def train(
 
 def summary(model: Model, out: Path, ledger: Path | None) -> dict[str, Any]:
     """What `--json` prints."""
-    from hushgraph.tasks import EVALUATION
+    from hushgraph.methods.evaluation import EVALUATION
 
     certificate = model.certificate
     return {
@@ -123,7 +123,7 @@ def summary(model: Model, out: Path, ledger: Path | None) -> dict[str, Any]:
 
 
 def _show(model: Model, out: Path) -> None:
-    from hushgraph.tasks import EVALUATION
+    from hushgraph.methods.evaluation import EVALUATION
 
     typer.echo(str(model) + "\n")
     for title, text in (("accuracy", _accuracy(model)), ("lowest classes", _lowest_classes(model))):

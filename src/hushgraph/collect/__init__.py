@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hushgraph.collect.client import Client, SendError, Sent, TaskMismatch
-    from hushgraph.collect.estimates import Estimates, estimate, write_graph
-    from hushgraph.collect.export import Export, read_export
+    from hushgraph.collect.export import Estimates, Export, estimate, read_export, write_graph
     from hushgraph.collect.task import FeatureQuestion, LabelQuestion, Task
 
 __all__ = [
@@ -32,8 +31,7 @@ __all__ = [
 
 _HOMES = {
     "client": ("Client", "SendError", "Sent", "TaskMismatch"),
-    "estimates": ("Estimates", "estimate", "write_graph"),
-    "export": ("Export", "read_export"),
+    "export": ("Estimates", "Export", "estimate", "read_export", "write_graph"),
     "task": ("FeatureQuestion", "LabelQuestion", "Task"),
 }
 

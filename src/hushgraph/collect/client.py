@@ -9,29 +9,38 @@ The order of its steps is the privacy argument:
 5. only then are they sent, and every retry sends the same bytes.
 
 So a crash at any point loses at most an answer that nobody has seen, and asking again never gives a second noisy look.
+
+It talks to a server by two requests over the standard library, replaceable in tests.
+
+The lifetime budget that a device keeps for its owner is in one small file (`LifetimeBudget`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import hmac
+import ipaddress
 import json
+import math
+import os
 import re
 import secrets
 import time
-from collections.abc import Callable
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+from urllib.parse import urlsplit
 
-from hushgraph.collect.budget import LifetimeBudget, locked, write_durably
-from hushgraph.collect.explain import explain_task
 from hushgraph.collect.report import draw_payload
-from hushgraph.collect.task import Task
-from hushgraph.collect.transport import Answer, HttpTransport, Transport
-from hushgraph.errors import HushgraphError, InputError
+from hushgraph.collect.task import Task, explain_task
+from hushgraph.errors import BudgetError, HushgraphError, InputError, LedgerError
 from hushgraph.local import Randomness
 from hushgraph.local.labels import valid_labels
 from hushgraph.local.vectors import rows_of
+from hushgraph.text import write_whole
 
 _HASH = re.compile(r"[0-9a-f]{64}")
 RETRY = frozenset({0, 408, 425, 429, 500, 502, 503, 504})
@@ -116,7 +125,7 @@ class Client:
             content = json.dumps(body, sort_keys=True, separators=(",", ":")).encode("ascii")
             path = self._path(task.sha256)
             path.parent.mkdir(exist_ok=True, mode=0o700)
-            write_durably(path, content)
+            write_whole(path, content)
             return content
 
     def send(self, server: str, task: Task, tries: int = 5) -> Sent:
@@ -133,20 +142,6 @@ class Client:
                 raise _refused(answer)
             self._wait(min(30.0, 0.2 * 2**attempt) * (0.5 + secrets.randbelow(1000) / 1000))
         raise InputError(f"expected at least one try; got {tries}; raise it")
-
-    def participate(
-        self,
-        server: str,
-        task_id: str,
-        agreed_hash: str,
-        node_token: str,
-        features: Any = None,
-        label: int | str | None = None,
-    ) -> Sent:
-        """Fetch, check, answer and send in one call."""
-        task = self.fetch(server, task_id)
-        self.answer(task, agreed_hash, node_token, features, label)
-        return self.send(server, task)
 
     def _check_agreement(self, task: Task, agreed_hash: str) -> None:
         if not (isinstance(agreed_hash, str) and _HASH.fullmatch(agreed_hash)):
@@ -208,3 +203,143 @@ def _refused(answer: Answer) -> SendError:
     return SendError(
         f"expected the report to be taken; got: {reason}; the answer is kept, try later or ask the contact"
     )
+
+
+LARGEST_ANSWER = 16 * 2**20
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Status code (0: no connection) and body of a response."""
+
+    status: int
+    body: bytes = b""
+
+
+class Transport(Protocol):
+    """What the client needs from the network."""
+
+    def get(self, url: str) -> Answer:
+        """Fetch `url`."""
+        ...
+
+    def post(self, url: str, content: bytes) -> Answer:
+        """Send `content` as JSON to `url`."""
+        ...
+
+
+class HttpTransport:
+    """HTTP over `urllib`. `allow_plain` permits http:// to other machines; `timeout` in seconds."""
+
+    def __init__(self, timeout: float = 30.0, allow_plain: bool = False) -> None:
+        self.timeout, self.allow_plain = timeout, allow_plain
+        self._opener = urllib.request.build_opener(_NoRedirect())
+
+    def get(self, url: str) -> Answer:
+        """Fetch `url`."""
+        return self._open(urllib.request.Request(self._checked(url)))
+
+    def post(self, url: str, content: bytes, token: str | None = None) -> Answer:
+        """Send `content` as JSON to `url`; `token` is an operator's token."""
+        headers = {"Content-Type": "application/json"}
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
+        return self._open(urllib.request.Request(self._checked(url), data=content, headers=headers, method="POST"))
+
+    def get_with_token(self, url: str, token: str) -> Answer:
+        """Fetch `url` as the operator."""
+        return self._open(urllib.request.Request(self._checked(url), headers={"Authorization": f"Bearer {token}"}))
+
+    def _checked(self, url: str) -> str:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise InputError(f"expected an http(s) address; got {url!r}; check the server's address")
+        if parts.scheme == "http" and not self.allow_plain and not is_loopback(parts.hostname):
+            raise InputError(f"expected https for {parts.hostname}; got http; the token would travel readable")
+        return url
+
+    def _open(self, request: urllib.request.Request) -> Answer:
+        try:
+            with self._opener.open(request, timeout=self.timeout) as response:
+                return Answer(response.status, response.read(LARGEST_ANSWER))
+        except urllib.error.HTTPError as error:
+            with error:
+                return Answer(error.code, error.read(LARGEST_ANSWER))
+        except (urllib.error.URLError, OSError, EOFError):
+            return Answer(0)
+        except Exception as error:
+            if type(error).__module__.startswith("http."):
+                return Answer(0)
+            raise
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *arguments: Any, **named: Any) -> None:
+        """Never follow."""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether `host` is this machine."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+FORMAT = "hushgraph-lifetime/1"
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock, so that two programs of one owner cannot draw two answers."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with open(folder / "lock", "a+b") as file:
+        if os.name == "posix":
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+class LifetimeBudget:
+    """Charges by task hash in `path`, never above `limit` in total."""
+
+    def __init__(self, path: Path, limit: float) -> None:
+        if not (math.isfinite(limit) and limit > 0):
+            raise InputError(f"expected a lifetime epsilon > 0; got {limit}; choose what this device may ever spend")
+        self.path, self.limit = path, limit
+
+    @property
+    def charges(self) -> dict[str, float]:
+        """Task hash to epsilon. A damaged file is an error: guessing would risk spending twice."""
+        if not self.path.exists():
+            return {}
+        try:
+            body: Any = json.loads(self.path.read_bytes())
+            charges = {str(task): float(epsilon) for task, epsilon in body["charges"].items()}
+            valid = body["format"] == FORMAT and all(math.isfinite(e) and e > 0 for e in charges.values())
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise LedgerError(f"expected a budget file; got a damaged one at {self.path}; restore it") from error
+        if not valid:
+            raise LedgerError(f"expected a budget file; got other entries at {self.path}; restore it")
+        return charges
+
+    @property
+    def spent(self) -> float:
+        """The sum of all charges."""
+        return math.fsum(self.charges.values())
+
+    def charge(self, task_hash: str, epsilon: float) -> None:
+        """Charge a task once; a second charge of the same task changes nothing, because its answer is drawn once."""
+        charges = self.charges
+        if task_hash in charges:
+            return
+        if self.spent + epsilon > self.limit * (1 + 1e-12):
+            raise BudgetError(
+                f"expected at most {self.limit:g} in a lifetime; {self.spent:g} is spent and this task asks for "
+                f"{epsilon:g}; decline it, or raise the limit on purpose"
+            )
+        body = {"format": FORMAT, "charges": {**charges, task_hash: epsilon}}
+        write_whole(self.path, json.dumps(body, sort_keys=True).encode("ascii"))

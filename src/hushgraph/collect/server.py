@@ -6,11 +6,17 @@ hashed; only the operator can close or export.
 
 Status codes of an upload: 201 stored, 200 the same report again, 403 unknown token, 404 unknown task, 409 this node
 reported something else, 410 closed, 413 too large, 422 not a report of this task, 429 too many tries, 503 busy.
+
+Rate limits without addresses: each node token has a small allowance that refills with time.
+
+Keys are token hashes held in memory only. The table has a fixed size; the longest unused entry goes first.
 """
 
 from __future__ import annotations
 
 import logging
+import time
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, date, datetime
@@ -23,11 +29,9 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hushgraph.collect import admin
-from hushgraph.collect.committer import Committer, Overloaded
-from hushgraph.collect.limits import TokenBuckets
-from hushgraph.collect.page import SECURITY_HEADERS, index_page, task_page
+from hushgraph.collect.admin import SECURITY_HEADERS, index_page, task_page
 from hushgraph.collect.report import ReportError, check_report, parse_body
-from hushgraph.collect.store import Arrival, Outcome, Store
+from hushgraph.collect.store import Arrival, Committer, Outcome, Overloaded, Store
 from hushgraph.collect.task import Task
 from hushgraph.errors import InputError
 
@@ -263,3 +267,28 @@ def serve(
         proxy_headers=False,
         log_level="warning",
     )
+
+
+class TokenBuckets:
+    """At most `burst` requests at once per key, refilled at `per_second`."""
+
+    def __init__(
+        self,
+        burst: float = 20.0,
+        per_second: float = 0.5,
+        keys: int = 100_000,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.burst, self.per_second, self.keys, self._clock = burst, per_second, keys, clock
+        self._levels: OrderedDict[bytes, tuple[float, float]] = OrderedDict()
+
+    def allow(self, key: bytes) -> bool:
+        """Whether this request may pass; it uses up one unit if so."""
+        now = self._clock()
+        level, seen = self._levels.pop(key, (self.burst, now))
+        level = min(self.burst, level + (now - seen) * self.per_second)
+        allowed = level >= 1.0
+        self._levels[key] = (level - 1.0 if allowed else level, now)
+        if len(self._levels) > self.keys:
+            self._levels.popitem(last=False)
+        return allowed

@@ -17,8 +17,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from hushgraph.collect.estimates import estimate, feature_reports
-from hushgraph.collect.export import Export, read_export
+from hushgraph.collect.export import Export, estimate, feature_reports, read_export
 from hushgraph.collect.task import Task
 from hushgraph.data.checks import CheckedGraph, check_graph
 from hushgraph.data.rows import SparseRows

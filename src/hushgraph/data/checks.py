@@ -75,6 +75,7 @@ def check_graph(
     ]
     InputError.collect(problems)
     index = {name: _indices(mask) for name, mask in masks.items()}
+    edges = _edges(edge_index, num_nodes, changes) if stored is None else stored
     metadata = Metadata(
         num_nodes=num_nodes,
         num_train=index["train"].numel(),
@@ -89,7 +90,7 @@ def check_graph(
         metadata=metadata,
         features=features,
         labels=labels.long(),
-        edges=_edges(edge_index, num_nodes, changes) if stored is None else stored,
+        edges=edges,
         **index,
         class_names=class_names,
         changes=tuple(changes),

@@ -4,9 +4,17 @@ One-hot and bag-of-words features are almost all zeros. `SparseRows` keeps only 
 rows without a Python loop, and multiplies with a weight matrix in both directions: forward (`matmul`) and for the
 gradient of that weight (`transpose_matmul`). The helpers at the end of the file take dense and sparse rows alike, so
 that models and training loops need not know which kind they hold.
+
+Rows made of several parts side by side, each kept in its own form.
+
+A classifier on features and released sums reads a wide sparse part (features) next to narrow dense ones. Writing them
+into one matrix would lose the sparse form; `JoinedRows` only keeps them together, and answers to the same calls as
+the other kinds of rows (`rows`, `narrow`, `row_square_norms`, `to_dense`).
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import scipy.sparse
@@ -204,14 +212,6 @@ class _SparseMatmul(torch.autograd.Function):
 Rows = Tensor | SparseRows
 
 
-def linear_input(x: Rows, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """`x @ weight.T + bias` for dense or sparse rows; `weight` is [out, in] as in `torch.nn.Linear`."""
-    if isinstance(x, Tensor):
-        return F.linear(x, weight, bias)
-    product = x.matmul(weight.t())
-    return product if bias is None else product + bias
-
-
 def take_rows(x: Rows, index: Tensor) -> Rows:
     """The rows named by `index` (int64), dense or sparse."""
     return x.index_select(0, index) if isinstance(x, Tensor) else x.rows(index)
@@ -230,3 +230,40 @@ def row_square_norms(x: Rows) -> Tensor:
 def dense_rows(x: Rows) -> Tensor:
     """The rows as an ordinary tensor."""
     return x if isinstance(x, Tensor) else x.to_dense()
+
+
+class JoinedRows:
+    """Parts with the same number of rows. Module inputs: `module(joined)` reads `joined.parts`."""
+
+    __slots__ = ("parts", "shape")
+
+    def __init__(self, parts: Sequence[Rows]) -> None:
+        """Keep the parts; they must agree in their number of rows."""
+        if len({len(part) for part in parts}) != 1:
+            raise InputError(f"expected parts with one number of rows; got {[len(part) for part in parts]}")
+        self.parts = tuple(parts)
+        self.shape = (len(parts[0]), sum(int(part.shape[1]) for part in parts))
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"JoinedRows(shape={self.shape}, parts={len(self.parts)})"
+
+    def rows(self, index: Tensor) -> JoinedRows:
+        """The rows named by `index` (positions or a boolean mask), in that order."""
+        if index.dtype is torch.bool:
+            index = index.nonzero().squeeze(1)
+        return JoinedRows([take_rows(part, index) for part in self.parts])
+
+    def narrow(self, start: int, length: int) -> JoinedRows:
+        """Rows `start` to `start + length`."""
+        return JoinedRows([narrow_rows(part, start, length) for part in self.parts])
+
+    def row_square_norms(self) -> Tensor:
+        """The squared L2 norm of every row over all parts."""
+        return torch.stack([row_square_norms(part) for part in self.parts]).sum(0)
+
+    def to_dense(self) -> Tensor:
+        """All parts in one matrix."""
+        return torch.cat([dense_rows(part) for part in self.parts], dim=1)

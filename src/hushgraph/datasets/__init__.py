@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hushgraph.datasets.catalog import DatasetRecord, available
-    from hushgraph.datasets.loading import load
+    from hushgraph.datasets.loading import load, load_public
     from hushgraph.datasets.npz import read_npz, write_npz
-    from hushgraph.datasets.public import load_public
     from hushgraph.datasets.splits import disjoint_graphs, random_split, split_from
 
 __all__ = [
@@ -33,7 +32,7 @@ _HOME = {
     "available": "catalog",
     "disjoint_graphs": "splits",
     "load": "loading",
-    "load_public": "public",
+    "load_public": "loading",
     "random_split": "splits",
     "read_npz": "npz",
     "split_from": "splits",

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch_geometric.data import Data
 
-from hushgraph.datasets.splits import random_split
-from hushgraph.datasets.subgraph import to_torch_csr
+from hushgraph.datasets.splits import random_split, to_torch_csr
 from hushgraph.errors import InputError
 
 CLASS_NAMES = ("2020", "2021", "2022", "2023", "2024", "2025")

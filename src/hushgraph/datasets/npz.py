@@ -19,8 +19,16 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from hushgraph.datasets.archive import Archive
-from hushgraph.datasets.splits import MASKS, check_masks, has_split, split_from, with_masks
-from hushgraph.datasets.subgraph import induced, to_scipy, to_torch_csr
+from hushgraph.datasets.splits import (
+    MASKS,
+    check_masks,
+    has_split,
+    induced,
+    split_from,
+    to_scipy,
+    to_torch_csr,
+    with_masks,
+)
 from hushgraph.errors import InputError
 
 CSR_PARTS = ("x_data", "x_indices", "x_indptr", "x_shape")

@@ -35,6 +35,7 @@ from hushgraph.graph.packed import INT32_LIMIT, checked_edges, distinct, pack, s
 from hushgraph.graph.quantized import QuantizedRows
 from hushgraph.graph.sums import check_quantized, collected, exact_sums, target_runs
 from hushgraph.noise.source import NoiseSource
+from hushgraph.text import write_whole
 
 FORMAT = "hushgraph edges 1"
 MEMORY_LIMIT = 1 << 28
@@ -108,11 +109,6 @@ class DiskEdges:
     def self_loops(self) -> int:
         """How many edges were left out because they led from a node to itself."""
         return int(self._header["self_loops"])
-
-    @property
-    def num_bytes(self) -> int:
-        """Size of the stored arrays."""
-        return _expected_size(_OFFSETS, self._header) + _expected_size(_SOURCES, self._header)
 
     # What `Edges` asks for
 
@@ -287,7 +283,7 @@ def _write_edges(pieces: Iterator[np.ndarray], folder: Path, num_nodes: int, loo
         "self_loops": loops.count,
         "sha256": {_OFFSETS: offsets.digest(), _SOURCES: sources.digest()},
     }
-    _write_durably(folder / "header.json", (json.dumps(header, indent=2) + "\n").encode())
+    write_whole(folder / "header.json", (json.dumps(header, indent=2) + "\n").encode())
 
 
 class _HashedFile:
@@ -372,10 +368,3 @@ def _subfolder(folder: Path, name: str) -> Path:
     path = folder / name
     path.mkdir()
     return path
-
-
-def _write_durably(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())

@@ -6,16 +6,26 @@ when it began, not what its runs happened to use. A limit that is raised ends th
 rest; a limit that is lowered lets less through but proves no more. docs/proofs/filters.md says why.
 
 An account is computed from the entries alone: `fold` does it for a whole history, `Account.apply` for one more entry.
+
+A limit check reads the accounts from rows of the file instead of all entries. Each row has a keyed checksum and the
+number of the last entry it has taken in; one that was changed, damaged, lost, or is older than the entries, is computed
+again from the entries (`RunningTotals`).
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
+import logging
 import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from hushgraph.ledger.entries import Entry, History
+from hushgraph.errors import LedgerError
+from hushgraph.ledger.entries import Entry, History, canonical, check_chain
+from hushgraph.ledger.keys import Keys
 from hushgraph.ledger.prices import unit_key
+from hushgraph.ledger.store import Rows
 
 PLAIN, GROUP, FILTER = "plain", "group", "filter"
 LEFT_OUT, SEEDED, UNPROVED = "left out", "seeded", "unproved"
@@ -73,6 +83,8 @@ class Account:
     phases: list[Phase] = field(default_factory=list)
     limit: dict[str, Any] | None = None
     upto: int = 0
+    lost: list[int] = field(default_factory=list)
+    """The entries that say that others were lost: nobody knows what those charged."""
 
     @property
     def phase(self) -> Phase | None:
@@ -100,8 +112,9 @@ class Account:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """The account as plain values."""
-        return asdict(self)
+        """The account as plain values; what was lost only where something was."""
+        values = asdict(self)
+        return values if self.lost else {name: value for name, value in values.items() if name != "lost"}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Account:
@@ -130,7 +143,8 @@ class Account:
             cost = {name: values[name] for name in ("epsilon", "delta")}
             self.groups[values["group"]] = {**cost, "runs": [], "remaining": [plan["key"] for plan in values["plans"]]}
         elif entry.kind == "lost":
-            self._not_private(self.unproved, f"entries that were lost (entry {entry.number})")
+            self.not_private += 1
+            self.lost.append(entry.number)
 
     def _opened(self, values: dict[str, Any], price: dict[str, Any]) -> None:
         self.runs += 1
@@ -254,3 +268,72 @@ def units_named(entry: Entry) -> list[dict[str, Any]]:
     if entry.kind in ("open", "close"):
         return [price["unit"] for price in entry.values["prices"]]
     return [entry.values["unit"]] if entry.kind in ("limit", "unit", "group") else []
+
+
+_LOG = logging.getLogger("hushgraph.ledger")
+
+
+@dataclass(frozen=True)
+class RunningTotals:
+    """The accounts in the rows of an open transaction."""
+
+    rows: Rows
+    keys: Keys
+
+    def all(self, dataset: str | None = None) -> list[Account]:
+        """The accounts that have a row, and those that the entries name: neither can hide one from the other."""
+        found = {row[:2]: self._read(*row) for row in self.rows.accounts(dataset)}
+        for entry in self.rows.of_kind("unit", dataset=dataset):
+            key = (entry.values["dataset"], unit_key(entry.values["unit"]))
+            if key not in found and (account := self._from_entries().accounts.get(key)):
+                found[key] = account
+        return list(found.values())
+
+    def find(self, dataset: str, unit: dict[str, Any]) -> Account | None:
+        """The account of a dataset for a unit, if there is one."""
+        return next((account for account in self.all(dataset) if account.unit == unit), None)
+
+    def take_in(self, entry: Entry) -> None:
+        """Let a new entry change the accounts it concerns. The entry is not among the rows yet."""
+        books = Books()
+        if entry.kind == "lost" or (entry.kind in COUNTING and entry.dataset is not None):
+            for account in self.all(None if entry.kind == "lost" else entry.dataset):
+                books.accounts[account.dataset, unit_key(account.unit)] = account
+            books.lost = self.rows.of_kind("lost")
+            books.take_in(entry)
+        for account in books.accounts.values():
+            self.write(account)
+
+    def write(self, account: Account) -> None:
+        """Replace the row of an account."""
+        unit, state = unit_key(account.unit), canonical(account.as_dict())
+        self.rows.set_account(account.dataset, unit, state, self._checksum(account.dataset, unit, state))
+
+    def is_row_of(self, row: tuple[str, str, str, str], account: Account) -> bool:
+        """Whether a row holds exactly this account, with the checksum that belongs to it."""
+        dataset, unit, state, checksum = row
+        return state == canonical(account.as_dict()) and checksum == self._checksum(dataset, unit, state)
+
+    def _read(self, dataset: str, unit: str, state: str, checksum: str) -> Account:
+        if checksum == self._checksum(dataset, unit, state):
+            with contextlib.suppress(ValueError, TypeError, KeyError):
+                account = Account.from_dict(json.loads(state))
+                if account.upto == self._last_number(dataset) and len(account.lost) == len(self.rows.of_kind("lost")):
+                    return account
+        _LOG.warning("the running total of '%s' was changed or damaged; computed again from the entries", dataset)
+        found = self._from_entries().accounts.get((dataset, unit))
+        if found is None:
+            raise LedgerError(f"{self.rows.store.where}: a running total belongs to no entry: the file was changed")
+        return found
+
+    def _last_number(self, dataset: str) -> int:
+        last = [entry.number for kind in COUNTING for entry in self.rows.of_kind(kind, last=1, dataset=dataset)]
+        return max(last, default=0)
+
+    def _from_entries(self) -> Books:
+        entries = self.rows.all()
+        check_chain(entries, self.rows.store.where)
+        return fold(History(tuple(entries)))
+
+    def _checksum(self, dataset: str, unit: str, state: str) -> str:
+        return self.keys.checksum(canonical([dataset, unit, state]))

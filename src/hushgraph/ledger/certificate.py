@@ -15,7 +15,7 @@ from hushgraph.ledger.accounts import fold
 from hushgraph.ledger.entries import History
 from hushgraph.ledger.prices import chosen, spent, unit_key
 from hushgraph.ledger.totals import Total, curves_of, total_of
-from hushgraph.privacy.notes import Note
+from hushgraph.privacy.notes import Note, read_notes
 from hushgraph.privacy.plan import PaperClaim
 from hushgraph.privacy.units import Unit
 from hushgraph.privacy.units import from_dict as unit_from_dict
@@ -131,16 +131,16 @@ class Certificate:
     def from_dict(cls, values: dict[str, Any]) -> Certificate:
         """The inverse of `as_dict`."""
         read = dict(values)
-        read["unit"] = unit_from_dict(read["unit"])
         read["epsilon"] = float(read["epsilon"])
         read["profile"] = {key: float(value) for key, value in read["profile"].items()}
         read["charges"] = tuple(Charge.from_dict(one) for one in read["charges"])
+        read["randomness"] = Randomness(read["randomness"])
+        read["total"] = DatasetTotal.from_dict(read["total"])
+        read["unit"] = unit_from_dict(read["unit"])
         for key in ("public", "unprotected"):
             read[key] = tuple(Note.from_dict(one) for one in read[key])
-        read["randomness"] = Randomness(read["randomness"])
         read["paper"] = None if read["paper"] is None else PaperClaim.from_dict(read["paper"])
         read["reason"] = None if read["reason"] is None else Note.from_dict(read["reason"])
-        read["total"] = DatasetTotal.from_dict(read["total"])
         return cls(**read)
 
     @property
@@ -154,10 +154,11 @@ def certify(history: History, run: str) -> Certificate:
     entry = history.opened(run)
     branch = chosen(history, run)
     loss, delta = spent(history, run), float(entry["claim"]["delta"])
-    epsilon = loss.epsilon(delta)
-    charges = _charges(history, run)
+    epsilon, mu = loss.epsilon(delta), loss.mu
     paper = (entry.get("plan") or {}).get("paper")
     unit = unit_from_dict(entry["unit"])
+    public, unprotected = (read_notes([*branch.get(key, ()), *entry.get(key, ())]) for key in ("public", "unprotected"))
+    charges = _charges(history, run)
     return Certificate(
         run=run,
         method=entry["method"],
@@ -167,11 +168,11 @@ def certify(history: History, run: str) -> Certificate:
         epsilon=epsilon,
         delta=delta,
         profile=_profile(loss, delta) if math.isfinite(epsilon) else {},
-        mu=loss.mu,
+        mu=mu,
         accountant=loss.accountant,
         charges=charges,
-        public=_notes(entry, branch, "public"),
-        unprotected=(*unit.unprotected, *_notes(entry, branch, "unprotected")),
+        public=public,
+        unprotected=(*unit.unprotected, *unprotected),
         randomness=_randomness(entry, charges, epsilon),
         paper=None if paper is None else PaperClaim.from_dict(paper),
         reason=Note.from_dict(branch["reason"]) if branch else None,
@@ -197,16 +198,6 @@ def _dataset_total(history: History, entry: dict[str, Any]) -> DatasetTotal:
 
 def _profile(loss: Any, delta: float) -> dict[str, float]:
     return {f"{d:g}": loss.epsilon(d) for d in sorted((d for d in OTHER_DELTAS if d < delta), reverse=True)}
-
-
-def _notes(entry: dict[str, Any], branch: dict[str, Any], key: str) -> tuple[Note, ...]:
-    """What the plan and the branch that was chosen say, each note once."""
-    found: list[Note] = []
-    for values in (*branch.get(key, ()), *entry.get(key, ())):
-        note = Note.from_dict(values)
-        if note not in found:
-            found.append(note)
-    return tuple(found)
 
 
 def _charges(history: History, run: str) -> tuple[Charge, ...]:

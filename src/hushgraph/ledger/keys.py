@@ -2,16 +2,21 @@
 
 All lie beside the ledger and are for their owner only. The public key of the ledger is in its first entry and those of
 people in entries of their own, so that a key put in its place later does not fit what was signed before.
+
+The head of a ledger is the number and hash of its last entry, signed. A copy kept elsewhere anchors all before it:
+an older copy put back, a tail that was cut off, a chain that was hashed again and a ledger that is gone contradict it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 import re
 import secrets
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -24,7 +29,13 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from hushgraph.errors import InputError, LedgerError
-from hushgraph.ledger.files import private_folder, write_private
+from hushgraph.ledger.entries import Entry, History, canonical
+from hushgraph.ledger.lock import private_folder
+from hushgraph.ledger.store import Rows
+from hushgraph.text import json_text, read_json, write_whole
+
+if TYPE_CHECKING:
+    from hushgraph.ledger.ledger import Ledger
 
 FOLDER = "keys"
 _SECRET, _LEDGER = "secret", "ledger"
@@ -70,8 +81,8 @@ class Keys:
     def write(self, folder: Path) -> None:
         """Put the keys beside the ledger in `folder`."""
         place = private_folder(folder / FOLDER)
-        write_private(place / _SECRET, self.secret.hex() + "\n")
-        write_private(place / f"{_LEDGER}.pem", _pem(self.signing))
+        write_whole(place / _SECRET, self.secret.hex() + "\n")
+        write_whole(place / f"{_LEDGER}.pem", _pem(self.signing))
 
     def derived(self, purpose: str) -> bytes:
         """A key for one purpose, from the secret."""
@@ -107,7 +118,7 @@ def make_person_key(path: Path) -> str:
     """Make the key of a person at `path`, unless it is there, and return its public half."""
     if not path.exists():
         private_folder(path.parent)
-        write_private(path, _pem(Ed25519PrivateKey.generate()))
+        write_whole(path, _pem(Ed25519PrivateKey.generate()))
     return public_of(read_private_key(path))
 
 
@@ -138,3 +149,106 @@ def is_signed(text: str, signature: str, public: str) -> bool:
 
 def _pem(key: Ed25519PrivateKey) -> bytes:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+HEAD = "ledger_head.json"
+
+
+@dataclass(frozen=True)
+class Head:
+    """The state of the ledger whose first entry has the hash `ledger`, at one moment."""
+
+    ledger: str
+    number: int
+    hash: str
+    time: str
+    public_key: str
+    signature: str
+
+    @classmethod
+    def signed(cls, keys: Keys, ledger: str, number: int, link: str, time: str) -> Head:
+        """The head of that state, signed with the ledger's key."""
+        return cls(ledger, number, link, time, keys.public, keys.sign(_text(ledger, number, link)))
+
+    @property
+    def text(self) -> str:
+        """What is signed."""
+        return _text(self.ledger, self.number, self.hash)
+
+    @property
+    def is_genuine(self) -> bool:
+        """Whether the signature fits the key that the head names."""
+        return is_signed(self.text, self.signature, self.public_key)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The head as plain JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Head:
+        """The inverse of `as_dict`."""
+        try:
+            return cls(**values)
+        except TypeError as error:
+            raise InputError(f"expected the head of a ledger; got the fields {sorted(values)}") from error
+
+
+def _text(ledger: str, number: int, link: str) -> str:
+    return canonical({"what": "hushgraph ledger head", "ledger": ledger, "number": number, "hash": link})
+
+
+def write_head(folder: str | os.PathLike[str], ledger: Ledger) -> Path:
+    """Put a copy of the ledger's head into a model's folder."""
+    return write_whole(Path(folder) / HEAD, json_text(ledger.head().as_dict()))
+
+
+def read_head(path: str | os.PathLike[str]) -> Head:
+    """A head from a file, or from the folder of a model."""
+    place = Path(path)
+    return Head.from_dict(read_json(place / HEAD if place.is_dir() else place))
+
+
+def find_heads(path: str | os.PathLike[str]) -> list[tuple[Path, Head]]:
+    """The head in a file, or all heads in a folder and below."""
+    place = Path(path)
+    files = sorted(place.rglob(HEAD)) if place.is_dir() else [place]
+    if not files:
+        raise InputError(f"expected a file {HEAD} in {place} or below; got none")
+    return [(file, read_head(file)) for file in files]
+
+
+def contradiction(head: Head, history: History) -> str | None:
+    """What a head says against a ledger, in words; None where they agree."""
+    if not head.is_genuine:
+        return "the head itself was changed: its signature does not fit"
+    first = history.entries[0]
+    if head.ledger != first.hash or head.public_key != first.values.get("public_key"):
+        return (
+            "the head belongs to another ledger: this one began with another entry or key (a new ledger in the old "
+            "one's place, or not the right folder)"
+        )
+    if head.number >= len(history.entries):
+        return (
+            f"entries are gone: there were {head.number + 1} at {head.time}, and there are {len(history.entries)} now "
+            "(an older copy was put back, or the tail was cut off)"
+        )
+    if history.entries[head.number].hash != head.hash:
+        return f"entry {head.number} is not the one of {head.time}: the chain was written again"
+    return None
+
+
+def signed_last(rows: Rows) -> Entry:
+    """The last entry, if it is the one that was signed."""
+    first, last, head = rows.first(), rows.last(), rows.head()
+    where = rows.store.where
+    if first is None or last is None or head is None:
+        raise LedgerError(f"{where}: expected entries and a signed head; got none: the file was changed or damaged")
+    if (last.number, last.hash) != head[:2]:
+        raise LedgerError(
+            f"{where}: the last entry is number {last.number}, the signed head number {head[0]}: entries were removed, "
+            "added or changed"
+        )
+    genuine = Head(first.hash, last.number, last.hash, last.time, str(first.values.get("public_key")), head[2])
+    if not genuine.is_genuine:
+        raise LedgerError(f"{where}: the signature of the last entry does not fit: the file was changed")
+    return last

@@ -18,24 +18,31 @@ from pathlib import Path
 from typing import Any
 
 from hushgraph.errors import InputError, LedgerError
-from hushgraph.ledger import datasets, groups, old
-from hushgraph.ledger.accounts import Account, fold, new_account
-from hushgraph.ledger.datasets import Dataset
+from hushgraph.ledger import groups, old
+from hushgraph.ledger.accounts import Account, RunningTotals, fold, new_account
 from hushgraph.ledger.entries import FIRST_LINK, Entry, History, check_chain, seal
-from hushgraph.ledger.files import private_folder, write_private
-from hushgraph.ledger.head import Head, signed_last
-from hushgraph.ledger.identity import DatasetIdentity, GraphArrays, identify
+from hushgraph.ledger.identity import (
+    Dataset,
+    DatasetIdentity,
+    GraphArrays,
+    arrays_of,
+    decide,
+    identify,
+    known_datasets,
+    resolve,
+    sketch_text,
+)
 from hushgraph.ledger.keys import FOLDER as KEYS
-from hushgraph.ledger.keys import Keys
+from hushgraph.ledger.keys import Head, Keys, signed_last
 from hushgraph.ledger.limits import new_limit
-from hushgraph.ledger.lock import TIMEOUT, held
+from hushgraph.ledger.lock import TIMEOUT, held, private_folder
 from hushgraph.ledger.occasion import Occasion
 from hushgraph.ledger.prices import earlier_runs
-from hushgraph.ledger.running import RunningTotals
 from hushgraph.ledger.store import FILE, FORMAT, Rows, Store
 from hushgraph.ledger.totals import Total, curves_of, total_of
 from hushgraph.privacy.plan import Plan
 from hushgraph.privacy.units import Unit, from_dict
+from hushgraph.text import write_whole
 
 _IN_USE = "in-use"
 
@@ -81,6 +88,12 @@ class Ledger:
         view = copy.copy(self)
         view.occasion = occasion
         return view
+
+    def recognizing(self, graph: Any) -> Ledger:
+        """The same ledger, told the data itself, so that it finds the dataset under any name; not in memory."""
+        if self.folder is None or self.occasion.arrays is not None:
+            return self
+        return self.on(replace(self.occasion, arrays=arrays_of(graph)))
 
     @property
     def folder(self) -> Path | None:
@@ -225,9 +238,9 @@ class Ledger:
         if continues is None and separate is None:
             continues, separate = self.occasion.continues, self.occasion.separate
         with self.transaction() as rows:
-            decision = datasets.decide(rows, identity, name, continues, separate)
+            decision = decide(rows, identity, name, continues, separate)
             if decision.kind is not None:
-                content, link = datasets.sketch_text(identity)
+                content, link = sketch_text(identity)
                 if decision.values.get("sketch") is not None:
                     rows.add_sketch(link, content)
                 self.append(decision.kind, {**decision.values, **self.occasion.who})
@@ -238,26 +251,26 @@ class Ledger:
         with self.transaction() as rows:
             if rows.of_kind("dataset", last=1, dataset=name):
                 return name
-            known = datasets.known_datasets(rows)
+            known = known_datasets(rows)
             if any(name in dataset.names for dataset in known.values()):
-                return datasets.resolve(known, name)
+                return resolve(known, name)
             self.append("dataset", {"dataset": name, "name": name, "sketch": None, **self.occasion.who})
             return name
 
     def datasets(self) -> dict[str, Dataset]:
         """All datasets of the ledger by their id."""
         with self.reading() as rows:
-            return datasets.known_datasets(rows)
+            return known_datasets(rows)
 
     def find_dataset(self, name: str) -> str:
         """The id of a known dataset, from its id or one of its names."""
-        return datasets.resolve(self.datasets(), name)
+        return resolve(self.datasets(), name)
 
     def create(self, dataset: str, unit: dict[str, Any]) -> str:
         """Enter a dataset by its name, to be protected for `unit`, before anything is run on it; no limit yet."""
         with self.transaction() as rows:
             found = self.dataset_named(dataset)
-            self.begin_unit(rows, found, unit)
+            self.begin_unit(rows, found, from_dict(unit))
         return found
 
     # Totals
@@ -317,29 +330,30 @@ class Ledger:
         values = groups.declaration(name, plans, plans[0].unit)
         with self.transaction() as rows:
             found = self.dataset_named(dataset)
-            groups.require_new(self.begin_unit(rows, found, values["unit"]), name)
+            groups.require_new(self.begin_unit(rows, found, plans[0].unit), name)
             self.append("group", {"dataset": found, **values, **self.occasion.who})
         return {"dataset": found, **values}
 
-    def begin_unit(self, rows: Rows, dataset: str, unit: dict[str, Any]) -> Account:
+    def begin_unit(self, rows: Rows, dataset: str, unit: Unit) -> Account:
         """The account of a dataset for a unit, opened if there is none, with what earlier runs cost under the unit."""
-        account = self._running(rows).find(dataset, unit)
+        own = unit.as_dict()
+        account = self._running(rows).find(dataset, own)
         if account is None:
             known = bool(rows.of_kind("open", last=1, dataset=dataset))
             history = self.history() if known else History(())
-            earlier = earlier_runs(history, dataset, from_dict(unit))
-            self.append("unit", {"dataset": dataset, "unit": unit, "earlier": earlier})
-            account = self._running(rows).find(dataset, unit)
+            earlier = earlier_runs(history, dataset, unit)
+            self.append("unit", {"dataset": dataset, "unit": own, "earlier": earlier})
+            account = self._running(rows).find(dataset, own)
             assert account is not None
         return account
 
     def _one_account(self, rows: Rows, dataset: str | None, unit: Unit | None) -> Account:
-        known = datasets.known_datasets(rows)
+        known = known_datasets(rows)
         if dataset is None and len(known) != 1:
             raise InputError(f"dataset: expected a name, because the ledger has {len(known)}: {', '.join(known)}")
         chosen = next(iter(known)) if dataset is None else self.dataset_named(dataset)
         if unit is not None:
-            return self.begin_unit(rows, chosen, unit.as_dict())
+            return self.begin_unit(rows, chosen, unit)
         found = self._running(rows).all(chosen)
         if len(found) != 1:
             names = ", ".join(account.unit["name"] for account in found) or "none"
@@ -392,7 +406,7 @@ class Ledger:
     def _mark_in_use(self) -> None:
         """Remember that there was a ledger here, so that an empty file in its place is not taken for a new one."""
         if self.folder is not None and not self._was_in_use:
-            write_private(self.folder / KEYS / _IN_USE, "")
+            write_whole(self.folder / KEYS / _IN_USE, "")
 
     def _missing(self) -> LedgerError:
         if self._was_in_use:

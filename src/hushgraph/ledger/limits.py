@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from hushgraph.errors import InputError
@@ -38,6 +39,16 @@ class Request:
     group: str | None = None
 
 
+class Cause(StrEnum):
+    """Why a run is refused."""
+
+    SEEDED = "seeded"
+    UNPROVED = "unproved"
+    NOT_PRIVATE_BEFORE = "not-private-before"
+    NO_FILTER = "no-filter"
+    FULL = "full"
+
+
 @dataclass(frozen=True)
 class Refusal:
     """Why a run was not let in: what would be used of the limit with it, and what is used without."""
@@ -47,30 +58,37 @@ class Refusal:
     epsilon: float
     before: float
     after: float
-    cause: str
+    cause: Cause
 
     def __str__(self) -> str:
         limit = f"epsilon {self.limit['epsilon']:g} at delta {self.limit['delta']:g} for the unit '{self.unit['name']}'"
-        used = (
-            f"used {self.before:.4g}, and {self.after:.4g} with this run" if math.isfinite(self.after) else self.cause
-        )
+        used = f"used {self.before:.4g}, and {self.after:.4g} with this run"
+        if not math.isfinite(self.after):
+            used = cause_in_words(self.cause)
         return (
-            f"refused: the dataset's limit is {limit}; {used}. Nothing was read by any mechanism. "
-            f"{_ADVICE.get(self.cause, 'Use a smaller epsilon, or raise the limit')}"
+            f"refused: the dataset's limit is {limit}; {used}. Nothing was read by any mechanism. {_ADVICE[self.cause]}"
         )
 
 
-_SEEDED = "a run with seeded noise is not private"
-_UNPROVED = "nothing is proved of this run for that unit (epsilon is infinite)"
-_ALREADY = "what was spent before is not private already"
-_OTHER_KIND = "the filter under this limit has no bound for the releases of this run"
-_FULL = "the limit is reached"
-_ADVICE = {
-    _SEEDED: "Leave out the seed, or declare that nothing of the run will be published (--unpublished)",
-    _UNPROVED: "Choose a method with a proof for it, or declare that nothing will be published (--unpublished)",
-    _ALREADY: "No limit can be kept on this dataset and unit any more",
-    _OTHER_KIND: "Raise the limit: that begins a new filter with the rest (--filter renyi takes all kinds)",
+_CAUSES = {
+    Cause.SEEDED: "a run with seeded noise is not private",
+    Cause.UNPROVED: "nothing is proved of this run for that unit (epsilon is infinite)",
+    Cause.NOT_PRIVATE_BEFORE: "what was spent before is not private already",
+    Cause.NO_FILTER: "the filter under this limit has no bound for the releases of this run",
+    Cause.FULL: "the limit is reached",
 }
+_ADVICE = {
+    Cause.SEEDED: "Leave out the seed, or declare that nothing of the run will be published (--unpublished)",
+    Cause.UNPROVED: "Choose a method with a proof for it, or declare that nothing will be published (--unpublished)",
+    Cause.NOT_PRIVATE_BEFORE: "No limit can be kept on this dataset and unit any more",
+    Cause.NO_FILTER: "Raise the limit: that begins a new filter with the rest (--filter renyi takes all kinds)",
+    Cause.FULL: "Use a smaller epsilon, or raise the limit",
+}
+
+
+def cause_in_words(code: str) -> str:
+    """A cause for people; entries of older versions hold the words themselves."""
+    return _CAUSES[Cause(code)] if code in set(Cause) else code
 
 
 def price_run(account: Account, request: Request) -> dict[str, Any] | Refusal:
@@ -115,9 +133,9 @@ def _under_limit(account: Account, phase: Phase, request: Request, price: dict[s
     assert account.limit is not None
     facts = (price["unit"], account.limit, price["epsilon"], used_epsilon(account))
     for wrong, cause in (
-        (not account.is_private, _ALREADY),
-        (request.seeded, _SEEDED),
-        (not math.isfinite(price["epsilon"]), _UNPROVED),
+        (not account.is_private, Cause.NOT_PRIVATE_BEFORE),
+        (request.seeded, Cause.SEEDED),
+        (not math.isfinite(price["epsilon"]), Cause.UNPROVED),
     ):
         if wrong:
             return Refusal(*facts, math.inf, cause)
@@ -128,7 +146,7 @@ def _under_limit(account: Account, phase: Phase, request: Request, price: dict[s
         if after <= phase.cap_epsilon * (1.0 + _ROUNDING):
             return {**price, "counts": FILTER, **offer}
     after = account.earlier.epsilon + min(after for _, after in offers)
-    return Refusal(*facts, after, _FULL if math.isfinite(after) else _OTHER_KIND)
+    return Refusal(*facts, after, Cause.FULL if math.isfinite(after) else Cause.NO_FILTER)
 
 
 def _kinds(phase: Phase, unit: Unit) -> list[str]:

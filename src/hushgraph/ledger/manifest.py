@@ -16,15 +16,11 @@ from typing import Any
 
 from hushgraph.errors import ContradictionError, HushgraphError, InputError, LedgerError
 from hushgraph.ledger.certificate import certify
-from hushgraph.ledger.checking import run_problems
+from hushgraph.ledger.checking import Finding, Status, Verification, bad, good, missing, run_problems
 from hushgraph.ledger.entries import Entry, History, canonical
-from hushgraph.ledger.files import json_text, read_json, sha256_of, write_private
-from hushgraph.ledger.findings import Finding, Status, Verification, bad, good, missing
-from hushgraph.ledger.head import FILE as HEAD
-from hushgraph.ledger.head import contradiction, read_head, write_head
-from hushgraph.ledger.keys import is_signed
+from hushgraph.ledger.keys import HEAD, contradiction, is_signed, read_head, write_head
 from hushgraph.ledger.ledger import Ledger
-from hushgraph.text import plain
+from hushgraph.text import json_text, plain, read_json, sha256_of, write_whole
 
 FILE = "manifest.json"
 WEIGHTS, CERTIFICATE = "model.safetensors", "certificate.json"
@@ -86,7 +82,7 @@ def write_manifest(folder: str | os.PathLike[str], ledger: Ledger, run: str) -> 
         ledger.append("model", values)
         signature, public = ledger.keys.sign(text), ledger.keys.public
     shown = {"format": 1, "run": run, "dataset": values["dataset"], "ledger": first.hash, "files": files}
-    path = write_private(place / FILE, json_text({**shown, "public_key": public, "signature": signature}))
+    path = write_whole(place / FILE, json_text({**shown, "public_key": public, "signature": signature}))
     write_head(place, ledger)
     return path
 
@@ -96,15 +92,6 @@ def _names(folder: Path, ledger: Path | None) -> list[str]:
     inside = None if ledger is None else ledger.resolve()
     found = (path for path in sorted(folder.rglob("*")) if path.is_file() and inside not in path.resolve().parents)
     return [name for path in found if (name := path.relative_to(folder).as_posix()) not in _NOT_LISTED]
-
-
-def is_charged(folder: str | os.PathLike[str], ledger: Ledger) -> bool:
-    """Whether the ledger holds the run that a model's certificate names."""
-    path = Path(folder) / CERTIFICATE
-    if not path.is_file() or not ledger.exists or ledger.is_old:
-        return False
-    with ledger.reading() as rows:
-        return bool(rows.of_run(str(read_json(path).get("run"))))
 
 
 # The quick check

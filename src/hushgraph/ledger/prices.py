@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from hushgraph.errors import HushgraphError
 from hushgraph.ledger.entries import History, canonical
 from hushgraph.privacy import events, units
-from hushgraph.privacy.adaptive import WorstOf
 from hushgraph.privacy.events import Event
-from hushgraph.privacy.loss import PrivacyLoss
+from hushgraph.privacy.loss import PrivacyLoss, WorstOf
 from hushgraph.privacy.units import Relation, Unit
 
 Ways = list[Event]
@@ -58,7 +58,7 @@ def _replanned(stored: dict[str, Any], unit: Unit, charges: list[dict[str, Any]]
             return plan.ways(unit)
         plan.require_bounds_of(unit)
         stages = {stage.name: stage for stage in plan.stages}
-        return [events.composed([stages[one["stage"]].part(one["count"]).event(unit) for one in charges])]
+        return [events.composed([replace(stages[one["stage"]], count=one["count"]).event(unit) for one in charges])]
     except (HushgraphError, ImportError, LookupError, TypeError, ValueError):
         return None  # no proof for this unit, or a plan of a version that cannot be read back: nothing is claimed
 
@@ -130,6 +130,6 @@ def spent(history: History, run: str | None = None) -> PrivacyLoss | WorstOf:
     What all runs of a dataset add up to when each may have been planned in view of the others is `Ledger.total`.
     """
     chosen = history.runs() if run is None else [run]
-    relation = units.from_dict(history.opened(chosen[0])["unit"]).relation if chosen else Relation.ADD_OR_REMOVE
     found = [ways for one in chosen if (ways := ways_of_run(history, one)) is not None]
+    relation = units.from_dict(history.opened(chosen[0])["unit"]).relation if chosen else Relation.ADD_OR_REMOVE
     return loss_of(found, relation)

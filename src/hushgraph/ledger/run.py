@@ -20,7 +20,6 @@ from hushgraph.ledger.checking import check_history
 from hushgraph.ledger.ledger import InMemoryLedgerWarning, Ledger
 from hushgraph.ledger.limits import Refusal, Request, closing_price, price_run
 from hushgraph.ledger.occasion import Occasion
-from hushgraph.ledger.plans import described, stage_facts
 from hushgraph.ledger.prices import Ways, epsilon_of, spent
 from hushgraph.ledger.store import Rows
 from hushgraph.privacy import events, units
@@ -58,7 +57,7 @@ class Run:
         planned = self._planned(stage.name)
         if self._closed:
             raise BudgetError(f"the run is closed: '{stage.name}' cannot be charged any more")
-        if planned.part(stage.count) != stage:
+        if replace(planned, count=stage.count) != stage:
             raise BudgetError(f"'{stage.name}' is not the stage that was planned: expected {planned}; got {stage}")
         if count < 1 or self._used[stage.name] + count > planned.count:
             raise BudgetError(
@@ -66,8 +65,8 @@ class Run:
                 f"{count} more are refused"
             )
         unit = self.plan.unit
-        event = planned.part(count).event(unit)
-        facts = stage_facts(planned, unit)
+        event = replace(planned, count=count).event(unit)
+        facts = planned.facts(unit)
         self._append(
             "charge",
             {
@@ -82,7 +81,8 @@ class Run:
 
     def _planned(self, name: str) -> Stage:
         """The stage called `name` of the plan, or of the branch that was chosen."""
-        return self.plan[name] if name in self.plan or self._chosen is None else self._chosen[name]
+        branch = () if self._chosen is None else self._chosen.stages
+        return next((stage for stage in (*self.plan.stages, *branch) if stage.name == name), None) or self.plan[name]
 
     def choose(self, branch: str, reason: Note) -> Plan:
         """Write to the ledger which branch of the plan follows.
@@ -158,8 +158,8 @@ def open_run(
             InMemoryLedgerWarning,
             stacklevel=3,
         )
-    unit, delta = plan.unit, plan.budget.definite_delta
-    epsilon_of(plan.ways(unit), unit.relation, delta)  # the slow part, before others have to wait
+    facts = plan.facts()
+    epsilon_of(plan.ways(plan.unit), plan.unit.relation, plan.budget.definite_delta)  # slow: before others have to wait
     arrays = occasion.arrays
     content = None if arrays is None else ledger.identify(arrays)
     with ledger.transaction() as rows:
@@ -168,19 +168,21 @@ def open_run(
             known = book.dataset_named(dataset)
         else:
             known = book.dataset_for(content, dataset)
-        entered = _enter(book, rows, plan, known, seeded)
+        entered = _enter(book, rows, plan, facts, known, seeded)
     if isinstance(entered, Refusal):
         raise BudgetError(str(entered))
     return Run(ledger, plan, entered["run"], seeded, known, entered["prices"])
 
 
-def _enter(ledger: Ledger, rows: Rows, plan: Plan, dataset: str, seeded: bool) -> dict[str, Any] | Refusal:
+def _enter(
+    ledger: Ledger, rows: Rows, plan: Plan, facts: dict[str, Any], dataset: str, seeded: bool
+) -> dict[str, Any] | Refusal:
     """Write the run down with its price for every unit of the dataset, or the refusal of the first limit it exceeds."""
     occasion, own = ledger.occasion, plan.unit
-    ledger.begin_unit(rows, dataset, own.as_dict())
+    ledger.begin_unit(rows, dataset, own)
     prices = []
     for account in ledger.accounts(dataset):
-        unit = own if account.unit == own.as_dict() else units.from_dict(account.unit)
+        unit = own if account.unit == facts["unit"] else units.from_dict(account.unit)
         request = _request(plan, unit, seeded, occasion)
         price = price_run(account, request)
         if isinstance(price, Refusal):
@@ -190,9 +192,8 @@ def _enter(ledger: Ledger, rows: Rows, plan: Plan, dataset: str, seeded: bool) -
             price["ways"] = None if request.ways is None else [events.to_json(way) for way in request.ways]
         prices.append(price)
     run = secrets.token_hex(8)
-    values = {"run": run, "dataset": dataset, "seeded": seeded, **occasion.as_dict(), **described(plan)}
-    ways = [events.to_json(way) for way in plan.ways(own)]
-    ledger.append("open", {**values, "ways": ways, "prices": prices})
+    values = {"run": run, "dataset": dataset, "seeded": seeded, **occasion.as_dict(), **facts}
+    ledger.append("open", {**values, "prices": prices})
     return {"run": run, "prices": prices}
 
 

@@ -1,18 +1,25 @@
 """What a ledger says, as data: datasets with their totals and limits, and the last runs with who, when and why.
 
 Reads running totals and the entries of the runs that are shown, however many there are.
+
+`render` makes one HTML file of it that opens offline.
 """
 
 from __future__ import annotations
 
+import html
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
-from hushgraph.ledger.datasets import known_datasets
 from hushgraph.ledger.entries import Entry
+from hushgraph.ledger.identity import known_datasets
 from hushgraph.ledger.ledger import Ledger
+from hushgraph.ledger.limits import cause_in_words
 from hushgraph.ledger.prices import unit_key
 from hushgraph.ledger.totals import curves_of, total_of
 from hushgraph.privacy.units import Unit
+from hushgraph.text import rounded_up
 
 LAST = 20
 
@@ -99,3 +106,127 @@ def _sign_off(entry: Entry) -> dict[str, Any]:
 def _refusal(entry: Entry) -> dict[str, Any]:
     kept = ("dataset", "unit", "method", "epsilon", "delta", "limit", "before", "after", "cause", "operator", "purpose")
     return {"time": entry.time, **{key: entry.values[key] for key in kept}}
+
+
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem; padding: 0 1rem; color: #1d232b }
+h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin-top: 2rem }
+table { border-collapse: collapse; width: 100%; font-size: .9rem } caption { text-align: left; padding: .3rem 0 }
+th, td { text-align: left; padding: .35rem .6rem; border-bottom: 1px solid #d8dde3; vertical-align: top }
+th { background: #f3f5f7 } .number { text-align: right; font-variant-numeric: tabular-nums }
+.bad { color: #a3161b; font-weight: 600 } .small { color: #5a6572; font-size: .85rem } code { word-break: break-all }
+@media (prefers-color-scheme: dark) { body { background: #14181d; color: #e4e8ec } th { background: #1f262e }
+  th, td { border-color: #333c46 } .bad { color: #ff8a8a } .small { color: #9aa7b5 } }
+"""
+
+
+def render(found: dict[str, Any]) -> str:
+    """The page of a statement."""
+    written = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    body = [
+        "<h1>Privacy ledger</h1>",
+        f'<p class="small">{_text(found["folder"] or "in memory")}: {found["entries"]} entries, last hash '
+        f"<code>{_text(found['hash'])}</code>. Written {written}. It is shown here, not verified: run "
+        "<code>hushgraph ledger verify</code>.</p>",
+        *(_dataset(dataset) for dataset in found["datasets"]),
+        _runs(found["runs"], found["runs_in_all"]),
+        _refusals(found["refused"], found["refused_in_all"]),
+    ]
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_text(_POLICY)}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>Privacy ledger</title><style>{_STYLE}</style></head><body>{''.join(body)}</body></html>\n"
+    )
+
+
+def _dataset(dataset: dict[str, Any]) -> str:
+    others = [name for name in dataset["names"] if name != dataset["dataset"]]
+    names = f' <span class="small">also called {_text(", ".join(others))}</span>' if others else ""
+    rows = [
+        (
+            _text(total["unit"]["name"]),
+            f"<b>{_text(total['words'])}</b>"
+            if total["private"]
+            else f'<span class="bad">{_text(total["words"])}</span>',
+            _limit(total["limit"]),
+            _text(total["reason"]),
+        )
+        for total in dataset["totals"]
+    ]
+    return f"<h2>{_text(dataset['dataset'])}{names}</h2>" + _table(("unit", "total", "limit", "why"), rows)
+
+
+def _limit(limit: dict[str, Any] | None) -> str:
+    if limit is None:
+        return "none"
+    why = f": {_text(limit['purpose'])}" if limit["purpose"] else ""
+    who = f'<br><span class="small">set by {_text(limit["operator"])}{why}</span>'
+    return f"epsilon {limit['epsilon']:g} at delta {limit['delta']:g}{who}"
+
+
+def _runs(runs: list[dict[str, Any]], in_all: int) -> str:
+    rows = [
+        (
+            f"<code>{_text(run['run'])}</code><br><span class='small'>{_text(run['time'])}</span>",
+            _text(run["dataset"]),
+            _text(run["method"] + (f": {run['chosen']}" if run["chosen"] else "")),
+            _text(run["unit"]["name"]),
+            f"{_epsilon(run['epsilon'])} at {run['delta']:g}",
+            _text(run_state(run)),
+            f"{_text(run['operator'])}<br><span class='small'>{_text(run['purpose'])}</span>",
+            f"<span class='small'>{_text(run['model_path'] or '')}</span>",
+            _text(", ".join(f"{one['verdict']} by {one['name']}" for one in run["signoffs"])),
+        )
+        for run in reversed(runs)
+    ]
+    heads = ("run", "dataset", "method", "unit", "epsilon", "state", "who and why", "model", "sign-off")
+    return f"<h2>Runs</h2><p class='small'>The last {len(runs)} of {in_all}.</p>" + _table(heads, rows)
+
+
+def run_state(run: dict[str, Any]) -> str:
+    """How a run counts, in words."""
+    words = ["closed" if run["closed"] else "open: all of it counts"]
+    if run["seeded"]:
+        words.append("seeded: not private")
+    if run["counts"] == "left out":
+        words.append("unpublished: left out")
+    elif run["counts"] == "unproved":
+        words.append("no guarantee")
+    if run["group"]:
+        words.append(f"group {run['group']}")
+    return ", ".join(words)
+
+
+def _refusals(refused: list[dict[str, Any]], in_all: int) -> str:
+    if not refused:
+        return ""
+    rows = [
+        (
+            _text(one["time"]),
+            _text(one["dataset"]),
+            _text(one["method"]),
+            _text(one["unit"]["name"]),
+            _epsilon(one["epsilon"]),
+            _text(cause_in_words(one["cause"])),
+            _text(one["operator"]),
+        )
+        for one in reversed(refused)
+    ]
+    heads = ("time", "dataset", "method", "unit of the limit", "epsilon asked", "why", "who")
+    return f"<h2>Refused</h2><p class='small'>The last {len(refused)} of {in_all}.</p>" + _table(heads, rows)
+
+
+def _table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    head = "".join(f"<th>{_text(word)}</th>" for word in heads)
+    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _epsilon(value: Any) -> str:
+    return rounded_up(float(value))
+
+
+def _text(value: Any) -> str:
+    return html.escape(str(value))

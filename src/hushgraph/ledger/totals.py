@@ -47,6 +47,7 @@ class Total:
     used: float
     seeded: tuple[str, ...]
     unproved: tuple[str, ...]
+    lost: tuple[int, ...]
     groups: int
     earlier: int
     filter: dict[str, Any] | None
@@ -61,7 +62,9 @@ class Total:
         if self.seeded:
             return f"Not private: the noise of run {self.seeded[0]} was seeded and can be drawn again."
         if self.unproved:
-            return f"Not private: nothing is proved for this unit of {_named(self.unproved[0])}."
+            return f"Not private: nothing is proved for this unit of run {self.unproved[0]}."
+        if self.lost:
+            return f"Not private: nobody knows what was charged by entries that were lost (entry {self.lost[0]})."
         return _WHY[self.kind].format(
             runs=self.runs,
             groups=self.groups,
@@ -95,10 +98,6 @@ _WHY = {
 }
 
 
-def _named(run: str) -> str:
-    return run if " " in run else f"run {run}"
-
-
 def total_of(account: Account, delta: float | None, curves: Callable[[], list[Curve]]) -> Total:
     """The total of an account: at the deltas its parts have, or at `delta` if these add up to more than that."""
     epsilon, natural = _proved(account)
@@ -119,6 +118,7 @@ def total_of(account: Account, delta: float | None, curves: Callable[[], list[Cu
         used=used_epsilon(account) if account.is_private else math.inf,
         seeded=tuple(account.seeded),
         unproved=tuple(account.unproved),
+        lost=tuple(account.lost),
         groups=len(account.begun),
         earlier=account.unlimited.runs if account.phase is not None else 0,
         filter=None if account.phase is None else account.phase.filter,

@@ -17,15 +17,13 @@ By name: `scalar("piecewise", 1.0)` for one number, `feature_randomizer("hybrid"
 
 from __future__ import annotations
 
-from hushgraph.local.base import Randomizer, ScalarMechanism
+from hushgraph.local.base import OsRandom, Randomizer, Randomness, ScalarMechanism, os_generator, realized_epsilon
 from hushgraph.local.bits import Duchi, OneBit, ThreeOutput
 from hushgraph.local.catalog import FEATURES, RANDOMIZERS, SCALARS, feature_randomizer, from_dict, scalar
-from hushgraph.local.check import realized_epsilon
 from hushgraph.local.grid import Hybrid, Laplace, Piecewise, Suboptimal
 from hushgraph.local.labels import RandomizedResponse, UnaryEncoding
 from hushgraph.local.multi_bit import MultiBit, best_bits
 from hushgraph.local.packing import PackedReport, pack, pack_bits, unpack, unpack_bits
-from hushgraph.local.randomness import OsRandom, Randomness, os_generator
 from hushgraph.local.vectors import PerFeature, SampledFeatures, SampledReport, best_sampled
 
 __all__ = [

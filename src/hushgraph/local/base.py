@@ -11,20 +11,32 @@ the device. It is a value itself: a frozen dataclass of public parameters, writt
 
 Ranges and class lists are public and fixed before any value is looked at; taking them from the data would break the
 promise. Inside, numbers are moved to [-1, 1] ("unit" values), where each randomizer is defined.
+
+Measure the epsilon a randomizer really has, by enumerating its law.
+
+Over all the inputs of a finite set the result is exact. Over values of a range it is a lower bound on the true epsilon,
+so a value above the claim is a proof of a mistake; the ends of the range are among them, where the ratios of all
+randomizers here are largest.
+
+Where local mechanisms get their randomness.
+
+The default is the operating system's cryptographic source. `OsRandom` offers the draws the mechanisms need,
+under the names and shapes of `numpy.random.Generator`, so a test may pass a seeded numpy generator instead. A
+seeded generator must never be used on real answers: whoever knows the seed can subtract the noise.
 """
 
 from __future__ import annotations
 
 import math
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
 from hushgraph.errors import InputError
-from hushgraph.local.randomness import Randomness, os_generator
 
 LARGEST_EPSILON = 30.0
 """Per number. Above this a 53-bit uniform cannot realize the unlikely reports; such a budget promises nothing."""
@@ -246,3 +258,83 @@ class ScalarMechanism(Randomizer):
 
     @abstractmethod
     def _unit_law(self, unit: float) -> tuple[np.ndarray, np.ndarray]: ...
+
+
+def realized_epsilon(randomizer: Randomizer, inputs: Iterable[Any] | None = None) -> float:
+    """The largest log ratio of report probabilities between any two of `inputs` (default: `randomizer.inputs()`)."""
+    values = randomizer.inputs() if inputs is None else inputs
+    return _largest_ratio(np.stack([randomizer.law(value)[1] for value in values]))
+
+
+def _largest_ratio(table: np.ndarray) -> float:
+    """Largest log(max/min) down any column; infinite when one input allows a report that another forbids."""
+    highest, lowest = table.max(axis=0), table.min(axis=0)
+    possible = highest > 0
+    if (lowest[possible] <= 0).any():
+        return math.inf
+    return float(np.log(highest[possible] / lowest[possible]).max()) if possible.any() else 0.0
+
+
+Shape = int | tuple[int, ...] | None
+
+
+class Randomness(Protocol):
+    """The draws a mechanism may make. `numpy.random.Generator` fits; so does `OsRandom`."""
+
+    def random(self, size: Any = None) -> Any:
+        """Uniform floats in [0, 1)."""
+        ...
+
+    def integers(self, low: int, high: int | None = None, size: Any = None) -> Any:
+        """Uniform integers in [low, high), or [0, low) when `high` is left out."""
+        ...
+
+    def bytes(self, length: int) -> bytes:
+        """That many random bytes."""
+        ...
+
+
+class OsRandom:
+    """Uniform numbers, whole numbers and bytes from `os.urandom`.
+
+    It keeps no state: nothing can be replayed, and a forked process that goes on using its parent's object draws other
+    numbers than the parent, because each draw asks the operating system.
+    """
+
+    def random(self, size: Shape = None) -> Any:
+        """Uniform floats in [0, 1), multiples of 2^-53."""
+        uniforms = (self._words(size) >> np.uint64(11)) * 2.0**-53
+        return float(uniforms[0]) if size is None else uniforms.reshape(size)
+
+    def integers(self, low: int, high: int | None = None, size: Shape = None) -> Any:
+        """Exactly uniform integers in [low, high): words past the last full multiple are drawn again."""
+        start, stop = (0, low) if high is None else (low, high)
+        width = stop - start
+        if not 0 < width < 2**63:
+            raise InputError(f"expected an integer range that is not empty; got [{start}, {stop}); check the bounds")
+        limit = np.uint64(2**64 - (2**64 % width) - 1)
+        words = self._words(size)
+        while (rejected := words > limit).any():
+            words[rejected] = self._words(int(rejected.sum()))
+        drawn = (words % np.uint64(width)).astype(np.int64) + start
+        return int(drawn[0]) if size is None else drawn.reshape(size)
+
+    def bytes(self, length: int) -> bytes:
+        """That many random bytes."""
+        return os.urandom(length)
+
+    @staticmethod
+    def _words(size: Shape) -> np.ndarray:
+        """Fresh 64-bit words, flat."""
+        return np.frombuffer(os.urandom(8 * _count(size)), dtype=np.uint64).copy()
+
+
+def os_generator() -> OsRandom:
+    """The source used whenever no generator is passed: operating-system entropy."""
+    return OsRandom()
+
+
+def _count(size: Shape) -> int:
+    if size is None:
+        return 1
+    return math.prod(size) if isinstance(size, tuple) else int(size)

@@ -23,9 +23,8 @@ from typing import ClassVar
 import numpy as np
 
 from hushgraph.errors import InputError
-from hushgraph.local.base import ScalarMechanism
+from hushgraph.local.base import Randomness, ScalarMechanism
 from hushgraph.local.bits import Duchi
-from hushgraph.local.randomness import Randomness
 
 WINDOW = 256
 """Places of the likely window of a piecewise law."""

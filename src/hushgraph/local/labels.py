@@ -16,8 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from hushgraph.errors import InputError
-from hushgraph.local.base import Randomizer, check_epsilon, is_count, log_quotient, small_side
-from hushgraph.local.randomness import Randomness, os_generator
+from hushgraph.local.base import Randomizer, Randomness, check_epsilon, is_count, log_quotient, os_generator, small_side
 
 
 def check_classes(classes: int) -> None:

@@ -18,10 +18,17 @@ from typing import Any
 
 import numpy as np
 
-from hushgraph.local.base import Randomizer, check_epsilon, check_range, check_total, coth_half, share_of
-from hushgraph.local.bits import Duchi, draw_signs
-from hushgraph.local.many_signs import ManySigns
-from hushgraph.local.randomness import Randomness, os_generator
+from hushgraph.local.base import (
+    Randomizer,
+    Randomness,
+    check_epsilon,
+    check_range,
+    check_total,
+    coth_half,
+    os_generator,
+    share_of,
+)
+from hushgraph.local.bits import Duchi, ManySigns, draw_signs
 from hushgraph.local.vectors import SampledFeatures, SampledReport, check_dimensions, rows_of, sample_dimensions
 
 BEST_SHARE = 2.18

@@ -22,8 +22,17 @@ from typing import Any
 import numpy as np
 
 from hushgraph.errors import InputError
-from hushgraph.local.base import LARGEST_EPSILON, Randomizer, ScalarMechanism, check_total, finite, is_count, share_of
-from hushgraph.local.randomness import Randomness, os_generator
+from hushgraph.local.base import (
+    LARGEST_EPSILON,
+    Randomizer,
+    Randomness,
+    ScalarMechanism,
+    check_total,
+    finite,
+    is_count,
+    os_generator,
+    share_of,
+)
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.data.checks import CheckedGraph
-from hushgraph.data.joined import JoinedRows
-from hushgraph.data.rows import Rows, SparseRows, take_rows
+from hushgraph.data.rows import JoinedRows, Rows, SparseRows, take_rows
 from hushgraph.mechanisms.canaries import SCALES, Evidence, OpenVault, audit_graph
 from hushgraph.nn import Linear
 from hushgraph.nn.chorus import Ensemble
@@ -61,7 +60,7 @@ class Gradient(Mechanism):
     @classmethod
     def of(cls, num_examples: int, batch_size: int, epochs: int, max_grad_norm: float) -> Self:
         """Batches of `batch_size` examples on average, as many as make `epochs` passes."""
-        rate = PoissonSampler.rate_for(max(1, num_examples), batch_size)
+        rate = min(1.0, batch_size / max(1, num_examples))
         return cls(max_grad_norm, rate, epochs * math.ceil(1.0 / rate))
 
     def sensitivity(self, unit: Unit) -> float:
@@ -129,9 +128,9 @@ class Gradient(Mechanism):
         """Train by clipped, noised steps on the training nodes, or on those named by `nodes`."""
         self.check(module)
         train = data.train if nodes is None else nodes
+        labels, taken = data.labels[train], take_rows(rows, train)
         steps = NoisySteps(PoissonSampler(train.numel(), self.sample_rate), self.steps, self.max_grad_norm, scale)
-        labels = data.labels[train]
-        examples = RowExamples(module, take_rows(rows, train), labels, steps, normalize=training.normalize)
+        examples = RowExamples(module, taken, labels, steps, normalize=training.normalize)
         train_private(examples, training, noise, on_step=data.report)
 
     @classmethod

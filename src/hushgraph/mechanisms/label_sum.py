@@ -32,7 +32,7 @@ from hushgraph.mechanisms.canaries import (
     lay_out,
     room_for,
 )
-from hushgraph.mechanisms.neighbor_sum import in_steps
+from hushgraph.noise.normal import in_steps
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.mechanism import GaussianMechanism
 from hushgraph.privacy.plan import Stage
@@ -116,8 +116,9 @@ class LabelSum(GaussianMechanism):
     def _whole_sums(self, data: Any, pseudo_labels: Rows | None, receivers: Tensor | None) -> tuple[Tensor, float]:
         """The exact sums in whole steps of the grid, and the step."""
         edges: Edges = data.whole_lists if self.divided else data.edges
+        rows, labeled = self.rows(data, pseudo_labels), data.trains_on
         edges = edges if receivers is None else edges.ending_at(receivers)
-        sent = self.messages(edges, self.rows(data, pseudo_labels), data.trains_on)
+        sent = self.messages(edges, rows, labeled)
         return edges.sum(sent), sent.step
 
     def rows(self, data: Any, pseudo_labels: Rows | None) -> Tensor:

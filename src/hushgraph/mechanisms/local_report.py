@@ -18,7 +18,7 @@ from hushgraph import local
 from hushgraph.data.checks import CheckedGraph
 from hushgraph.data.rows import dense_rows
 from hushgraph.errors import InputError
-from hushgraph.local.randomness import Randomness, os_generator
+from hushgraph.local.base import Randomness, os_generator
 from hushgraph.mechanisms.canaries import Evidence, OpenVault, audit_graph
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy import events

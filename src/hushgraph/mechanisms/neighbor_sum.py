@@ -16,7 +16,7 @@ from hushgraph.data.checks import CheckedGraph
 from hushgraph.data.rows import Rows, dense_rows
 from hushgraph.graph.quantized import QuantizedRows, quantize
 from hushgraph.mechanisms.canaries import Evidence, Layout, OpenVault, Tally, audit_graph, lay_out, room_for
-from hushgraph.noise.normal import checked_std
+from hushgraph.noise.normal import in_steps
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.mechanism import GaussianMechanism
 from hushgraph.privacy.plan import Stage
@@ -55,8 +55,8 @@ class NeighborSum(GaussianMechanism):
 
     def release(self, data: Any, scale: float, noise: NoiseSource, rows: Rows) -> Tensor:
         """The sums with noise on the same grid."""
-        bounded = self._whole(rows)
-        sums = data.edges.sum(bounded)
+        edges, bounded = data.edges, self._whole(rows)
+        sums = edges.sum(bounded)
         sums += noise.integer_gaussian(tuple(sums.shape), in_steps(scale, bounded.step))
         return (sums.to(torch.float64) * bounded.step).to(torch.float32)
 
@@ -95,12 +95,12 @@ class NeighborSum(GaussianMechanism):
         projections add up to one Gaussian with the separation mu of the whole composition.
         """
         layout = lay_out(unit, coins, rng)
+        tally = Tally(layout)
         rows = F.normalize(torch.from_numpy(rng.standard_normal((layout.num_nodes, _CANARY_WIDTH))).float(), dim=1)
         flips = unit.footprint.replaced  # an absent canary then sends the opposite row
         if flips:
             rows[layout.heads[~layout.present()]] *= -1.0
         vault = open_vault(audit_graph(torch.zeros(layout.num_nodes, 1), layout.edges(everyone=flips)))
-        tally = Tally(layout)
         for _ in range(stage.count):
             released = vault.hand_over(vault.release(stage.name, rows)).to(torch.float64)
             sent = self.bounded(_as_planted(rows, layout) if flips else rows)[layout.sender]
@@ -110,11 +110,6 @@ class NeighborSum(GaussianMechanism):
                 break  # later rows are shared by both worlds and go to the same list: they tell nothing more
             rows = F.normalize(released, dim=1).to(torch.float32)
         return tally.evidence("node" if unit.footprint.records else "edge")
-
-
-def in_steps(scale: float, step: float) -> float:
-    """A noise scale in steps of the grid, rounded up; zero is refused, not rounded up to almost nothing."""
-    return math.nextafter(checked_std(scale) / step, math.inf)
 
 
 def _as_planted(rows: Tensor, layout: Layout) -> Tensor:

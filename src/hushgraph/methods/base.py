@@ -11,7 +11,6 @@ import time
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -20,7 +19,6 @@ from torch import Tensor, nn
 from hushgraph import registry
 from hushgraph.data.checks import CheckedGraph, check_graph
 from hushgraph.errors import InputError, UnprovenError
-from hushgraph.ledger.identity import arrays_of
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.project import default_ledger
 from hushgraph.ledger.run import Run, open_run
@@ -104,28 +102,27 @@ class Method(Settings):
         if metadata.num_train < 1:
             raise InputError(f"train nodes: expected at least 1; got {metadata.num_train}")
         self._require_trust(unit, budget)
-        stages = self.stages(metadata, unit, budget.for_units(unit.count(metadata)))
-        return self._planned(self.name, metadata, unit, budget, stages, paper_mode)
+        return self._planned(self.name, metadata, unit, budget, paper_mode)
 
     def inference_plan(self, metadata: Metadata, unit: Unit, budget: Budget, *, paper_mode: bool = False) -> Plan:
         """The releases without the training: what predictions about another graph cost."""
-        stages = self.stages(metadata, unit, budget.for_units(unit.count(metadata)))
-        kept = [stage for stage in stages if not stage.mechanism.trains]
-        return self._planned(f"{self.name}-inference", metadata, unit, budget, kept, paper_mode)
+        return self._planned(f"{self.name}-inference", metadata, unit, budget, paper_mode, trains=False)
+
+    def inference_stages(self, metadata: Metadata, unit: Unit, budget: Budget) -> Sequence[Stage]:
+        """What predictions about another graph release: all but the training, where a method does not say otherwise."""
+        return [stage for stage in self.stages(metadata, unit, budget) if not stage.mechanism.trains]
 
     def _planned(
-        self, name: str, metadata: Metadata, unit: Unit, budget: Budget, stages: Sequence[Stage], paper_mode: bool
+        self, name: str, metadata: Metadata, unit: Unit, budget: Budget, paper_mode: bool, *, trains: bool = True
     ) -> Plan:
-        return Plan.make(
-            name,
-            metadata,
-            unit,
-            budget,
-            [replace(stage, mechanism=stage.mechanism.as_published()) for stage in stages] if paper_mode else stages,
-            public=self.public_notes(metadata, unit),
-            unprotected=self.unprotected_notes(metadata, unit),
-            paper=self.paper_accountant(unit) if paper_mode else None,
-        )
+        """What is not protected, what is public, then what is released: with training, or without."""
+        unprotected, public = self.unprotected_notes(metadata, unit), self.public_notes(metadata, unit)
+        listed = self.stages if trains else self.inference_stages
+        stages = listed(metadata, unit, budget.for_units(unit.count(metadata)))
+        if paper_mode:
+            stages = [replace(stage, mechanism=stage.mechanism.as_published()) for stage in stages]
+        paper = self.paper_accountant(unit) if paper_mode else None
+        return Plan.make(name, metadata, unit, budget, stages, public=public, unprotected=unprotected, paper=paper)
 
     def fit(
         self,
@@ -152,8 +149,9 @@ class Method(Settings):
         _require_public_classes(checked, unit, budget)
         plan = self.plan(checked.metadata, unit, budget, paper_mode=paper_mode)
         started = time.perf_counter()
-        vault, run = open_vault(checked, plan, ledger, seed, progress)
-        network = self.network(plan, vault.generator("weights"))
+        run, noise = enter(checked, plan, ledger, seed)
+        network = self.network(plan, noise.torch_generator("weights"))
+        vault = Vault(checked, plan, run, noise, progress)
         output = self.run(vault, network, train=True)
         return finished(self, network, output, vault, run, checked, time.perf_counter() - started)
 
@@ -186,22 +184,19 @@ class Method(Settings):
         return True
 
 
+def enter(graph: CheckedGraph, plan: Plan, ledger: Ledger | None, seed: int | None) -> tuple[Run, NoiseSource]:
+    """Enter `plan` in the ledger, which may refuse it; the run to charge, and its source of noise."""
+    book = (ledger if ledger is not None else default_ledger()).recognizing(graph)
+    run = open_run(book, plan, graph.metadata.name, seeded=seed is not None)
+    return run, NoiseSource.from_os() if seed is None else NoiseSource.seeded(seed)
+
+
 def open_vault(
     graph: CheckedGraph, plan: Plan, ledger: Ledger | None, seed: int | None, progress: Progress | None
 ) -> tuple[Vault, Run]:
     """Enter `plan` in the ledger and put the graph in a vault that charges to it."""
-    noise = NoiseSource.from_os() if seed is None else NoiseSource.seeded(seed)
-    book = recognizing(ledger if ledger is not None else default_ledger(), graph)
-    run = open_run(book, plan, graph.metadata.name, seeded=seed is not None)
+    run, noise = enter(graph, plan, ledger, seed)
     return Vault(graph, plan, run, noise, progress), run
-
-
-def recognizing(ledger: Ledger, graph: CheckedGraph) -> Ledger:
-    """The ledger, told the data itself, so that it recognizes the dataset under any name."""
-    if ledger.folder is None or ledger.occasion.arrays is not None:
-        return ledger
-    data = SimpleNamespace(x=graph.features, edge_index=graph.edges.edge_index(), y=graph.labels)
-    return ledger.on(replace(ledger.occasion, arrays=arrays_of(data)))
 
 
 def finished(
@@ -215,20 +210,24 @@ def finished(
 ) -> Model:
     """Close the run, certify it, and measure how well the model does."""
     vault.charge_what_was_open()
+    scores, private = vault.hand_over(output.scores), isinstance(output.scores, PrivateRows)
+    nodes = {split: vault.nodes(split) for split in ("train", "val", "test")}
+    stages = {stage.name for stage in vault.plan.stages}
+    released = {name: values for name, values in vault.released.items() if name in stages}
     run.close()
     model = Model(
         method=output.method or method,
         plan=vault.plan,
         run_plan=run.plan if run.plan is not vault.plan else None,
         network=(output.network or network).eval(),
-        released={name: values for name, values in vault.released.items() if name in vault.plan},
+        released=released,
         kept=output.kept,
-        scores=vault.hand_over(output.scores),
-        scores_are_private=isinstance(output.scores, PrivateRows),
+        scores=scores,
+        scores_are_private=private,
         settings=output.settings,
         reason=output.reason,
         class_names=graph.class_names,
-        nodes={name: graph.split(name) for name in ("train", "val", "test")},
+        nodes=nodes,
         seconds={**vault.seconds, "total": seconds},
         certificate=run.certificate(),
         ledger=run.ledger,
@@ -243,7 +242,7 @@ def _checked(graph: Any, unit: Unit | None, num_edges: int | None) -> CheckedGra
 
 def _require_public_classes(graph: CheckedGraph, unit: Unit, budget: Budget) -> None:
     """Where labels are private, so is the list of classes that occur among them."""
-    if budget.is_private and not graph.classes_declared and "labels" not in unit.public:
+    if not graph.classes_declared and "labels" not in unit.public and budget.is_private:
         raise InputError(
             f"classes: expected their names or number to be declared, because labels are private under the unit "
             f"'{unit}'; got neither. Set data.class_names = [...] or data.num_classes = C from public knowledge"

@@ -95,10 +95,11 @@ class Chorus(Method):
         hops = self.hops or (3 if plain else 1)
         readers = self._num_readers(metadata, unit, budget)
         batch = self.batch_size or (512 if readers == metadata.num_train else 256)
+        sums = self._label_sum(unit)
         training = Gradient.of(readers, batch, self.epochs or PRIVATE_EPOCHS, self.max_grad_norm)
         parts = 1 if readers == metadata.num_train else 2
         return [
-            Stage(SUMS, self._label_sum(unit), hops, noise=self.aggregation_noise),
+            Stage(SUMS, sums, hops, noise=self.aggregation_noise),
             *[Stage(f"stage_{k}", training, parallel=parts) for k in range(0 if plain else 1, hops + 1)],
         ]
 
@@ -126,7 +127,7 @@ class Chorus(Method):
     def public_notes(self, metadata: Metadata, unit: Unit) -> Sequence[Note]:
         """Those of every method; where messages are divided, lists are not cut."""
         usual = super().public_notes(metadata, unit)
-        if not self._label_sum(unit).divided:
+        if not (self.divide_by_degree and unit.footprint.owned):
             return usual
         return [*(one for one in usual if one.code is not Code.DEGREE_CAP), note(Code.NO_CAP)]
 
@@ -151,8 +152,8 @@ class Chorus(Method):
     def run(self, vault: Vault, network: nn.Module, *, train: bool) -> Output:
         """Per stage: send labels and pseudo-labels, sum them, train on features and sums."""
         assert isinstance(network, ChorusNetwork)
-        readers, receivers = self._readers(vault, network) if train else (None, None)
         training = self._training(network)
+        readers, receivers = self._readers(vault, network) if train else (None, None)
         rows: list[Held] = [vault.features if network.plain else vault.apply(UnitRows(), vault.features)]
         if network.feature_model is not None:
             if train and readers is not None:

@@ -19,8 +19,7 @@ from hushgraph.mechanisms.gradient import Gradient
 from hushgraph.mechanisms.neighbor_sum import NeighborSum
 from hushgraph.methods.base import Method, Output
 from hushgraph.nn import L2Normalize
-from hushgraph.nn.gap import GapNetwork
-from hushgraph.nn.hops import COMBINATIONS
+from hushgraph.nn.gap import COMBINATIONS, GapNetwork
 from hushgraph.nn.layers import ACTIVATIONS
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.calibration import Accountant

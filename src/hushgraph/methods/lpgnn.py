@@ -24,8 +24,7 @@ from hushgraph.mechanisms.local_report import LocalReport
 from hushgraph.methods.base import Output
 from hushgraph.methods.local import LocalMethod, require_local, within
 from hushgraph.nn.backbones import BACKBONES, Backbone, backbone
-from hushgraph.nn.kprop import PropagatedRows
-from hushgraph.nn.propagation import Neighborhood
+from hushgraph.nn.propagation import Neighborhood, PropagatedRows
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.plan import Plan, Stage
@@ -80,10 +79,9 @@ class LPGNN(LocalMethod):
             stages.append(self.report("labels", RandomizedResponse(for_label, metadata.classes), "labels"))
         return stages
 
-    def inference_plan(self, metadata: Metadata, unit: Unit, budget: Budget, *, paper_mode: bool = False) -> Plan:
+    def inference_stages(self, metadata: Metadata, unit: Unit, budget: Budget) -> Sequence[Stage]:
         """Predictions read features alone: nobody is asked about a label, and the features get the whole budget."""
-        stages = [self._feature_report(metadata, within(_finite(budget.epsilon)))] if self.reads_features else []
-        return self._planned(f"{self.name}-inference", metadata, unit, budget, stages, paper_mode)
+        return [self._feature_report(metadata, within(_finite(budget.epsilon)))] if self.reads_features else []
 
     def _feature_report(self, metadata: Metadata, epsilon: float) -> Stage:
         return self.report("features", MultiBit(epsilon, metadata.features))

@@ -27,12 +27,12 @@ from hushgraph.ledger.certificate import Certificate
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.manifest import require_uncontradicted, write_manifest
 from hushgraph.ledger.project import default_ledger
+from hushgraph.methods.evaluation import evaluate_classes
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.notes import Note
 from hushgraph.privacy.plan import Plan
 from hushgraph.privacy.units import Unit
-from hushgraph.tasks import evaluate_classes
 from hushgraph.text import read_json, write_json, write_whole
 from hushgraph.vault import Replay
 
@@ -89,9 +89,8 @@ class Model:
 
     def explain(self) -> str:
         """The certificate in words."""
-        from hushgraph.report.words import explain
-
-        return explain(self.certificate, self.reason)
+        words: str = registry.load("views", "words")(self.certificate, self.reason)
+        return words
 
     # Predictions
 
@@ -173,8 +172,7 @@ class Model:
         """Accuracies on the data: an evaluation, outside the guarantee."""
         if self.scores is None:
             return {}
-        nodes = {name: graph.split(name) for name in ("train", "val", "test")}
-        splits = {name: found[graph.labels[found] >= 0] for name, found in nodes.items()}
+        splits = {name: found[graph.labels[found] >= 0] for name, found in self.nodes.items()}
         return evaluate_classes(self.scores, graph.labels, splits, len(graph.class_names))
 
     def get_epsilon(self, delta: float) -> float:
@@ -185,19 +183,16 @@ class Model:
 
     def audit(self, **options: Any) -> Any:
         """Try to contradict this run's epsilon on data made for the audit; options are those of `audit_run`."""
-        from hushgraph.audit.run import audit_run
-
-        return audit_run(self, **options)
+        return registry.load("views", "audit")(self, **options)
 
     def report(self, path: str | os.PathLike[str], **options: Any) -> Path:
         """Write one HTML file about this model that opens offline; options are those of `write_report`.
 
         Of a model that was saved, the folder is shown, and checked against the ledger that it was charged to.
         """
-        from hushgraph.report.page import write_report
-
         own = None if self.ledger is None else self.ledger.folder
-        return write_report(self, path, **{"ledger": own, **options})
+        written: Path = registry.load("views", "report")(self, path, **{"ledger": own, **options})
+        return written
 
     # The folder
 
@@ -231,7 +226,7 @@ class Model:
         """Read a model's folder; nothing in it is executed. One that contradicts its manifest or ledger is refused."""
         source = Path(folder)
         require_uncontradicted(source, default_ledger())
-        config = read_json(source / "config.json")
+        config = read_json(source / "config.json", of="a trained model")
         if config.get("format") != FORMAT:
             raise InputError(
                 f"{source}: expected a model of format {FORMAT}; got {config.get('format')!r}, which another version "
@@ -244,7 +239,7 @@ class Model:
         trained = None if config["trained"] is None else Plan.from_dict(config["trained"])
         network = method.network(trained or plan, torch.Generator())
         network.load_state_dict(_under("weights", tensors))
-        metrics = read_json(source / "metrics.json")
+        metrics = read_json(source / "metrics.json", of="a trained model")
         return cls(
             method=method,
             plan=plan,
@@ -261,7 +256,7 @@ class Model:
             run_plan=None if config["run_plan"] is None else Plan.from_dict(config["run_plan"]),
             trained=trained,
             folder=source,
-            certificate=Certificate.from_dict(read_json(source / "certificate.json")),
+            certificate=Certificate.from_dict(read_json(source / "certificate.json", of="a trained model")),
         )
 
 

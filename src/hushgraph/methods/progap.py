@@ -16,7 +16,7 @@ from torch import nn
 from hushgraph.mechanisms.gradient import Gradient
 from hushgraph.mechanisms.neighbor_sum import NeighborSum
 from hushgraph.methods.base import Method, Output
-from hushgraph.nn.hops import COMBINATIONS
+from hushgraph.nn.gap import COMBINATIONS
 from hushgraph.nn.layers import ACTIVATIONS
 from hushgraph.nn.progressive import ProgressiveNetwork
 from hushgraph.privacy.budget import Budget

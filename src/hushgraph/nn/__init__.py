@@ -1,10 +1,8 @@
 """Small modules: layers, perceptrons, the hop classifier and the encoder, for dense and sparse rows."""
 
-from hushgraph.data.rows import Rows, SparseRows, linear_input, take_rows
-from hushgraph.nn.encoder import Encoder
-from hushgraph.nn.hops import Combine, HopClassifier
-from hushgraph.nn.layers import Dropout, L2Normalize, Linear
-from hushgraph.nn.mlp import MLP
+from hushgraph.data.rows import Rows, SparseRows, take_rows
+from hushgraph.nn.gap import Combine, Encoder, HopClassifier
+from hushgraph.nn.layers import MLP, Dropout, L2Normalize, Linear, linear_input
 
 __all__ = [
     "MLP",

@@ -10,8 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hushgraph.data.joined import JoinedRows
-from hushgraph.data.rows import Rows, SparseRows
+from hushgraph.data.rows import JoinedRows, Rows, SparseRows
 from hushgraph.nn.layers import Dropout, Linear, fresh_generator
 from hushgraph.nn.rowwise import Branches, rowwise, unfolds
 

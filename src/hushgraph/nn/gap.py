@@ -1,14 +1,21 @@
-"""GAP's network: the encoder and the classifier of hops, kept together so that they are saved together."""
+"""GAP's network: the encoder and the classifier of hops, kept together so that they are saved together.
+
+GAP's encoder: a perceptron that turns features into unit rows, pre-trained with a classification head.
+
+GAP's classification module: one small network per hop, their outputs combined, then a head.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from hushgraph.nn.encoder import Encoder
-from hushgraph.nn.hops import HopClassifier
+from hushgraph.data.rows import Rows
+from hushgraph.errors import InputError, did_you_mean
+from hushgraph.nn.layers import MLP, L2Normalize, Linear, between_layers, fresh_generator, reset_all
+from hushgraph.nn.rowwise import Branches, rowwise, unfolds
 
 
 class GapNetwork(nn.Module):
@@ -48,3 +55,158 @@ class GapNetwork(nn.Module):
             combine=combine,  # type: ignore[arg-type]
             **shared,
         )
+
+
+@rowwise("Only passes rows through the layers inside it.")
+@unfolds(lambda encoder: [encoder.body, encoder.middle, encoder.head])
+class Encoder(nn.Module):
+    """Features to unit rows of width `hidden` (`encode`); as a module, class scores for pre-training.
+
+    Body: `encoder_layers` linear layers, the last one plain, then L2-normalized rows. Head: norm, dropout, activation
+    and `head_layers` linear layers. Every output row depends on one input row only, unless `norm="batch"`.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        hidden: int,
+        num_classes: int,
+        *,
+        encoder_layers: int = 2,
+        head_layers: int = 1,
+        activation: str = "selu",
+        norm: str | None = None,
+        dropout: float = 0.0,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        generator = fresh_generator(generator)
+        shared = {"activation": activation, "norm": norm, "dropout": dropout, "generator": generator}
+        self.body = MLP(in_features, hidden, hidden, encoder_layers, **shared)  # type: ignore[arg-type]
+        width = self.body.out_features
+        self.middle = nn.Sequential(
+            L2Normalize(), *between_layers(width, activation, norm, dropout, "norm-first", generator)
+        )
+        self.head = MLP(width, hidden, num_classes, head_layers, **shared)  # type: ignore[arg-type]
+
+    def reset_parameters(self, generator: torch.Generator) -> None:
+        """Draw new starting values from `generator`."""
+        reset_all(self, generator)
+
+    def forward(self, x: Rows) -> Tensor:
+        """Class scores, for pre-training."""
+        return self.head(self.middle(self.body(x)))
+
+    @torch.no_grad()
+    def encode(self, x: Rows) -> Tensor:
+        """The unit rows, computed as at inference (no dropout, running batch-norm statistics), without gradients."""
+        was_training = self.training
+        self.eval()
+        try:
+            rows: Tensor = self.middle[0](self.body(x))
+        finally:
+            self.train(was_training)
+        return rows
+
+
+Combination = Literal["cat", "sum", "max", "attention"]
+COMBINATIONS = ("cat", "sum", "max", "attention")
+
+
+@rowwise("Concatenates, adds or weighs the hops of one row.")
+class Combine(nn.Module):
+    """Turn the hops of each node, `[n, hops, width]`, into one row: `cat`, `sum`, `max` or learned `attention`.
+
+    Attention scores each hop by a linear map of its row and takes the softmax-weighted sum over the hops of that node.
+    """
+
+    def __init__(
+        self, mode: Combination, num_inputs: int, width: int, *, generator: torch.Generator | None = None
+    ) -> None:
+        super().__init__()
+        if mode not in COMBINATIONS:
+            raise InputError(f"expected a combination; got '{mode}'; {did_you_mean(mode, COMBINATIONS)}")
+        self.mode = mode
+        self.out_features = num_inputs * width if mode == "cat" else width
+        self.score = Linear(width, 1, bias=False, generator=generator) if mode == "attention" else None
+
+    def forward(self, stack: Tensor) -> Tensor:
+        """Combine over the second dimension."""
+        if self.mode == "cat":
+            return stack.flatten(1)
+        if self.mode == "sum":
+            return stack.sum(1)
+        if self.mode == "max":
+            return stack.amax(1)
+        assert self.score is not None
+        return (self.score(stack).softmax(dim=1) * stack).sum(1)
+
+
+@rowwise("Only passes rows through the layers inside it.")
+@unfolds(lambda net: [Branches(net.bases, net.combine.mode), net.middle, net.head])
+class HopClassifier(nn.Module):
+    """Rows `[n, hops + 1, in]` (hop 0 to K embeddings of each node) to class scores `[n, classes]`.
+
+    One base MLP per hop, combine, L2-normalize the combined row, norm, dropout, activation, head MLP. Every output row
+    depends on one input row only, unless `norm="batch"`.
+    """
+
+    def __init__(
+        self,
+        num_hops: int,
+        in_features: int,
+        hidden: int,
+        num_classes: int,
+        *,
+        base_layers: int = 1,
+        head_layers: int = 1,
+        combine: Combination = "cat",
+        activation: str = "selu",
+        norm: str | None = None,
+        dropout: float = 0.0,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        generator = fresh_generator(generator)
+        self.num_hops, self.in_features = num_hops, in_features
+        width = hidden if base_layers else in_features
+        self.bases = nn.ModuleList(
+            MLP(
+                in_features,
+                hidden,
+                hidden,
+                base_layers,
+                activation=activation,
+                norm=norm,
+                dropout=dropout,
+                generator=generator,
+            )
+            for _ in range(num_hops + 1)
+        )
+        self.combine = Combine(combine, num_hops + 1, width, generator=generator)
+        combined = self.combine.out_features
+        self.middle = nn.Sequential(
+            L2Normalize(), *between_layers(combined, activation, norm, dropout, "norm-first", generator)
+        )
+        self.head = MLP(
+            combined,
+            hidden,
+            num_classes,
+            head_layers,
+            activation=activation,
+            norm=norm,
+            dropout=dropout,
+            generator=generator,
+        )
+
+    def reset_parameters(self, generator: torch.Generator) -> None:
+        """Draw new starting values from `generator`."""
+        reset_all(self, generator)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Class scores, one row per node."""
+        if rows.dim() != 3 or rows.shape[1] != len(self.bases):
+            expected = f"[n, {len(self.bases)}, {self.in_features}]"
+            raise InputError(f"expected rows of shape {expected}; got {list(rows.shape)}; stack hops 0 to K")
+        outputs = [base(hop) for base, hop in zip(self.bases, rows.unbind(1))]
+        return self.head(self.middle(self.combine(torch.stack(outputs, 1))))

@@ -9,10 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hushgraph.data.joined import JoinedRows
-from hushgraph.nn.hops import Combination, Combine
-from hushgraph.nn.layers import L2Normalize, Linear, fresh_generator
-from hushgraph.nn.mlp import MLP
+from hushgraph.data.rows import JoinedRows
+from hushgraph.nn.gap import Combination, Combine
+from hushgraph.nn.layers import MLP, L2Normalize, Linear, fresh_generator
 from hushgraph.nn.rowwise import Branches, rowwise, unfolds
 
 

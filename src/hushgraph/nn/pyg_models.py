@@ -18,9 +18,10 @@ from torch import Tensor, nn
 from torch_geometric.nn import GATConv, GCNConv, GINConv, SAGEConv
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
-from hushgraph.data.rows import Rows, SparseRows, linear_input
+from hushgraph.data.rows import Rows, SparseRows
 from hushgraph.errors import InputError
 from hushgraph.graph.edges import MemoryEdges, pack
+from hushgraph.nn.layers import linear_input
 from hushgraph.nn.propagation import Neighborhood, Propagation
 
 

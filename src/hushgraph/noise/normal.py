@@ -164,6 +164,11 @@ def grid_of(std: float) -> float:
     return math.ldexp(1.0, math.frexp(checked_std(std, _SMALLEST_STD))[1] - 1 - GRID_BITS)
 
 
+def in_steps(scale: float, step: float) -> float:
+    """A noise scale in steps of the grid, rounded up; zero is refused, not rounded up to almost nothing."""
+    return math.nextafter(checked_std(scale) / step, math.inf)
+
+
 def perturb(values: Tensor, std: float, noise: IntegerNoise) -> Tensor:
     """The values rounded to multiples of `grid_of(std)`, plus Gaussian noise rounded to the same grid; float64.
 

@@ -43,16 +43,6 @@ class PoissonSampler:
             problems.append(f"expected a sampling rate in (0, 1]; got {self.rate}; use batch size / examples")
         InputError.collect(problems)
 
-    @staticmethod
-    def rate_for(num_examples: int, batch_size: int) -> float:
-        """The rate at which batches have `batch_size` examples on average (all of them, at most)."""
-        return min(1.0, batch_size / num_examples) if num_examples > 0 else 0.0
-
-    @staticmethod
-    def steps_for(num_examples: int, batch_size: int, epochs: int = 1) -> int:
-        """Steps after which each example was drawn `epochs` times on average or a little more: rounded up."""
-        return epochs * max(1, -(-num_examples // batch_size))
-
     @property
     def expected_batch_size(self) -> float:
         """The average number of examples in a batch."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import os
-import struct
 import threading
 from collections.abc import Sequence
 from functools import partial
@@ -46,8 +45,8 @@ class NoiseSource:
 
     * *sequential* (`integer_gaussian`, `bernoulli_indices`, `integers`): each call continues where the last one
       stopped and never repeats itself;
-    * *addressed* (`integer_gaussian_rows`, `pair_keys`): a pure function of the key and of what is asked for. Asking
-      twice gives the same bytes, which is what a retried block needs. Use a fresh label for every release.
+    * *addressed* (`pair_keys`): a pure function of the key and of what is asked for. Asking twice gives the same
+      bytes, in any order and in blocks of any size. Use a fresh label for every purpose.
 
     Edge cases: the object cannot be copied or pickled. A forked process may not use what it inherited, in any way:
     its noise would be that of its parent. It makes a source of its own.
@@ -153,19 +152,6 @@ class NoiseSource:
         return torch.from_numpy((words.view(np.int64) & ((1 << 63) - 1)) % high)
 
     # Addressed draws
-
-    def integer_gaussian_rows(self, label: str, first_row: int, num_rows: int, num_columns: int, std: float) -> Tensor:
-        """Samples of the law of `integer_gaussian` for the rows `first_row ..` of the release `label`, int64.
-
-        A pure function of (key, label, width, std, row), whatever blocks it is asked for in. Two *different* releases
-        under one label would share their noise and reveal their difference: every release needs its own label.
-        """
-        scale = checked_std(std, most=LARGEST_STD)
-        if min(first_row, num_rows, num_columns) < 0:
-            raise InputError(f"expected non-negative sizes; got rows {first_row}+{num_rows}, {num_columns} columns")
-        stream = NormalStream(self._derived("rows", label, struct.pack("<qd", num_columns, scale)))
-        samples, first = torch.empty(num_rows * num_columns, dtype=torch.float64), first_row * num_columns
-        return stream.whole(stream.fill(samples, first), first, scale).view(num_rows, num_columns)
 
     def pair_keys(self, label: str, owners: np.ndarray, entries: np.ndarray) -> np.ndarray:
         """A random uint64 for every pair (owner, entry): what one owner gets tells nothing about another's."""

@@ -4,6 +4,8 @@ Three routes, the tightest that is valid: exact for Gaussians alone (K releases 
 distributions (PLD) where `dp_accounting` has one, Renyi DP otherwise. Parts that are purely epsilon-DP (local
 randomizers) are added up beside them by sequential composition. PLD values are upper bounds whatever the grid;
 a finer grid only makes them tighter. Every epsilon that hushgraph prints comes from here.
+
+The loss of a run that chose its way: the most that any of the ways it could have taken costs.
 """
 
 from __future__ import annotations
@@ -16,13 +18,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-import numpy as np
 from dp_accounting import dp_event as dpa
 from dp_accounting import gaussian_mechanism
 from dp_accounting.pld import privacy_loss_distribution as pld_lib
 from dp_accounting.privacy_accountant import NeighboringRelation
 from dp_accounting.rdp import RdpAccountant
-from scipy import optimize, stats
+from scipy import stats
 
 from hushgraph.errors import CalibrationError, InputError, UnprovenError
 from hushgraph.privacy.events import (
@@ -119,17 +120,6 @@ class PrivacyLoss:
         if self._pure:
             return self._pure + (self._rest.renyi_epsilon(delta) if self._rest._leaves else 0.0)
         return float(self._renyi.get_epsilon(delta))
-
-    def mu_envelope(self, smallest_delta: float = 1e-10) -> float:
-        """The smallest mu whose Gaussian profile covers ours at every delta from `smallest_delta` to 1/2."""
-        if not self.is_private:
-            return math.inf
-        if not self._leaves:
-            return 0.0
-        if self.mu is not None:
-            return self.mu
-        deltas = np.geomspace(smallest_delta, 0.5, 40)
-        return max(_mu_for(self.epsilon(float(delta)), float(delta)) for delta in deltas)
 
     @cached_property
     def _pure(self) -> float:
@@ -294,8 +284,36 @@ def _gaussian_delta(mu: float, epsilon: float) -> float:
     return max(0.0, float(upper) - lower)
 
 
-def _mu_for(epsilon: float, delta: float) -> float:
-    """The mu whose Gaussian profile passes through (epsilon, delta)."""
-    if epsilon <= 0.0:
-        return 2.0 * float(stats.norm.ppf((1.0 + delta) / 2.0))
-    return float(optimize.brentq(lambda mu: _gaussian_delta(mu, epsilon) - delta, 1e-6, 1e3, xtol=1e-9))
+@dataclass(frozen=True)
+class WorstOf:
+    """A release of pure epsilon e, then one of several options, chosen with it in view.
+
+    Each way is the first release together with one option. If every option is (a, delta)-DP, the whole is
+    (e + a, delta)-DP by basic composition, which holds however the choice is made (docs/proofs/count.md); the loss of
+    the option that happened to be chosen is not enough.
+    """
+
+    ways: tuple[PrivacyLoss, ...]
+
+    def __post_init__(self) -> None:
+        if not self.ways:
+            raise UnprovenError("a choice needs at least one option")
+
+    @property
+    def accountant(self) -> str:
+        """Which routes give the numbers."""
+        routes = " or ".join(dict.fromkeys(way.accountant for way in self.ways))
+        return f"{routes}; the costliest of {len(self.ways)} options"
+
+    @property
+    def mu(self) -> float | None:
+        """A choice has no exact Gaussian form."""
+        return None
+
+    def epsilon(self, delta: float) -> float:
+        """Epsilon of the costliest way at `delta`."""
+        return max(way.epsilon(delta) for way in self.ways)
+
+    def delta(self, epsilon: float) -> float:
+        """Delta of the costliest way at `epsilon`."""
+        return max(way.delta(epsilon) for way in self.ways)

@@ -8,8 +8,6 @@ depend on the record in the one (the other) of two neighboring datasets, every s
 
 at every order of the hockey-stick divergence, so the pair composes. Proof: docs/proofs/mixture.md. `before = 1, after
 = 0` is the usual DP-SGD step for an added or removed record, `before = after = 1` the one for a replaced record.
-
-The second half of the file holds numbers to compare with; nothing is ever charged by them.
 """
 
 from __future__ import annotations
@@ -17,12 +15,10 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution as pld_lib
-from dp_accounting.rdp.rdp_privacy_accountant import compute_epsilon
 from scipy import optimize, special, stats
 
 from hushgraph.errors import CalibrationError, InputError
@@ -164,49 +160,3 @@ def _log_binomial(count: int, rate: float) -> np.ndarray:
     logs = np.asarray(stats.binom.logpmf(np.arange(count + 1), count, rate))
     logs.setflags(write=False)
     return logs
-
-
-# Numbers to compare with. None of them is charged.
-
-
-def theorem1_epsilon(
-    *,
-    noise_std: float,
-    touched: int,
-    train_nodes: int,
-    batch_size: int,
-    steps: int,
-    delta: float,
-    conversion: Literal["tight", "classic"] = "tight",
-) -> float:
-    """Theorem 1 of the DP-GNN paper: Renyi DP of batches drawn without replacement, clip norm 1.
-
-    gamma(a) = ln E exp(a (a - 1) 2 rho^2 / noise_std^2) / (a - 1), rho hypergeometric: the number of touched examples
-    is treated as if it were seen. `conversion` turns it into epsilon: "tight" as `dp_accounting` does, or "classic" as
-    the paper quotes it, gamma + ln(1/delta) / (a - 1).
-    """
-    counts = np.arange(touched + 1)
-    weights = stats.hypergeom.logpmf(counts, train_nodes, touched, batch_size)
-    orders = np.concatenate([1 + np.geomspace(1e-2, 10, 400), np.arange(11.5, 256.0, 0.5)])
-    column = orders[:, None]
-    terms = weights + column * (column - 1) * 2 * counts**2 / noise_std**2
-    gamma = steps * special.logsumexp(terms, axis=1) / (orders - 1)
-    if conversion == "classic":
-        return float(np.min(gamma + math.log(1 / delta) / (orders - 1)))
-    return float(compute_epsilon(orders, gamma, delta)[0])
-
-
-def one_sided_pld(noise_multiplier: float, probabilities: np.ndarray, grid: float) -> pld_lib.PrivacyLossDistribution:
-    """sum_i p_i N(2i, z^2) against N(0, z^2): the mixture of Gaussians with twice the clip norm per touched example.
-
-    A simple number for comparison. It is not a dominating pair for replaced examples (see the proof), so it is never
-    used for a charge.
-    """
-    kept = probabilities > 1e-300
-    shifts = 2.0 * np.arange(len(probabilities))[kept]
-    return pld_lib.from_mixture_gaussian_mechanism(
-        noise_multiplier,
-        list(shifts),
-        list(probabilities[kept] / probabilities[kept].sum()),
-        value_discretization_interval=grid,
-    )

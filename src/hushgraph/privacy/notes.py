@@ -6,6 +6,7 @@ terminal asks for it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -83,6 +84,16 @@ class Note:
             return cls(Code(rest.pop("code")), rest)
         except (KeyError, ValueError) as error:
             raise InputError(f"expected a note with a known code; got {values!r}") from error
+
+
+def read_notes(listed: Iterable[dict[str, Any]]) -> tuple[Note, ...]:
+    """Notes from their JSON form, each once."""
+    found: list[Note] = []
+    for values in listed:
+        one = Note.from_dict(values)
+        if one not in found:
+            found.append(one)
+    return tuple(found)
 
 
 def note(code: Code, **values: Any) -> Note:

@@ -15,11 +15,10 @@ from typing import Any, TypeVar
 
 from hushgraph.errors import CalibrationError, InputError, UnprovenError
 from hushgraph.privacy import events
-from hushgraph.privacy.adaptive import WorstOf
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.calibration import Accountant, noise_scale
 from hushgraph.privacy.events import Event
-from hushgraph.privacy.loss import PrivacyLoss
+from hushgraph.privacy.loss import PrivacyLoss, WorstOf
 from hushgraph.privacy.mechanism import Mechanism, mechanism_from_dict
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.notes import Note
@@ -72,16 +71,24 @@ class Stage:
             raise InputError(f"stage '{self.name}': its noise has not been set yet; use Plan.make")
         return events.repeated(of(unit, self.scale), self.count)
 
-    def part(self, count: int) -> Stage:
-        """The same stage with another count: what one charge covers."""
-        return replace(self, count=count)
-
     def scaled(self, factor: float, unit: Unit) -> Stage:
         """The stage with its noise set to `factor` times its relative noise; fixed and free stages stay as they are."""
         if self.is_free(unit) or self.noise is None:
             return self
         scale = factor * self.noise * self.mechanism.reference(unit)
         return replace(self, scale=self.mechanism.usable_scale(scale))
+
+    def facts(self, unit: Unit) -> dict[str, Any]:
+        """What can be read of a stage without its mechanism: law, sampling, count, noise and bound."""
+        return {
+            "name": self.name,
+            "mechanism": self.mechanism.name,
+            "law": self.mechanism.law,
+            "sampling": self.mechanism.sampling,
+            "count": self.count,
+            "scale": self.scale,
+            "sensitivity": self.sensitivity(unit),
+        }
 
     def as_dict(self) -> dict[str, Any]:
         """The stage as plain JSON values."""
@@ -248,20 +255,45 @@ class Plan:
 
     # As data
 
+    def facts(self) -> dict[str, Any]:
+        """What a ledger writes down: the plan whole, its events, and the parts that can be read without a mechanism."""
+        accountant = self.loss.accountant if self.paper is None else self.paper.accountant
+        epsilon = self.epsilon if self.paper is None else self.paper.epsilon
+        claim = {"unit": self.stated_unit.as_dict(), "epsilon": epsilon, "accountant": accountant}
+        branches = [{"method": branch.method, **branch._parts(self.unit)} for branch in self.branches]
+        values = {
+            "method": self.method,
+            "unit": self.unit.as_dict(),
+            "paper_mode": self.paper is not None,
+            "claim": {**claim, "delta": self.budget.definite_delta},
+            **self._parts(self.unit),
+            "branches": branches,
+            "ways": [events.to_json(way) for way in self.ways(self.unit)],
+            "plan": self.as_dict(),
+        }
+        return {name: plain(value) for name, value in values.items()}
+
+    def _parts(self, unit: Unit) -> dict[str, Any]:
+        return {
+            "stages": [stage.facts(unit) for stage in self.stages],
+            "public": [note.as_dict() for note in self.public],
+            "unprotected": [note.as_dict() for note in self.unprotected],
+        }
+
     def as_dict(self) -> dict[str, Any]:
         """The plan as plain JSON values."""
         values: dict[str, Any] = {
             "method": self.method,
             "metadata": self.metadata.as_dict(),
             "unit": self.unit.as_dict(),
-            "budget": plain(self.budget.as_dict()),
+            "budget": self.budget.as_dict(),
             "stages": [stage.as_dict() for stage in self.stages],
             "public": [one.as_dict() for one in self.public],
             "unprotected": [one.as_dict() for one in self.unprotected],
             "paper": None if self.paper is None else self.paper.as_dict(),
             "branches": [branch.as_dict() for branch in self.branches],
         }
-        return values
+        return {name: plain(value) for name, value in values.items()}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Plan:

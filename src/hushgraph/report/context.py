@@ -1,6 +1,8 @@
 """What a report is made from: one run, read from a model or its folder, with what else is known about it.
 
 Everything is read, nothing is planned or calibrated again: the plan and the certificate are those of the run.
+
+`with_ledger` adds how the run stands with its ledger: checked or not, and what its dataset has spent by now.
 """
 
 from __future__ import annotations
@@ -14,10 +16,13 @@ from typing import Any
 
 from hushgraph.errors import InputError
 from hushgraph.ledger.certificate import Certificate, Charge, DatasetTotal
+from hushgraph.ledger.ledger import Ledger
+from hushgraph.ledger.manifest import verify_model
+from hushgraph.ledger.project import default_ledger
+from hushgraph.ledger.statement import statement
 from hushgraph.privacy import events
-from hushgraph.privacy.adaptive import WorstOf
 from hushgraph.privacy.events import Event
-from hushgraph.privacy.loss import PrivacyLoss
+from hushgraph.privacy.loss import PrivacyLoss, WorstOf
 from hushgraph.privacy.notes import Note
 from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units import Unit
@@ -155,7 +160,7 @@ class RunContext:
         return StageCost(charge, stage, loss.epsilon(self.delta))
 
     def _event(self, stage: Stage, charge: Charge) -> Event:
-        return stage.part(charge.count).event(self.unit)
+        return replace(stage, count=charge.count).event(self.unit)
 
 
 def read_context(
@@ -175,7 +180,9 @@ def read_context(
 
 
 def _from_folder(folder: Path) -> RunContext:
-    config, certificate, metrics = (read_json(folder / f"{name}.json") for name in ("config", "certificate", "metrics"))
+    config, certificate, metrics = (
+        read_json(folder / f"{name}.json", of="a trained model") for name in ("config", "certificate", "metrics")
+    )
     try:
         return RunContext(
             method=config["method"],
@@ -227,3 +234,54 @@ def _attack_list(found: Any) -> list[dict[str, Any]]:
     if isinstance(found, dict):
         return list(found["attacks"]) if "attacks" in found else [found]
     return [one.as_dict() if hasattr(one, "as_dict") else one for one in found]
+
+
+_MOST_RUNS = 200
+
+
+def with_ledger(context: RunContext, ledger: str | os.PathLike[str] | None = None) -> RunContext:
+    """The context with what the ledger says: the one named, or the project's; unchanged where there is none."""
+    book = default_ledger(ledger)
+    if not book.exists or book.is_old:
+        if ledger is not None:
+            raise InputError(f"{ledger}: expected a ledger that holds the run {context.certificate.run}; found none")
+        return context
+    if context.folder is None:
+        return replace(context, dataset=_dataset(context, book))
+    found = verify_model(context.folder, book)
+    findings = tuple(str(finding) for finding in found.findings)
+    return replace(context, verification=found.status.value, findings=findings, dataset=_dataset(context, book))
+
+
+def _dataset(context: RunContext, book: Ledger) -> DatasetState | None:
+    """The present state of the dataset, if the ledger knows it."""
+    certificate = context.certificate
+    with book.reading() as rows:
+        if not rows.of_run(certificate.run):
+            return None
+    found = statement(book, dataset=certificate.dataset, last=_MOST_RUNS)
+    total = DatasetTotal.of(book.total(certificate.dataset, certificate.unit))
+    return DatasetState(
+        name=certificate.dataset,
+        unit=certificate.unit.name,
+        total=total,
+        runs=tuple(_run(run) for run in found["runs"]),
+        used=total.used if total.kind == "filter" else None,
+        left_out=total.left_out,
+    )
+
+
+def _run(values: dict[str, Any]) -> DatasetRun:
+    method = values["method"] if values["chosen"] is None else f"{values['method']}: {values['chosen']}"
+    return DatasetRun(
+        run=values["run"],
+        method=method,
+        unit=values["unit"]["name"],
+        epsilon=float(values["epsilon"]),
+        delta=float(values["delta"]),
+        closed=values["closed"],
+        private=not values["seeded"],
+        time=values["time"],
+        operator=values["operator"],
+        purpose=values["purpose"],
+    )

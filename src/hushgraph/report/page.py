@@ -17,9 +17,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from hushgraph.errors import InputError
-from hushgraph.report.context import RunContext, read_context
+from hushgraph.report.context import RunContext, read_context, with_ledger
 from hushgraph.report.sections import Section, all_sections
-from hushgraph.report.standing import with_ledger
 from hushgraph.text import write_whole
 
 FILE = "report.html"

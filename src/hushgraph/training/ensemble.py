@@ -11,8 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from hushgraph.data.joined import JoinedRows
-from hushgraph.data.rows import SparseRows
+from hushgraph.data.rows import JoinedRows, SparseRows
 from hushgraph.errors import InputError
 from hushgraph.nn.chorus import Ensemble
 from hushgraph.nn.layers import fresh_generator

@@ -24,8 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hushgraph.nn.backbones import Backbone, Multiplied
-from hushgraph.nn.kprop import kprop
-from hushgraph.nn.propagation import Neighborhood
+from hushgraph.nn.propagation import Neighborhood, kprop
 from hushgraph.training.loop import BestEpoch, Observer, train_epochs
 
 RULES = ("votes", "drop", "forward", "cross-entropy")

@@ -27,10 +27,10 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from hushgraph.data.rows import SparseRows, linear_input
+from hushgraph.data.rows import SparseRows
 from hushgraph.errors import InputError
 from hushgraph.graph.rooted import RootedSubgraphs, ragged
-from hushgraph.nn.layers import Linear
+from hushgraph.nn.layers import Linear, linear_input
 from hushgraph.training.rounding import SINGLE, UNDERFLOW
 
 _FORMED_NUMBERS = 2**24

@@ -16,7 +16,7 @@ from hushgraph.graph.edges import Edges
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.plan import Plan
-from hushgraph.vault.vault import Held, Vault
+from hushgraph.vault.vault import NOBODY, Held, Vault
 
 
 class Replay(Vault):
@@ -34,7 +34,7 @@ class Replay(Vault):
         self._given, self._nodes = graph, nodes
         if graph is not None:
             self._graph = graph
-        self._progress = None
+        self._progress = NOBODY
         self._noise = NoiseSource.from_os()  # for public generators alone; a replay draws nothing that matters
         self._next: Counter[str] = Counter()
         self._rows = {}  # type: ignore[assignment]
@@ -70,10 +70,6 @@ class Replay(Vault):
         """The given edges."""
         return self._needed("edges").edges
 
-    def nodes(self, split: str) -> Tensor:
-        """The split of the training graph, which is public and stored with the model."""
-        return self._nodes[split]
-
     def release(self, name: str, *inputs: Any, nodes: Tensor | None = None, **options: Any) -> Any:
         """The next value that was released under this name; a stage that was free is carried out again."""
         stage = self.plan[name]
@@ -81,7 +77,7 @@ class Replay(Vault):
             raise PrivateAccessError(f"'{name}' trains: a replay of what was released cannot do that")
         if self.plan.runs_exactly(name):
             self._needed(", ".join(sorted(stage.mechanism.reads)))
-            return stage.mechanism.query(self._view(stage), *inputs, **options)
+            return stage.mechanism.query(self._view(stage, None), *inputs, **options)
         kept, at = self.released.get(name, []), self._next[name]
         if at >= len(kept):
             raise InputError(

@@ -7,27 +7,29 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from hushgraph.data.checks import CheckedGraph, labeled_nodes
-from hushgraph.data.joined import JoinedRows
-from hushgraph.data.rows import Rows, dense_rows
+from hushgraph.data.rows import JoinedRows, Rows, dense_rows
 from hushgraph.errors import InputError, PrivateAccessError, UnprovenError
 from hushgraph.graph.edges import Edges
 from hushgraph.ledger.run import Run
+from hushgraph.mechanisms.view import View
 from hushgraph.nn.rowwise import require_rowwise
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.notes import Code, Note
 from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.vault.handles import PrivateRows
-from hushgraph.vault.view import View
 
 Progress = Callable[[str, int, int], None]
 Held = Rows | PrivateRows
+NOBODY: Progress = lambda stage, done, total: None  # noqa: E731
+"""Watches no progress."""
 
 
 class Vault:
@@ -39,7 +41,8 @@ class Vault:
         self.plan, self.unit = plan, plan.unit
         self.seconds: dict[str, float] = {}
         self.released: dict[str, list[Any]] = {}
-        self._graph, self._run, self._noise, self._progress = graph, run, noise, progress
+        self._graph, self._run, self._noise, self._progress = graph, run, noise, progress or NOBODY
+        self._nodes = {"train": graph.train, "val": graph.val, "test": graph.test}
         self._count: Counter[str] = Counter()
         self._trained: dict[str, Tensor] = {}
         self._rows: weakref.WeakKeyDictionary[PrivateRows, Rows] = weakref.WeakKeyDictionary()
@@ -80,7 +83,7 @@ class Vault:
 
     def nodes(self, split: str) -> Tensor:
         """The node numbers of `train`, `val` or `test` (membership is public)."""
-        return self._graph.split(split)
+        return self._nodes[split]
 
     def labeled(self, split: str) -> Tensor:
         """The nodes of a split that have a label, where labels are public."""
@@ -98,34 +101,42 @@ class Vault:
         Where all that the mechanism reads is public, or nothing is protected, it runs without noise. `nodes` keeps a
         mechanism that trains to a part of the training nodes; parts without a common node share one charge.
         """
-        stage = self.plan[name]
-        with _Clock(self.seconds, name):
-            value = self._released(stage, inputs, nodes, options)
-        if stage.mechanism.trains or self.plan.runs_exactly(name):
-            return value
-        if stage.mechanism.stays_private(self.unit):
-            return self._keep(value, f"the result of '{name}'")
-        self.released.setdefault(name, []).append(value)
-        return value
-
-    def _released(self, stage: Stage, inputs: tuple[Any, ...], nodes: Tensor | None, options: dict[str, Any]) -> Any:
-        mechanism, view = stage.mechanism, self._view(stage)
+        stage, started = self.plan[name], time.perf_counter()
         if nodes is not None:
             options = {**options, "nodes": self._checked_nodes(nodes)}
+        exact = self.plan.runs_exactly(name)
+        if not exact:
+            stage.mechanism.check(*inputs)
+        view = self._view(stage, None if exact else self.unit.cap)
+        value = (self._exact if exact else self._noisy)(stage, view, inputs, nodes, options)
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
+        return value
+
+    def _exact(
+        self, stage: Stage, view: View, inputs: tuple[Any, ...], nodes: Tensor | None, options: dict[str, Any]
+    ) -> Any:
+        """Without noise: all that is read is public, or nothing is protected, which is charged as such."""
         if stage.is_free(self.unit):
             self._refuse_private(stage, inputs)
-            return mechanism.query(view, *inputs, **options)
-        exact = self.plan.runs_exactly(stage.name)
-        if not exact:
-            _require_noise(stage)
-            mechanism.check(*inputs)
-        part = self._charge(stage, nodes)
-        opened = tuple(self._open(one) if isinstance(one, PrivateRows) else one for one in inputs)
-        if exact:
-            return mechanism.query(view, *opened, **options)
-        assert stage.scale is not None
-        noise = self._noise.stream(f"{mechanism.name}/{stage.name}/{part}")
-        return mechanism.release(view, stage.scale, noise, *opened, **options)
+        else:
+            self._charge(stage, nodes)
+        return stage.mechanism.query(view, *map(self._open, inputs), **options)
+
+    def _noisy(
+        self, stage: Stage, view: View, inputs: tuple[Any, ...], nodes: Tensor | None, options: dict[str, Any]
+    ) -> Any:
+        """Charged, released with noise; then kept for a replay, or as a handle where it is part of a node's record."""
+        mechanism, name, scale = stage.mechanism, stage.name, _noise_of(stage)
+        number = self._charge(stage, nodes)
+        opened = [self._open(one) for one in inputs]
+        noise = self._noise.stream(f"{mechanism.name}/{name}/{number}")
+        private = mechanism.stays_private(self.unit)
+        value = mechanism.release(view, scale, noise, *opened, **options)
+        if private:
+            return self._keep(value, f"the result of '{name}'")
+        if not mechanism.trains:
+            self.released.setdefault(name, []).append(value)
+        return value
 
     def _charge(self, stage: Stage, nodes: Tensor | None) -> int:
         """Charge one use of the stage, or note that an earlier charge covers it; the number of this use."""
@@ -140,19 +151,11 @@ class Vault:
             self._trained[stage.name] = nodes if before is None else torch.cat([before, nodes])
         self._count[stage.name] += 1
         if not stage.mechanism.trains:
-            self.report(stage.name, number + 1, stage.count)
+            self._progress(stage.name, number + 1, stage.count)
         return number
 
-    def _view(self, stage: Stage) -> View:
-        cap, name = None if self.plan.runs_exactly(stage.name) else self.unit.cap, stage.name
-        return View(
-            self._graph,
-            stage.mechanism.reads,
-            cap,
-            self._noise,
-            name,
-            lambda done, total: self.report(name, done, total),
-        )
+    def _view(self, stage: Stage, cap: int | None) -> View:
+        return View(self._graph, stage.mechanism.reads, cap, self._noise, stage.name, self.progress_of(stage.name))
 
     def _checked_nodes(self, nodes: Tensor) -> Tensor:
         if not bool(torch.isin(nodes, self._graph.train).all()) or nodes.unique().numel() != nodes.numel():
@@ -189,9 +192,10 @@ class Vault:
         owner = function if isinstance(function, nn.Module) else getattr(function, "__self__", None)
         if not isinstance(owner, nn.Module):
             raise UnprovenError("private rows: expected a module, or a method of one; got an arbitrary function")
+        opened = self._open(rows)
         require_rowwise(owner)
         with torch.no_grad():
-            return self._keep(function(self._open(rows)), f"rows computed from {rows.what}")
+            return self._keep(function(opened), f"rows computed from {rows.what}")
 
     def stack(self, parts: Sequence[Held]) -> Held:
         """The parts side by side, `[nodes, parts, columns]`; private as soon as one part is."""
@@ -213,10 +217,11 @@ class Vault:
         """
         if isinstance(rows, PrivateRows):
             require_rowwise(module)
+        expected = (self.metadata.num_nodes, self.metadata.num_classes)
         module.eval()
         with torch.no_grad():
             scores: Tensor = module(self._open(rows))
-        if scores.shape != (self.metadata.num_nodes, self.metadata.num_classes):
+        if scores.shape != expected:
             raise UnprovenError(f"predictions: expected class scores; got shape {tuple(scores.shape)}")
         return self._keep(scores, "class scores") if isinstance(rows, PrivateRows) else scores
 
@@ -235,12 +240,11 @@ class Vault:
 
     def report(self, stage: str, done: int, total: int) -> None:
         """Tell whoever watches how far a stage is; carries no private value."""
-        if self._progress is not None:
-            self._progress(stage, done, total)
+        self._progress(stage, done, total)
 
     def progress_of(self, stage: str) -> Callable[[int, int], None]:
         """`report` for one stage."""
-        return lambda done, total: self.report(stage, done, total)
+        return partial(self._progress, stage)
 
     # Inside
 
@@ -255,7 +259,8 @@ class Vault:
         self._rows[handle] = rows
         return handle
 
-    def _open(self, rows: Held) -> Rows:
+    def _open(self, rows: Any) -> Any:
+        """What a handle stands for; anything else is given back as it is."""
         if not isinstance(rows, PrivateRows):
             return rows
         if rows not in self._rows:
@@ -263,23 +268,11 @@ class Vault:
         return self._rows[rows]
 
 
-def _require_noise(stage: Stage) -> None:
-    """Refuse a stage that would be carried out without noise although something is protected."""
+def _noise_of(stage: Stage) -> float:
+    """The scale of a stage's noise; one that would be carried out without noise is refused."""
     if stage.scale is None or not 0.0 < stage.scale < math.inf:
         raise UnprovenError(
             f"'{stage.name}': expected a positive, finite scale of noise, as a plan within a budget has it; got "
             f"{stage.scale!r}. Make the plan with Plan.make"
         )
-
-
-class _Clock:
-    """Adds the time spent inside to `seconds[name]`."""
-
-    def __init__(self, seconds: dict[str, float], name: str) -> None:
-        self.seconds, self.name = seconds, name
-
-    def __enter__(self) -> None:
-        self.started = time.perf_counter()
-
-    def __exit__(self, *_: object) -> None:
-        self.seconds[self.name] = self.seconds.get(self.name, 0.0) + time.perf_counter() - self.started
+    return stage.scale

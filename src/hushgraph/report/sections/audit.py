@@ -9,8 +9,7 @@ from typing import Any
 from markupsafe import Markup
 
 from hushgraph.report.context import RunContext
-from hushgraph.report.parts import pill
-from hushgraph.report.sections import section
+from hushgraph.report.sections import pill, section
 from hushgraph.report.svg import Bar, bar_chart
 
 _VERDICTS = {

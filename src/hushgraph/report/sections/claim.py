@@ -8,13 +8,11 @@ from typing import Any
 from markupsafe import Markup
 
 from hushgraph.ledger.certificate import Randomness
-from hushgraph.privacy.adaptive import WorstOf
-from hushgraph.privacy.loss import PrivacyLoss
+from hushgraph.methods.evaluation import EVALUATION
+from hushgraph.privacy.loss import PrivacyLoss, WorstOf
 from hushgraph.report import words
 from hushgraph.report.context import RunContext
-from hushgraph.report.parts import pill
-from hushgraph.report.sections import section
-from hushgraph.tasks import EVALUATION
+from hushgraph.report.sections import pill, section
 from hushgraph.text import rounded_up
 
 _CHECKED = {

@@ -5,8 +5,8 @@ import torch
 
 from hushgraph.data.checks import check_graph
 from hushgraph.errors import PrivateAccessError
+from hushgraph.mechanisms.view import View
 from hushgraph.noise.source import NoiseSource
-from hushgraph.vault.view import View
 from small_graphs import hub_graph, random_graph
 
 PARTS = {"edges": ("edges", "whole_lists"), "features": ("features",), "labels": ("labels",)}
@@ -14,7 +14,7 @@ PARTS = {"edges": ("edges", "whole_lists"), "features": ("features",), "labels":
 
 def view(reads: set[str], cap: int | None = None, seed: int = 0, graph=None) -> View:
     checked = check_graph(graph or random_graph(0))
-    return View(checked, frozenset(reads), cap, NoiseSource.seeded(seed), "stage", lambda *_: None)
+    return View(checked, frozenset(reads), cap, NoiseSource.seeded(seed), "stage")
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -47,9 +47,7 @@ def test_all_stages_of_a_run_cut_lists_in_the_same_way() -> None:
     """Another cut would let one list reach more receivers than the cap."""
     hub, checked = hub_graph(60), check_graph(hub_graph(60))
     noise = NoiseSource.seeded(7)
-    first, second = (
-        View(checked, frozenset({"edges"}), 3, noise, name, lambda *_: None).edges.edge_index() for name in "ab"
-    )
+    first, second = (View(checked, frozenset({"edges"}), 3, noise, name).edges.edge_index() for name in "ab")
     assert torch.equal(first, second)
     assert not torch.equal(first, view({"edges"}, 3, seed=8, graph=hub).edges.edge_index())
 

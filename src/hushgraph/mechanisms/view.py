@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +18,7 @@ from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.metadata import Metadata
 
 
+@dataclass
 class View:
     """One release's view of the data. A part that was not declared is not there.
 
@@ -24,17 +26,12 @@ class View:
     `report(done, total)` is for progress and learns nothing.
     """
 
-    def __init__(
-        self,
-        graph: CheckedGraph,
-        reads: frozenset[str],
-        cap: int | None,
-        noise: NoiseSource,
-        name: str,
-        report: Callable[[int, int], None],
-    ) -> None:
-        self._graph, self._reads, self._cap, self._noise, self._name = graph, reads, cap, noise, name
-        self.report = report
+    _graph: CheckedGraph
+    _reads: frozenset[str]
+    _cap: int | None
+    _noise: NoiseSource
+    _name: str
+    report: Callable[[int, int], None] = lambda done, total: None
 
     @property
     def metadata(self) -> Metadata:

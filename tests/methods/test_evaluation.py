@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import torch
 
-from hushgraph.tasks import EVALUATION, balanced_accuracy, by_class, evaluate_classes
+from hushgraph.methods.evaluation import EVALUATION, balanced_accuracy, by_class, evaluate_classes
 
 
 def test_classes_come_by_frequency_in_training_with_their_accuracy() -> None:

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from hushgraph.data.checks import CheckedGraph
-from hushgraph.data.neighbors import NodeRecord, Variations
-from hushgraph.mechanisms.matrix import units as all_units
 from hushgraph.privacy import units
+from hushgraph.testing import NodeRecord, Variations
+from hushgraph.testing import units as all_units
 from matrix_graphs import GRAPHS, fits, own_rows
 
 
