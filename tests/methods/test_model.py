@@ -108,6 +108,8 @@ def test_graphs_that_cannot_be_the_training_graph_are_refused(gap: Model) -> Non
         gap.predict(random_graph(2, num_nodes=50))
     with pytest.raises(InputError, match="expected 5 features, as in training; got 9"):
         gap.predict(random_graph(2, num_features=9))
+    with pytest.raises(InputError, match=r"expected the features of the training graph; got others.*use predict_on"):
+        gap.predict(random_graph(9))
     with pytest.raises(InputError, match="gap does not predict links"):
         gap.link_scores(torch.tensor([[0], [1]]))
 

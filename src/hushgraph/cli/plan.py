@@ -18,10 +18,16 @@ if TYPE_CHECKING:
 Method = Annotated[str, typer.Argument(help=f"One of: {', '.join(registry.names('methods'))}.")]
 UnitName = Annotated[str, typer.Option(help=f"What is protected: {', '.join(registry.names('units'))}.")]
 Epsilon = Annotated[float, typer.Option(help="The budget; inf asks for no protection.")]
-Delta = Annotated[float | None, typer.Option(help="Default: the largest power of ten below 1/(10 x units).")]
+Delta = Annotated[
+    float | None, typer.Option(help="Default: the largest power of ten below 1/(10 n), n nodes or edges (see --edges).")
+]
 PaperMode = Annotated[bool, typer.Option("--paper-mode", help="Calibrate as the paper does, and show both epsilons.")]
 Edges = Annotated[
-    int | None, typer.Option(min=0, help="Number of directed edges, declared to be public knowledge; it sets delta.")
+    int | None,
+    typer.Option(
+        min=0,
+        help="Directed edges, if their number is public; otherwise 10 undirected ones per node are assumed for delta.",
+    ),
 ]
 
 

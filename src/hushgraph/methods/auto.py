@@ -116,7 +116,7 @@ class Auto(Method):
 
     def plan(self, metadata: Metadata, unit: Unit, budget: Budget, *, paper_mode: bool = False) -> Plan:
         """The chosen method's plan; or the questions that the choice needs, and what may follow from them."""
-        budget = budget.for_units(unit.count(metadata))
+        budget = budget.for_units(unit.count(metadata), unit.counted(metadata))
         private = budget.is_private and "labels" not in unit.public
         asked = self._questions(metadata, unit, budget) if private else []
         if not asked:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from hushgraph import registry
 from hushgraph.data.checks import CheckedGraph, check_graph
 from hushgraph.errors import InputError, UnprovenError
+from hushgraph.ledger.identity import digest_of
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.project import default_ledger
 from hushgraph.ledger.run import Run, open_run
@@ -118,7 +119,7 @@ class Method(Settings):
         """What is not protected, what is public, then what is released: with training, or without."""
         unprotected, public = self.unprotected_notes(metadata, unit), self.public_notes(metadata, unit)
         listed = self.stages if trains else self.inference_stages
-        stages = listed(metadata, unit, budget.for_units(unit.count(metadata)))
+        stages = listed(metadata, unit, budget.for_units(unit.count(metadata), unit.counted(metadata)))
         if paper_mode:
             stages = [replace(stage, mechanism=stage.mechanism.as_published()) for stage in stages]
         paper = self.paper_accountant(unit) if paper_mode else None
@@ -228,6 +229,7 @@ def finished(
         reason=output.reason,
         class_names=graph.class_names,
         nodes=nodes,
+        features_digest=digest_of(graph.features),
         seconds={**vault.seconds, "total": seconds},
         certificate=run.certificate(),
         ledger=run.ledger,
@@ -245,5 +247,6 @@ def _require_public_classes(graph: CheckedGraph, unit: Unit, budget: Budget) -> 
     if not graph.classes_declared and "labels" not in unit.public and budget.is_private:
         raise InputError(
             f"classes: expected their names or number to be declared, because labels are private under the unit "
-            f"'{unit}'; got neither. Set data.class_names = [...] or data.num_classes = C from public knowledge"
+            f"'{unit}'; got neither. From public knowledge, set data.class_names = [...] or data.num_classes = C; on "
+            "the command line --classes C, or --classes NAME,NAME,..."
         )

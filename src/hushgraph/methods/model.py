@@ -22,8 +22,10 @@ from torch import Tensor, nn
 
 from hushgraph import registry
 from hushgraph.data.checks import CheckedGraph, check_graph
+from hushgraph.data.rows import Rows
 from hushgraph.errors import InputError
 from hushgraph.ledger.certificate import Certificate
+from hushgraph.ledger.identity import digest_of
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.manifest import require_uncontradicted, write_manifest
 from hushgraph.ledger.project import default_ledger
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 
 FORMAT = 2
 _SCORES = "scores"
+_ANOTHER = "Another graph is a new release: use predict_on with a budget (--on GRAPH --epsilon E)"
 
 
 @dataclass
@@ -68,6 +71,8 @@ class Model:
     """The plan of the whole run, where `plan` is the branch that it chose."""
     folder: Path | None = None
     """Where it was saved last, or read from."""
+    features_digest: str | None = None
+    """Recognizes the features that it was trained on; saved only where they are public."""
     trained: Plan | None = None
     """The plan that the network was trained under, where it is another one (inference on another graph)."""
 
@@ -97,7 +102,7 @@ class Model:
     def predict_proba(self, graph: Any | None = None) -> Tensor:
         """Class probabilities for the nodes of the training graph; costs nothing more.
 
-        Without `graph`, a node's own features are left out where they are private.
+        A model that was read from a folder needs `graph` where its predictions read the nodes' own private features.
         """
         return self._scores(graph).softmax(dim=1)
 
@@ -110,14 +115,22 @@ class Model:
         if graph is None and self.scores is not None:
             return self.scores
         checked = None if graph is None else self._training_graph(graph)
-        vault = Replay(self.plan, self.released, checked, self.nodes)
+        vault = Replay(self.plan, self.released, checked, self.nodes, self._recognize)
         output = self.method.run(vault, self.network.eval(), train=False)
         scores = vault.hand_over(output.scores)
         if scores is None:
             raise InputError(f"predict: {self.method.name} does not predict classes")
-        if checked is None and not vault.has_replayed:  # empty features alone: the same guess for everybody
-            raise InputError("predict: this model reads the features of the graph alone; pass the graph (--data)")
         return scores
+
+    def _recognize(self, features: Rows) -> None:
+        """Refuse the features of another graph, as far as they can be told apart."""
+        if self.features_digest is not None:
+            same: bool | None = self.features_digest == digest_of(features)
+        else:
+            book = self.ledger or default_ledger()
+            same = book.recognizes_records(self.certificate.run, features) if book.exists else None
+        if same is False:
+            raise InputError(f"predict: expected the features of the training graph; got others. {_ANOTHER}")
 
     def _training_graph(self, graph: Any) -> CheckedGraph:
         """The graph given to `predict`, if it can be the one the model was trained on."""
@@ -125,7 +138,7 @@ class Model:
         if checked.metadata.num_nodes != self.metadata.num_nodes:
             raise InputError(
                 f"predict: expected the training graph ({self.metadata.num_nodes} nodes); got one with "
-                f"{checked.metadata.num_nodes}. Another graph is a new release: use predict_on"
+                f"{checked.metadata.num_nodes}. {_ANOTHER}"
             )
         return checked
 
@@ -210,6 +223,7 @@ class Model:
             "run_plan": None if self.run_plan is None else self.run_plan.as_dict(),
             "trained": None if self.trained is None else self.trained.as_dict(),
             "class_names": list(self.class_names),
+            "features_digest": self.features_digest if "features" in self.unit.public else None,
             "settings": self.settings,
             "reason": None if self.reason is None else self.reason.as_dict(),
         }
@@ -255,6 +269,7 @@ class Model:
             metrics=metrics,
             run_plan=None if config["run_plan"] is None else Plan.from_dict(config["run_plan"]),
             trained=trained,
+            features_digest=config.get("features_digest"),
             folder=source,
             certificate=Certificate.from_dict(read_json(source / "certificate.json", of="a trained model")),
         )

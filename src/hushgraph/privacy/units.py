@@ -1,4 +1,4 @@
-"""What is protected: the unit of privacy, a typed and required value.
+"""What is protected: the unit of privacy, a typed value that every epsilon is stated with.
 
 A guarantee means nothing without the change it hides. A `Unit` says which change that is, what it leaves public, and
 its `Footprint`: how much of a graph one such change can touch, in numbers. The bound of every mechanism is arithmetic
@@ -19,7 +19,7 @@ from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.notes import Code, Note, note
 
 EDGES_PER_NODE = 10
-"""Undirected edges per node that delta is set for where their number, which is private, was not declared."""
+"""Undirected edges per node to judge delta by, where their number, which is private, was not declared."""
 
 
 class Relation(Enum):
@@ -110,6 +110,10 @@ class Unit:
         """How many units a dataset of this public size holds: sets the default and the largest delta."""
         return metadata.num_nodes
 
+    def counted(self, metadata: Metadata) -> str:
+        """How `count` counts, in words."""
+        return "the number of nodes"
+
     def notes(self, metadata: Metadata) -> tuple[Note, ...]:
         """What the unit takes as public beyond sizes and settings."""
         return tuple(note(Code.ALL_OF, part=part) for part in sorted(self.public))
@@ -140,6 +144,12 @@ class _EdgeUnit(Unit):
 
     public = frozenset({"features", "labels"})
     unprotected = (note(Code.FEATURES), note(Code.LABELS), note(Code.NODE_SET), note(Code.MANY_EDGES))
+
+    def counted(self, metadata: Metadata) -> str:
+        """Edges as declared, or an assumption: their real number is private."""
+        if metadata.num_edges is not None:
+            return "the number of edges, as declared"
+        return f"for an assumed {EDGES_PER_NODE} edges per node; declare their number with --edges or num_edges="
 
     def notes(self, metadata: Metadata) -> tuple[Note, ...]:
         """The number of edges is declared, or it is not looked at."""
