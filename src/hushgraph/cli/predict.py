@@ -10,7 +10,7 @@ import typer
 from hushgraph.cli.console import Json, command, show_json, show_words
 from hushgraph.cli.data import Directed, load_graph
 from hushgraph.cli.ledger import LedgerOption, Operator, Purpose, occasion_of
-from hushgraph.cli.plan import Edges
+from hushgraph.cli.plan import Edges, number
 from hushgraph.cli.train import Continues, Separate
 from hushgraph.errors import InputError
 
@@ -26,8 +26,10 @@ def predict(
         str | None, typer.Option(help="The training graph, where predictions read the nodes' own private features.")
     ] = None,
     on: Annotated[str | None, typer.Option(help="Another graph: a new release, with its own budget.")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="With --on: the budget of that release.")] = None,
-    delta: Annotated[float | None, typer.Option(help="With --on: its delta.")] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(parser=number, metavar="NUMBER", help="With --on: the budget of that release.")
+    ] = None,
+    delta: Annotated[float | None, typer.Option(parser=number, metavar="NUMBER", help="With --on: its delta.")] = None,
     edges: Edges = None,
     ledger: LedgerOption = None,
     continues: Continues = None,

@@ -58,7 +58,7 @@ def train(
     group: Group = None,
     operator: Operator = None,
     purpose: Purpose = "",
-    threads: Annotated[int, typer.Option(min=1, help="Threads of the numeric library.")] = 1,
+    threads: Annotated[int, typer.Option(min=1, metavar="N", help="Threads of the numeric library.")] = 1,
     settings: Settings = None,
     as_json: Json = False,
 ) -> None:

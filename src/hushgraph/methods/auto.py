@@ -184,7 +184,7 @@ class Auto(Method):
         answers = Answers(self.average_degree)
         if COUNT in vault.plan:
             degree = max(0, vault.release(COUNT)) / vault.metadata.num_nodes
-            answers = replace(answers, degree=degree, source="as counted")
+            answers = replace(answers, degree=degree, source="counted with noise")
         if PAIRS in vault.plan:
             answers = replace(answers, excess=vault.release(PAIRS).excess)
         method, reason = self._decide(vault.metadata, vault.unit, vault.plan.budget, answers)
@@ -270,8 +270,8 @@ def _validation(vault: Vault, scores: Any) -> float:
 
 def fit(
     graph: Any,
-    unit: Unit | None = None,
-    budget: Budget | None = None,
+    unit: Unit | str | None = None,
+    budget: Budget | float | tuple[float, float] | None = None,
     *,
     average_degree: float | None = None,
     ledger: Ledger | None = None,

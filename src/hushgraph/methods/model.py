@@ -30,7 +30,7 @@ from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.manifest import require_uncontradicted, write_manifest
 from hushgraph.ledger.project import default_ledger
 from hushgraph.methods.evaluation import evaluate_classes
-from hushgraph.privacy.budget import Budget
+from hushgraph.privacy.budget import Budget, as_budget
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.notes import Note
 from hushgraph.privacy.plan import Plan
@@ -152,7 +152,7 @@ class Model:
     def predict_on(
         self,
         graph: Any,
-        budget: Budget,
+        budget: Budget | float | tuple[float, float],
         *,
         ledger: Ledger | None = None,
         seed: int | None = None,
@@ -167,7 +167,7 @@ class Model:
         checked = self._other_graph(graph)
         unit = self.plan.stated_unit
         unit.check(checked, paper_mode=paper_mode)
-        plan = self.method.inference_plan(checked.metadata, unit, budget, paper_mode=paper_mode)
+        plan = self.method.inference_plan(checked.metadata, unit, as_budget(budget), paper_mode=paper_mode)
         vault, run = open_vault(checked, plan, ledger, seed, None)
         output = self.method.run(vault, self.network.eval(), train=False)
         model = finished(self.method, self.network, output, vault, run, checked, sum(vault.seconds.values()))
@@ -246,6 +246,7 @@ class Model:
                 f"{source}: expected a model of format {FORMAT}; got {config.get('format')!r}, which another version "
                 f"wrote. Train it again: hushgraph train {config.get('method', 'METHOD')} --data ... --out ..."
             )
+        _require_known(source, config)
         method: Method = registry.load("methods", config["method"])(**config["parameters"])
         plan = Plan.from_dict(config["plan"])
         tensors = _read_tensors(source / "model.safetensors")
@@ -278,6 +279,19 @@ class Model:
 def load(folder: str | os.PathLike[str]) -> Model:
     """Read the folder of a trained model."""
     return Model.load(folder)
+
+
+def _require_known(source: Path, config: dict[str, Any]) -> None:
+    """Refuse a model of a method, mechanism or unit that nobody has made known here."""
+    plan = config["plan"]
+    used: list[tuple[registry.Kind, str]] = [("methods", config["method"]), ("units", plan["unit"]["name"])]
+    used += [("mechanisms", stage["mechanism"]["name"]) for stage in plan["stages"]]
+    InputError.collect(
+        f"{source}: the {kind.removesuffix('s')} '{name}' of this model is not known here. It comes from another "
+        "package: install it (with its entry point), or import its module before loading the model"
+        for kind, name in dict.fromkeys(used)
+        if not registry.knows(kind, name)
+    )
 
 
 def _flat(model: Model) -> dict[str, Tensor]:

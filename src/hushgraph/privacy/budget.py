@@ -66,6 +66,17 @@ class Budget:
         return self.delta
 
 
+def as_budget(given: Any) -> Budget:
+    """A budget; also an epsilon, or a pair of epsilon and delta."""
+    if isinstance(given, Budget):
+        return given
+    if _is_number(given):
+        return Budget(given)
+    if isinstance(given, tuple) and len(given) == 2:
+        return Budget(*given)
+    raise InputError(f"budget: expected a Budget(epsilon, delta); got {'none' if given is None else repr(given)}")
+
+
 def default_delta(units: int) -> float:
     """The largest power of ten below 1 / (10 x units)."""
     exponent = math.ceil(math.log10(10 * units))

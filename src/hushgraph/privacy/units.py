@@ -96,6 +96,11 @@ class Unit:
         """The unit that is charged where a publication states this one (paper mode)."""
         return self
 
+    @property
+    def published(self) -> Unit:
+        """The unit that publications state for such data; paper mode takes it where none is named."""
+        return self
+
     def covers(self, other: Unit, *, edges: bool = True) -> bool:
         """Whether a run that was charged for this unit can be priced for `other` by the same bounds.
 
@@ -212,6 +217,11 @@ class UndirectedEdge(_EdgeUnit):
     def footprint(self) -> Footprint:
         """Two receivers, each gains or loses one row."""
         return Footprint(receivers=2, own_list=1, other_entries=1, records=0, groups=0, mirrored=True)
+
+    @property
+    def published(self) -> Unit:
+        """One direction of it."""
+        return DirectedEdge()
 
     def count(self, metadata: Metadata) -> int:
         """Undirected edges: half of the declared entries."""
@@ -398,6 +408,18 @@ class Local(Unit):
             yield data.with_record(
                 node, data.random_record(node, rng, keep_list=True, keep_label=not self.private_labels)
             )
+
+
+def as_unit(given: Any) -> Unit:
+    """A unit, its class or its name as a unit."""
+    if isinstance(given, Unit):
+        return given
+    if isinstance(given, str):
+        return by_name(given)
+    if isinstance(given, type) and issubclass(given, Unit):
+        return given()
+    known = ", ".join(registry.names("units"))
+    raise InputError(f"unit: expected a unit such as hushgraph.units.Node(), or a name ({known}); got {given!r}")
 
 
 def by_name(name: str, **parameters: Any) -> Unit:
