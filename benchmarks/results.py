@@ -304,7 +304,8 @@ def verdicts() -> list[str]:
                         counted += 1
                         gap = statistics.mean(ours) - statistics.mean(theirs)
                         if gap < 0:
-                            losses.append(f"- {dataset}, {part} epsilon {epsilon:g}: {-gap:.1f} below {other}")
+                            points = f"{-gap:.1f}" if -gap >= 0.05 else "less than 0.05"
+                            losses.append(f"- {dataset}, {part} epsilon {epsilon:g}: {points} below {other}")
     head = f"Means of `auto` against the MLP or DP-MLP, GAP and ProGAP, {counted} pairs run: "
     return [f"{head}{len(losses)} in which `auto` is lower.", "", *losses]
 

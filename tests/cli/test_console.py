@@ -50,9 +50,7 @@ def test_plans_and_methods_need_no_graph_library() -> None:
 
 
 def test_errors_and_summaries_fit_80_columns_and_are_not_cut() -> None:
-    refused = run(
-        "train", "sage", "--data", "campus", "--epsilon", 4, "--out", "nowhere", "--unit", "x", "--set", "y=1"
-    )
+    refused = run("train", "sage", "--data", "campus", "--epsilon", 4, "--out", "x", "--unit", "x", "--set", "y=1")
     assert refused.exit_code == 2
     assert max(len(line) for line in refused.stderr.splitlines()) <= 80
-    assert "..." not in run("--help").stdout
+    assert not [line for line in run("--help").stdout.splitlines()[1:] if line.endswith("...")]

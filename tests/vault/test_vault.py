@@ -385,5 +385,5 @@ def test_what_can_be_stacked_and_joined_is_said() -> None:
         vault.stack([wide, narrow])
     with pytest.raises(InputError, match=r"expected one list of rows, vault.join\(\[a, b\]\)"):
         vault.join(wide, narrow)
-    with pytest.raises(InputError, match="a module that reads each of `rows.parts`"):
+    with pytest.raises(InputError, match=r"a module that reads each of `rows\.parts`"):
         Linear(8, 2)(vault.join([wide, narrow]))
