@@ -22,6 +22,8 @@ from hushgraph.audit.result import AuditResult, Finding, Reason, Skipped, Verdic
 from hushgraph.data.checks import CheckedGraph
 from hushgraph.errors import AuditContradiction, BudgetError, InputError
 from hushgraph.ledger.certificate import Certificate
+from hushgraph.ledger.manifest import require_uncontradicted
+from hushgraph.ledger.project import default_ledger
 from hushgraph.mechanisms.canaries import flip_coins
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.plan import Plan, Stage
@@ -68,10 +70,11 @@ def require_consistent(result: AuditResult) -> None:
 
 
 def _read(source: Any) -> Record:
-    """The plan and the certificate of a model, or of its folder, of which nothing else is read."""
+    """The plan and the certificate of a model, or of its folder, whose files are checked first, as `load` does."""
     if hasattr(source, "plan") and hasattr(source, "certificate"):
         return Record(source.certificate, source.plan, source.run_plan)
     folder = Path(source)
+    require_uncontradicted(folder, default_ledger(near=folder))
     config = read_json(folder / "config.json", of="a trained model")
     if not config.get("plan"):
         raise InputError(f"{folder}: expected a model with its plan; got one without, which another version wrote")

@@ -16,6 +16,8 @@ import typer
 from hushgraph.errors import HushgraphError, InputError
 from hushgraph.text import plain
 
+STOPPED = 130
+"""The exit code of a command that was stopped by Ctrl-C."""
 WIDTH = 80
 """Columns of a terminal that everybody has."""
 
@@ -40,8 +42,11 @@ def command(function: Callable[P, None]) -> Callable[P, None]:
             tell(f"hushgraph: {error}")
             raise typer.Exit(error.exit_code) from None
         except KeyboardInterrupt:
-            typer.echo("hushgraph: stopped. What was charged stays charged; see `hushgraph ledger show`", err=True)
-            raise typer.Exit(130) from None
+            words = "stopped. What was charged stays charged; see `hushgraph ledger show`"
+            if kwargs.get("as_json"):
+                show_json({"error": words, "kind": "KeyboardInterrupt", "exit_code": STOPPED})
+            typer.echo(f"hushgraph: {words}", err=True)
+            raise typer.Exit(STOPPED) from None
 
     return wrapped
 

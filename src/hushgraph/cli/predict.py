@@ -52,7 +52,7 @@ def predict(
     torch.set_num_threads(1)
     InputError.collect(_problems(data, on, {"--epsilon": epsilon, "--delta": delta, "--edges": edges}, out))
     book = default_ledger(ledger)
-    files = require_uncontradicted(model, book)
+    files = require_uncontradicted(model, default_ledger(ledger, near=model))
     trained = Model.load(model)
     shown: dict[str, Any] = {"model": str(model), "files": files.value, "unit": trained.unit.name}
     shown["charged"] = on is not None
@@ -145,6 +145,8 @@ def _write(out: Path, probabilities: Any, classes: Any) -> None:
 
 
 def _show(shown: dict[str, Any], model: Model) -> None:
+    if shown["files"] != "verified":
+        show_words("NOT VERIFIED: no ledger confirms the files of this model (hushgraph verify tells more)", indent=2)
     typer.echo(f"{shown['nodes']} nodes predicted with the model in {shown['model']}")
     if shown["classes_note"]:
         typer.echo(f"nodes in each class ({shown['classes_note']}):")

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from hushgraph.errors import InputError, LedgerError
-from hushgraph.ledger import groups, old
+from hushgraph.ledger import groups, joining, old
 from hushgraph.ledger.accounts import Account, RunningTotals, fold, new_account
 from hushgraph.ledger.entries import FIRST_LINK, Entry, History, check_chain, seal
 from hushgraph.ledger.identity import (
+    JOINED,
     Dataset,
     DatasetIdentity,
     GraphArrays,
@@ -34,9 +35,8 @@ from hushgraph.ledger.identity import (
     resolve,
     sketch_text,
 )
-from hushgraph.ledger.keys import FOLDER as KEYS
-from hushgraph.ledger.keys import Head, Keys, signed_last
-from hushgraph.ledger.limits import new_limit
+from hushgraph.ledger.keys import KEYS, Head, Keys, signed_last
+from hushgraph.ledger.limits import new_limit, require_purpose
 from hushgraph.ledger.lock import TIMEOUT, held, private_folder
 from hushgraph.ledger.occasion import Occasion
 from hushgraph.ledger.prices import earlier_runs
@@ -159,8 +159,7 @@ class Ledger:
             if self.is_old:
                 raise old.read_only(self.folder or Path())
             assert core.view is None, "a ledger is not written while it is being read"
-            locked = contextlib.nullcontext() if self.folder is None else held(self.folder, core.lock_timeout)
-            with locked:
+            with contextlib.nullcontext() if self.folder is None else held(self.folder, core.lock_timeout):
                 self._find_keys()
                 with core.store.writing() as rows:
                     try:
@@ -246,12 +245,14 @@ class Ledger:
                 if decision.values.get("sketch") is not None:
                     rows.add_sketch(link, content)
                 self.append(decision.kind, {**decision.values, **self.occasion.who})
+            for pending in decision.joins:
+                joining.join(self, rows, pending, decision.dataset)
             return decision.dataset
 
     def dataset_named(self, name: str) -> str:
         """The id of the dataset called `name`, entered by its name alone if there is none yet."""
         with self.transaction() as rows:
-            if rows.of_kind("dataset", last=1, dataset=name):
+            if rows.of_kind("dataset", last=1, dataset=name) and not rows.of_kind(JOINED, last=1, dataset=name):
                 return name
             known = known_datasets(rows)
             if any(name in dataset.names for dataset in known.values()):
@@ -264,7 +265,8 @@ class Ledger:
         with self.reading() as rows:
             known, sketches = known_datasets(rows), read_sketches(rows)
             opened = next((one for one in rows.of_kind("open") if one.values["run"] == run), None)
-        of_run = [] if opened is None else known[opened.values["dataset"]].sketches
+        dataset = None if opened is None else known.get(opened.values["dataset"])
+        of_run = [] if dataset is None else dataset.sketches
         stored = [sketches[link].records for link in of_run if link in sketches and sketches[link].records.size]
         if not stored:
             return None
@@ -324,14 +326,25 @@ class Ledger:
     ) -> dict[str, Any]:
         """Declare (raise, lower) the limit on a dataset for a unit; runs over it are refused from now on.
 
-        Dataset and unit may be left out where the ledger has one of each. Returns what was entered.
+        Dataset and unit may be left out where the ledger has one of each. A dataset that is known by its name alone has
+        a *pending* limit: it binds the first data that is called so. Raising a limit needs the occasion's purpose.
+        Returns what was entered.
         """
         with self.transaction() as rows:
             account = self._one_account(rows, dataset, unit)
-            given = new_limit(account, epsilon, delta, filter, lambda: curves_of(self.history(), account))
-            values = {"dataset": account.dataset, "unit": account.unit, "epsilon": epsilon, "delta": delta}
-            self.append("limit", {**values, **given, **self.occasion.who})
-            return {**values, **given, "runs": account.runs}
+            require_purpose(account, epsilon, delta, self.occasion.purpose)
+            values = self.enter_limit(account, epsilon, delta, filter, self.occasion.who)
+            pending = not (account.runs or known_datasets(rows)[account.dataset].sketches)
+            return {**values, "runs": account.runs, "pending": pending}
+
+    def enter_limit(
+        self, account: Account, epsilon: float, delta: float, filter: str | None, who: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Write a limit down, with what earlier runs leave of it; a part of a transaction."""
+        given = new_limit(account, epsilon, delta, filter, lambda: curves_of(self.history(), account))
+        values = {"dataset": account.dataset, "unit": account.unit, "epsilon": epsilon, "delta": delta, **given}
+        self.append("limit", {**values, **who})
+        return values
 
     def declare_group(self, name: str, plans: Sequence[Plan], *, dataset: str) -> dict[str, Any]:
         """Declare runs on a dataset together, with all their plans, before the first of them; they compose as one plan.

@@ -110,13 +110,22 @@ class Run:
         """The run is done: only what was charged stays spent. Where the model lies, and its hash, if it is saved."""
         if self._closed:
             return
-        model = {"model_path": model_path, "weights_hash": weights_hash}
-        self._append("close", {"prices": self._final_prices(), "charges": len(self._charged), **model})
+        with self.ledger.transaction() as rows:
+            if not self._closed_by_others(rows):
+                model = {"model_path": model_path, "weights_hash": weights_hash}
+                self._append("close", {"prices": self._final_prices(), "charges": len(self._charged), **model})
         self._closed = True
 
     def _append(self, kind: str, values: dict[str, Any]) -> None:
-        with self.ledger.transaction():
+        with self.ledger.transaction() as rows:
+            if self._closed_by_others(rows):
+                raise BudgetError(
+                    f"run {self.identity} was closed by somebody else: nothing can be charged to it any more"
+                )
             self.ledger.append(kind, {"run": self.identity, "dataset": self.dataset, **values})
+
+    def _closed_by_others(self, rows: Rows) -> bool:
+        return any(entry.kind == "close" for entry in rows.of_run(self.identity))
 
     def _final_prices(self) -> list[dict[str, Any]]:
         """What the charges cost for the unit they were charged for; other units keep the price of the whole plan.

@@ -25,6 +25,7 @@ from hushgraph.data.checks import CheckedGraph, check_graph
 from hushgraph.data.rows import Rows
 from hushgraph.errors import InputError
 from hushgraph.ledger.certificate import Certificate
+from hushgraph.ledger.checking import Status
 from hushgraph.ledger.identity import digest_of
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.manifest import require_uncontradicted, write_manifest
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from hushgraph.methods.base import Method
 
 FORMAT = 2
+NOT_VERIFIED = "NOT VERIFIED: no ledger confirms these files. What follows is what they state themselves."
 _SCORES = "scores"
 _ANOTHER = "Another graph is a new release: use predict_on with a budget (--on GRAPH --epsilon E)"
 
@@ -69,6 +71,8 @@ class Model:
     """The public split: node numbers of `train`, `val` and `test`."""
     run_plan: Plan | None = None
     """The plan of the whole run, where `plan` is the branch that it chose."""
+    files: Status | None = None
+    """Of a model that was read from a folder: how its files came out against its manifest and the ledger."""
     folder: Path | None = None
     """Where it was saved last, or read from."""
     features_digest: str | None = None
@@ -95,7 +99,7 @@ class Model:
     def explain(self) -> str:
         """The certificate in words."""
         words: str = registry.load("views", "words")(self.certificate, self.reason)
-        return words
+        return f"{NOT_VERIFIED}\n\n{words}" if self.files is Status.NOT_VERIFIED else words
 
     # Predictions
 
@@ -127,7 +131,7 @@ class Model:
         if self.features_digest is not None:
             same: bool | None = self.features_digest == digest_of(features)
         else:
-            book = self.ledger or default_ledger()
+            book = self.ledger or default_ledger(near=self.folder)
             same = book.recognizes_records(self.certificate.run, features) if book.exists else None
         if same is False:
             raise InputError(f"predict: expected the features of the training graph; got others. {_ANOTHER}")
@@ -239,7 +243,7 @@ class Model:
     def load(cls, folder: str | os.PathLike[str]) -> Model:
         """Read a model's folder; nothing in it is executed. One that contradicts its manifest or ledger is refused."""
         source = Path(folder)
-        require_uncontradicted(source, default_ledger())
+        files = require_uncontradicted(source, default_ledger(near=source))
         config = read_json(source / "config.json", of="a trained model")
         if config.get("format") != FORMAT:
             raise InputError(
@@ -272,6 +276,7 @@ class Model:
             trained=trained,
             features_digest=config.get("features_digest"),
             folder=source,
+            files=files,
             certificate=Certificate.from_dict(read_json(source / "certificate.json", of="a trained model")),
         )
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from hushgraph.ledger.certificate import Certificate, Charge, DatasetTotal, Randomness
 from hushgraph.privacy.notes import Code, Note
 from hushgraph.privacy.units import Relation, Unit
-from hushgraph.text import rounded_up
+from hushgraph.text import counted, listed, rounded_up
 
 WIDTH = 80
 _INDENT = 16
@@ -39,6 +39,7 @@ _COMPOSITIONS = {
     "declared together": "composition of plans that were declared together",
     "basic composition": "adding up epsilons and deltas, which holds however each run was chosen",
     "filter": "a privacy filter under a limit set beforehand, which holds however each run was chosen",
+    "filters under raised limits": "adding up privacy filters, one for each limit, because the limit was raised",
     "none": "nothing was spent",
 }
 _SIMPLE = frozenset({"together", "basic composition"})
@@ -48,11 +49,6 @@ _SIMPLE = frozenset({"together", "basic composition"})
 def number(value: float, digits: int = 4) -> str:
     """A cost for people: rounded up, and infinity is spelled out."""
     return "infinite" if math.isinf(value) else rounded_up(value, digits)
-
-
-def counted(count: int, noun: str) -> str:
-    """`1 run`, `2 runs`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 # The claim
@@ -219,7 +215,7 @@ def total(found: DatasetTotal) -> str:
     """What all runs on a dataset cost together, how that is proved, and the limit."""
     runs = counted(found.runs, "run")
     if not found.private:
-        cause = "of a seeded one" if found.seeded else "nothing is proved of one of them for this unit"
+        cause = "of a seeded one" if found.seeded else "nothing is proved about one of them or more for this unit"
         return f"NOT PRIVATE over {runs}, because {cause}; {limit(found)}"
     how = "" if found.runs == 1 and found.kind in _SIMPLE else f", by {composition(found.kind)}"
     return f"epsilon {number(found.epsilon)} at delta {found.delta:g} over {runs}{how}; {limit(found)}"
@@ -284,10 +280,3 @@ def _entry(title: str, items: Sequence[str], width: int) -> list[str]:
             item, width, initial_indent=f"{head:<{_INDENT}}", subsequent_indent=" " * (_INDENT + 2)
         ) or [""]
     return lines
-
-
-def listed(items: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
-    if len(items) < 2:
-        return "".join(items)
-    return f"{', '.join(items[:-1])} and {items[-1]}"

@@ -43,6 +43,7 @@ class Vault:
         self.released: dict[str, list[Any]] = {}
         self._graph, self._run, self._noise, self._progress = graph, run, noise, progress or NOBODY
         self._nodes = {"train": graph.train, "val": graph.val, "test": graph.test}
+        self._cut: dict[int, Edges] = {}
         self._count: Counter[str] = Counter()
         self._trained: dict[str, Tensor] = {}
         self._rows: weakref.WeakKeyDictionary[PrivateRows, Rows] = weakref.WeakKeyDictionary()
@@ -155,7 +156,8 @@ class Vault:
         return number
 
     def _view(self, stage: Stage, cap: int | None) -> View:
-        return View(self._graph, stage.mechanism.reads, cap, self._noise, stage.name, self.progress_of(stage.name))
+        report = self.progress_of(stage.name)
+        return View(self._graph, stage.mechanism.reads, cap, self._noise, stage.name, report, self._cut)
 
     def _checked_nodes(self, nodes: Tensor) -> Tensor:
         if not bool(torch.isin(nodes, self._graph.train).all()) or nodes.unique().numel() != nodes.numel():

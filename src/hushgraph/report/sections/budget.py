@@ -61,8 +61,8 @@ def _row(cost: StageCost) -> list[str | Markup]:
         below(charge.mechanism, _parameters(cost)),
         f"{charge.count}",
         f"{charge.scale:.4g}" if noised else "—",
-        f"{charge.sensitivity:.4g}" if noised and math.isfinite(charge.sensitivity) else "—",
-        f"{cost.epsilon:.4g}",
+        words.number(charge.sensitivity) if noised and math.isfinite(charge.sensitivity) else "—",
+        words.number(cost.epsilon),
     ]
 
 
@@ -82,7 +82,7 @@ def _named(value: Any) -> str:
 
 
 def _tip(cost: StageCost) -> str:
-    return f"{words.charge_line(cost.charge)}\nepsilon alone {cost.epsilon:.4g}"
+    return f"{words.charge_line(cost.charge)}\nepsilon alone {words.number(cost.epsilon)}"
 
 
 def _free(context: RunContext) -> str:
