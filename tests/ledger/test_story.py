@@ -73,7 +73,7 @@ def test_the_officers_story(project: Path) -> None:
 
     # A run over the limit is refused before anything is read, and the refusal is written down.
     refused = run(f"train gap --data bens_copy.npz --epsilon 3 --out four {QUICK}", who="ben", expect=3)
-    assert "the dataset's limit is epsilon 4 at delta 1e-06 for the unit 'undirected-edge'" in refused
+    assert "the dataset's limit is epsilon 4 at delta 1e-06 for the unit 'undirected-edge'" in " ".join(refused.split())
     assert not (project / "four").exists()
     shown = run("ledger show")
     for words in ("members (also called bens_copy)", "by ann: first model", "gap on members, by ben: epsilon 3"):
