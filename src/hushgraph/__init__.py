@@ -27,12 +27,14 @@ if _TYPE_CHECKING:
     from hushgraph.methods.pgc import PGC, PGCLinks
     from hushgraph.methods.plain_gnn import GAT, GCN, GIN, GraphSAGE
     from hushgraph.methods.progap import ProGAP
+    from hushgraph.methods.select import fit_best
     from hushgraph.privacy import units
     from hushgraph.privacy.budget import Budget
     from hushgraph.privacy.mechanism import Mechanism
     from hushgraph.privacy.plan import Plan, Stage
     from hushgraph.privacy.units import Unit
     from hushgraph.registry import register
+    from hushgraph.study.run import study
 
 __version__ = "0.2.0"
 
@@ -64,10 +66,11 @@ _PLACES = {
     "Unit": "privacy.units",
     "default_ledger": "ledger.project",
     "fit": "methods.auto",
+    "fit_best": "methods.select",
     "load": "methods.model",
     "register": "registry",
 }
-_MODULES = {name: name for name in ("datasets", "local", "mechanisms", "testing")} | {"units": "privacy.units"}
+_MODULES = {name: name for name in ("datasets", "local", "mechanisms", "study", "testing")} | {"units": "privacy.units"}
 
 __all__ = [
     "DPGNN",
@@ -99,10 +102,12 @@ __all__ = [
     "datasets",
     "default_ledger",
     "fit",
+    "fit_best",
     "load",
     "local",
     "mechanisms",
     "register",
+    "study",
     "testing",
     "units",
 ]

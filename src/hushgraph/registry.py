@@ -1,4 +1,4 @@
-"""Everything that has a name: methods, units, mechanisms, attacks, and the views of a model.
+"""Everything that has a name: methods, units, mechanisms, attacks, experiments, and the views of a model.
 
 A name leads to "module:Class"; the module is imported when the name is asked for, so listing names imports nothing.
 Other packages add theirs with `register`, or by an entry point in the group "hushgraph.<kind>" (for example
@@ -13,12 +13,13 @@ from typing import Any, Literal, cast
 
 from hushgraph.errors import InputError, did_you_mean
 
-Kind = Literal["methods", "units", "mechanisms", "attacks", "views"]
+Kind = Literal["methods", "units", "mechanisms", "attacks", "experiments", "views"]
 
 _METHODS = "hushgraph.methods."
 _MECHANISMS = "hushgraph.mechanisms."
 _UNITS = "hushgraph.privacy.units:"
 _ATTACKS = "hushgraph.attacks."
+_EXPERIMENTS = "hushgraph.study.experiments."
 
 _KNOWN: dict[str, dict[str, str | type]] = {
     "methods": {
@@ -45,6 +46,8 @@ _KNOWN: dict[str, dict[str, str | type]] = {
         "edge-count": _MECHANISMS + "edge_count:EdgeCount",
         "pair-count": _MECHANISMS + "pair_count:PairCount",
         "local-report": _MECHANISMS + "local_report:LocalReport",
+        "hit-count": _MECHANISMS + "hit_count:HitCount",
+        "best-of": _MECHANISMS + "best_of:BestOf",
         "raw": _MECHANISMS + "raw:Raw",
     },
     "units": {
@@ -66,6 +69,10 @@ _KNOWN: dict[str, dict[str, str | type]] = {
         "features": _ATTACKS + "regression:FeatureReconstruction",
         "attribute": _ATTACKS + "regression:AttributeInference",
         "inversion": _ATTACKS + "inversion:EnhancedInversion",
+    },
+    "experiments": {
+        "fit": _EXPERIMENTS + "fit:fit",
+        "select": _EXPERIMENTS + "select:select",
     },
     "views": {
         "words": "hushgraph.report.words:explain",

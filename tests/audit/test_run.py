@@ -300,11 +300,15 @@ def own(names: Sequence[str]) -> list[str]:
 
 
 def test_every_mechanism_has_a_canary_or_a_law() -> None:
-    """Raw data has neither: it is refused wherever something is promised."""
+    """Raw data has neither: it is refused wherever something is promised.
+
+    Private selection has neither: an audit covers the run that was kept and names the selection as not audited
+    (tests/methods/test_select.py).
+    """
     without = []
     for name in own(registry.names("mechanisms")):
         found = registry.load("mechanisms", name)
         base = hg.Mechanism
         if found.canary is base.canary and found.realized is base.realized:
             without.append(name)
-    assert without == []
+    assert without == ["best-of"]

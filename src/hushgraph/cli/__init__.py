@@ -19,6 +19,7 @@ from hushgraph.cli import (
     plan,
     predict,
     report,
+    study,
     train,
     verify,
 )
@@ -56,6 +57,7 @@ app.command("predict")(predict.predict)
 app.command("attack")(attack.attack)
 app.command("audit")(command(audit.audit))
 app.command("report")(report.report)
+app.add_typer(study.app, name="study")
 app.command("verify")(verify.verify)
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(collect.app, name="collect")

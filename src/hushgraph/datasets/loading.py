@@ -116,7 +116,7 @@ def _call(reader: Callable[..., Data], name: str, options: dict[str, Any], *give
 
 def _graph_file(source: str | Path) -> Path:
     """The file a path or a name stands for."""
-    found = _existing(source)
+    found = local_file(source)
     if found is not None:
         return found
     name = str(source)
@@ -139,7 +139,7 @@ def _graph_file(source: str | Path) -> Path:
 
 def _split_file(split: str | Path) -> Path:
     path = Path(split).expanduser()
-    found = path if path.is_file() else _existing(split)
+    found = path if path.is_file() else local_file(split)
     if found is not None:
         return found
     where = "" if data_folder() is None else f" in {data_folder()}"
@@ -149,7 +149,7 @@ def _split_file(split: str | Path) -> Path:
     )
 
 
-def _existing(source: str | Path) -> Path | None:
+def local_file(source: str | Path) -> Path | None:
     """The npz file at this path, or of this name in the data folder."""
     path, folder = Path(source).expanduser(), data_folder()
     named = path if path.suffix == ".npz" else Path(f"{path}.npz")

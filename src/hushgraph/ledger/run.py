@@ -28,7 +28,7 @@ from hushgraph.privacy.notes import Note
 from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units import Unit
 
-__all__ = ["Run", "check_history", "open_run", "spent"]
+__all__ = ["CoveredCharges", "Run", "check_history", "open_run", "spent"]
 
 
 @dataclass
@@ -139,6 +139,25 @@ class Run:
             return []
         final = {**opened, **closing_price(opened, [events.composed(self._charged)], unit)}
         return [{**final, "was": {key: opened[key] for key in ("epsilon", "delta", "cost", "cost_delta")}}]
+
+
+@dataclass
+class CoveredCharges:
+    """Stands in a vault where a run would, if another entry covers it or nobody's data is in it.
+
+    Charges are counted in memory and held to the plan.
+    """
+
+    made: Counter[str] = field(default_factory=Counter)
+
+    def charge(self, stage: Stage, count: int | None = None) -> None:
+        """Count the releases; more than planned would tell more than was claimed, and are refused."""
+        self.made[stage.name] += stage.count if count is None else count
+        if self.made[stage.name] > stage.count:
+            raise BudgetError(f"'{stage.name}': expected at most {stage.count} releases; got more")
+
+    def note_parallel(self, stage: Stage, examples: int) -> None:
+        """Other records only: no further charge."""
 
 
 def open_run(

@@ -160,7 +160,7 @@ class Method(Settings):
         default = self.default_unit(checked) if named is None else named
         unit = default.published if named is None and paper_mode else default
         unit.check(checked, paper_mode=paper_mode)
-        _require_public_classes(checked, unit, budget)
+        require_public_classes(checked, unit, budget)
         plan = self.plan(checked.metadata, unit, budget, paper_mode=paper_mode)
         started = time.perf_counter()
         run, noise = enter(checked, plan, ledger, seed)
@@ -259,7 +259,7 @@ def _checked(graph: Any, unit: Unit | None, num_edges: int | None) -> CheckedGra
     return check_graph(graph, num_edges=num_edges, needs_edges=unit is None or unit.has_edges)
 
 
-def _require_public_classes(graph: CheckedGraph, unit: Unit, budget: Budget) -> None:
+def require_public_classes(graph: CheckedGraph, unit: Unit, budget: Budget) -> None:
     """Where labels are private, so is the list of classes that occur among them."""
     if not graph.classes_declared and "labels" not in unit.public and budget.is_private:
         raise InputError(

@@ -27,6 +27,7 @@ _LAWS = {
     "gaussian": "Gaussian noise of standard deviation {scale}",
     "discrete-laplace": "discrete Laplace noise of scale {scale}",
     "randomizer": "one randomized report per person",
+    "selection": "a random number of runs, each with noise of its own, of which the best is shown",
     "none": "no noise",
 }
 _SAMPLERS = {
@@ -121,7 +122,7 @@ def noise_of(charge: Charge) -> str:
 
 
 def _bound(charge: Charge) -> list[str]:
-    bounded = charge.scale > 0.0 and charge.law != "randomizer" and math.isfinite(charge.sensitivity)
+    bounded = charge.scale > 0.0 and charge.law not in ("randomizer", "selection") and math.isfinite(charge.sensitivity)
     return [f"sensitivity {rounded_up(charge.sensitivity)}"] if bounded else []
 
 

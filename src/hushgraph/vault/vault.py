@@ -103,6 +103,8 @@ class Vault:
         mechanism that trains to a part of the training nodes; parts without a common node share one charge.
         """
         stage, started = self.plan[name], time.perf_counter()
+        for one in inputs:
+            self._open(one)  # refuses, before anything is charged, what no mechanism may read
         if nodes is not None:
             options = {**options, "nodes": self._checked_nodes(nodes)}
         exact = self.plan.runs_exactly(name)
@@ -242,10 +244,12 @@ class Vault:
             raise UnprovenError("predictions from raw neighborhoods: expected a plan that declares them unprotected")
         with torch.no_grad():
             scores = network(self._graph.features, self._graph.edges)
-        return self._keep(scores, "class scores from raw neighborhoods") if private else scores
+        return self._keep(scores, "class scores from raw neighborhoods", raw=True) if private else scores
 
     def hand_over(self, scores: Tensor | PrivateRows | None) -> Tensor | None:
         """The scores for the holder of the data, who evaluates them; not protected where they are private."""
+        if isinstance(scores, PrivateRows) and scores.raw:
+            return dense_rows(self._rows[scores])
         return None if scores is None else dense_rows(self._open(scores))
 
     def report(self, stage: str, done: int, total: int) -> None:
@@ -264,8 +268,8 @@ class Vault:
                 f"{part} are private under the unit '{self.unit}'; the only way out is a charged mechanism (release)"
             )
 
-    def _keep(self, rows: Rows, what: str) -> PrivateRows:
-        handle = PrivateRows(tuple(rows.shape), what)
+    def _keep(self, rows: Rows, what: str, *, raw: bool = False) -> PrivateRows:
+        handle = PrivateRows(tuple(rows.shape), what, raw=raw)
         self._rows[handle] = rows
         return handle
 
@@ -275,6 +279,8 @@ class Vault:
             return rows
         if rows not in self._rows:
             raise InputError("these private rows belong to another vault")
+        if rows.raw:
+            raise UnprovenError(f"{rows.what} can only be handed over: nothing is proved of what is computed from them")
         return self._rows[rows]
 
 

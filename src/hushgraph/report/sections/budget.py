@@ -55,7 +55,7 @@ def _lead(context: RunContext) -> str:
 
 def _row(cost: StageCost) -> list[str | Markup]:
     charge = cost.charge
-    noised = charge.law != "randomizer"
+    noised = charge.law not in ("randomizer", "selection")
     return [
         charge.stage,
         below(charge.mechanism, _parameters(cost)),
@@ -77,7 +77,8 @@ def _named(value: Any) -> str:
     if isinstance(value, dict):
         return str(value.get("name", "..."))
     if isinstance(value, list):
-        return "one per column"
+        plans = [one["method"] for one in value if isinstance(one, dict) and "method" in one]
+        return f"{len(plans)}: {', '.join(dict.fromkeys(plans))}" if plans else "one per column"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
