@@ -114,7 +114,7 @@ def test_the_officers_story(project: Path) -> None:
     # Without its manifest a folder is not used, and a run that was rejected is not called verified.
     shutil.copytree(project / "one", project / "bare")
     (project / "bare" / "manifest.json").unlink()
-    assert "manifest: is missing" in run("predict bare", expect=4)
+    assert "manifest: is missing" in " ".join(run("predict bare", expect=4).split())
     run(f"ledger reject {run_id[:8]} --as officer --note 'read again'")
     assert run("verify one", expect=6).startswith(
         "one: REJECTED (rejected by officer: read again); all else is verified"

@@ -45,7 +45,7 @@ def load_graph(
         raise InputError("--split-seed: expected a random split, --split 75/10/15; got a split that is fixed")
     elif split_seed is not None:
         graph = random_split(graph, seed=split_seed)
-    elif made and needs_split:
+    elif made and needs_split and name.endswith(".npz"):
         tell(f"{name} has no split: a random one was made, 75/10/15 with seed 0 (--split, --split-seed)")
     return graph if classes is None else _with_classes(graph, classes)
 
