@@ -102,6 +102,11 @@ def names(kind: Kind) -> list[str]:
     return list(_KNOWN[kind])
 
 
+def knows(kind: Kind, name: str) -> bool:
+    """Whether `name` leads somewhere."""
+    return _ALIASES.get(kind, {}).get(name, name) in names(kind)
+
+
 def load(kind: Kind, name: str) -> Any:
     """What `name` stands for."""
     _read_entry_points(kind)

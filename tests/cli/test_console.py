@@ -61,3 +61,10 @@ def test_a_command_that_is_stopped_says_so_as_json_too(capsys: pytest.CaptureFix
     shown = json.loads(capsys.readouterr().out)
     assert left.value.exit_code == shown["exit_code"] == 130
     assert "What was charged stays charged" in shown["error"]
+
+
+def test_errors_and_summaries_fit_80_columns_and_are_not_cut() -> None:
+    refused = run("train", "sage", "--data", "campus", "--epsilon", 4, "--out", "x", "--unit", "x", "--set", "y=1")
+    assert refused.exit_code == 2
+    assert max(len(line) for line in refused.stderr.splitlines()) <= 80
+    assert not [line for line in run("--help").stdout.splitlines()[1:] if line.endswith("...")]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hushgraph.cli.console import Json, command, show_json
+from hushgraph.cli.console import Json, command, show_json, show_words
 
 
 @command
@@ -48,7 +48,7 @@ def init(
         return
     typer.echo(f"{'made' if new else 'found'} {place}: the ledger of all datasets used from here")
     if new:
-        typer.echo(
+        show_words(
             "Back it up with its keys, keep it out of version control, and keep `hushgraph ledger head` elsewhere."
         )
     if public is not None:

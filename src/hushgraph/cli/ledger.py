@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushgraph.cli.console import Json, command, show_json
+from hushgraph.cli.console import Json, command, show_json, show_words
 from hushgraph.text import counted, rounded_up
 
 if TYPE_CHECKING:
@@ -77,7 +77,8 @@ def verify(
     if as_json:
         show_json({"sound": sound, **found.as_dict(), **shown})
     else:
-        typer.echo("\n".join(str(finding) for finding in found.findings))
+        for finding in found.findings:
+            show_words(str(finding), indent=14)
         typer.echo(
             "\n".join(lines(shown)) if sound else "CONTRADICTED: the ledger is not what it was. See docs/ledger.md"
         )

@@ -16,7 +16,9 @@ def report(
     out: Annotated[Path | None, typer.Option(help="The HTML file; default: report.html in the folder.")] = None,
     audit: Annotated[Path | None, typer.Option(help="What `hushgraph audit` wrote; default: audit.json there.")] = None,
     attacks: Annotated[Path | None, typer.Option(help="What `hushgraph attack` wrote; default: attacks.json.")] = None,
-    compare: Annotated[list[Path] | None, typer.Option(help="Another model to compare with; repeatable.")] = None,
+    compare: Annotated[
+        list[Path] | None, typer.Option(metavar="MODEL", help="Another model to compare with; repeatable.")
+    ] = None,
     ledger: Annotated[Path | None, typer.Option(help="The ledger's folder, to check the certificate.")] = None,
     as_json: Json = False,
 ) -> None:

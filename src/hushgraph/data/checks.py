@@ -11,7 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from hushgraph.data.rows import Rows, SparseRows
@@ -65,8 +67,7 @@ def check_graph(
     changes: list[str] = []
     features, num_nodes = _features(data.x)
     edge_index = data.edge_index if data.edge_index is not None else torch.empty((2, 0), dtype=torch.int64)
-    labels = torch.as_tensor(data.y) if data.y is not None else torch.full((num_nodes,), -1)
-    labels = labels.squeeze(1) if labels.dim() == 2 and labels.shape[1] == 1 else labels
+    labels = _labels(data, num_nodes)
     masks = {name: getattr(data, f"{name}_mask", None) for name in ("train", "val", "test")}
     known = getattr(data, "public_edge_index", None)
     class_names, declared = (known_classes, True) if known_classes else _class_names(data, labels)
@@ -142,6 +143,29 @@ def _features(x: Any) -> tuple[Rows, int]:
     return SparseRows.from_tensor(x.detach().to(torch.float32)), x.shape[0]
 
 
+def _labels(data: Any, num_nodes: int) -> Tensor:
+    """One class number per node; words are looked up among the declared class names."""
+    if data.y is None:
+        return torch.full((num_nodes,), -1)
+    if isinstance(data.y, list | tuple | np.ndarray) and np.asarray(data.y).dtype.kind in "UO":
+        return _numbered(np.asarray(data.y), getattr(data, "class_names", None))
+    labels = torch.as_tensor(data.y)
+    return labels.squeeze(1) if labels.dim() == 2 and labels.shape[1] == 1 else labels
+
+
+def _numbered(words: NDArray[Any], names: Any) -> Tensor:
+    if names is None:
+        raise InputError(
+            "labels: expected numbers of classes; got words. Declare data.class_names = [...] from public knowledge, "
+            "and words are looked up there (None or '': no label)"
+        )
+    numbers = {str(name): number for number, name in enumerate(names)} | {"": -1, "None": -1}
+    distinct, places = np.unique(words.ravel().astype(str), return_inverse=True)
+    if not set(distinct.tolist()) <= numbers.keys():
+        raise InputError(f"labels: expected words of data.class_names ({', '.join(map(str, names))}); got others")
+    return torch.from_numpy(np.array([numbers[str(word)] for word in distinct])[places])
+
+
 def _feature_problems(features: Rows) -> list[str]:
     values = features.values if isinstance(features, SparseRows) else features
     if values is not None and not bool(torch.isfinite(values).all()):
@@ -198,9 +222,11 @@ def _mask_problems(masks: dict[str, Any], num_nodes: int, *, train_needed: bool)
     for name, mask in masks.items():
         if mask is None:
             if name == "train" and train_needed:
-                problems.append("split: expected a train_mask; got none. Use hushgraph.datasets.splits.random_split")
+                problems.append(
+                    "split: expected a train_mask; got none. Make one: data = hushgraph.datasets.random_split(data)"
+                )
         elif not isinstance(mask, Tensor) or mask.dtype is not torch.bool or mask.shape != (num_nodes,):
-            problems.append(f"split: expected a boolean {name}_mask of shape [{num_nodes}]; got something else")
+            problems.append(f"split: expected a boolean {name}_mask of shape [{num_nodes}]; got {_kind(mask)}")
     if problems:
         return problems
     if train_needed and not bool(masks["train"].any()):
@@ -209,6 +235,13 @@ def _mask_problems(masks: dict[str, Any], num_nodes: int, *, train_needed: bool)
     if given and bool((torch.stack(given).sum(0) > 1).any()):
         return ["split: expected train, val and test to be disjoint; some nodes are in two of them"]
     return []
+
+
+def _kind(value: Any) -> str:
+    """What was given instead, without its content."""
+    if isinstance(value, Tensor):
+        return f"{str(value.dtype).removeprefix('torch.')} of shape {list(value.shape)}"
+    return f"a {type(value).__name__}"
 
 
 def _indices(mask: Tensor | None) -> Tensor:

@@ -2,9 +2,9 @@
 
 A file holds `edge_index` [2, E] with both directions of every edge, `y` (the class of each node, -1 for none), and the
 features, either dense as `x` or in CSR form as `x_data`, `x_indices`, `x_indptr`, `x_shape`. Optional are
-`train_mask`, `val_mask`, `test_mask` (or several splits at once, `train_masks` and so on, [splits, n]), `class_names`
-or `class_years`, `keep_mask`, the nodes of the classification task, and `public_edge_index`, edges that are public
-knowledge. Nothing in a file is ever unpickled.
+`train_mask`, `val_mask`, `test_mask` (or several splits at once, `train_masks` and so on, [splits, n]), the declared
+classes (`class_names`, `class_years`, or their number `num_classes`), `keep_mask`, the nodes of the classification
+task, and `public_edge_index`, edges that are public knowledge. Nothing in a file is ever unpickled.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def read_npz(
 def write_npz(data: Data, path: str | Path) -> Path:
     """Write a graph in the format of `read_npz` and return the path (`.npz` is added if it is missing).
 
-    Written are the edges, features, labels, masks and class names; other attributes of `data` are not.
+    Written are the edges, features, labels, masks and declared classes; other attributes of `data` are not.
     """
     arrays = {
         "edge_index": _sorted_edges(data.edge_index, len(data.y)),
@@ -94,6 +94,8 @@ def write_npz(data: Data, path: str | Path) -> Path:
         arrays.update({name: data[name].numpy() for name in MASKS})
     if data.get("class_names") is not None:
         arrays["class_names"] = np.array(list(data.class_names), dtype=np.str_)
+    elif data.to_dict().get("num_classes") is not None:
+        arrays["num_classes"] = np.array(int(data.num_classes), dtype=np.int64)
     target = Path(path)
     target = target if target.suffix == ".npz" else target.with_name(target.name + ".npz")
     unfinished = target.with_name(target.name + f".{os.getpid()}.part")
@@ -182,6 +184,8 @@ def _read_class_names(archive: Archive, y: NDArray[np.int64], num_classes: int |
     """The declared classes; none where neither the file nor the caller declares them."""
     stored = next((name for name in ("class_names", "class_years") if name in archive), None)
     highest = int(y.max())
+    if stored is None and num_classes is None and "num_classes" in archive:
+        num_classes = int(archive.integers("num_classes", ()))
     if stored is not None:
         names = archive.words(stored)
         if num_classes is not None and num_classes != len(names):

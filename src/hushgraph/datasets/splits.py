@@ -47,7 +47,9 @@ def random_split(
     last = len(ids) if math.isclose(train + val + test, 1.0) else second + round(test * len(ids))
     parts = (shuffled[:first], shuffled[first:second], shuffled[second:last])
     masks = tuple(index_to_mask(torch.from_numpy(part), int(data.y.shape[0])) for part in parts)
-    return with_masks(data, *masks)
+    result = with_masks(data, *masks)
+    result.split_seed = seed
+    return result
 
 
 def split_from(data: Data, file: str | Path) -> Data:

@@ -175,6 +175,16 @@ def identify(arrays: GraphArrays, key: bytes) -> DatasetIdentity:
     return DatasetIdentity(total.hexdigest(), _sketch(pairs), _sketch(_smallest(records)))
 
 
+def features_alone(features: Any) -> GraphArrays:
+    """The arrays of a dataset of which only the features are known."""
+    return GraphArrays(features=_features(features))
+
+
+def digest_of(features: Any) -> str:
+    """A digest of all features in order, in whatever form they are stored. Not keyed: for public ones, or memory."""
+    return hashlib.sha256(_read_rows(_features(features), b"features")[0]).hexdigest()
+
+
 def _problems(arrays: GraphArrays) -> list[str]:
     problems = []
     edges, features = arrays.edges, arrays.features

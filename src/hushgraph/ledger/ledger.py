@@ -28,8 +28,10 @@ from hushgraph.ledger.identity import (
     GraphArrays,
     arrays_of,
     decide,
+    features_alone,
     identify,
     known_datasets,
+    read_sketches,
     resolve,
     sketch_text,
 )
@@ -257,6 +259,18 @@ class Ledger:
                 return resolve(known, name)
             self.append("dataset", {"dataset": name, "name": name, "sketch": None, **self.occasion.who})
             return name
+
+    def recognizes_records(self, run: str, features: Any) -> bool | None:
+        """Whether these are the records a run was made on, as far as the sketches tell; None where they do not."""
+        with self.reading() as rows:
+            known, sketches = known_datasets(rows), read_sketches(rows)
+            opened = next((one for one in rows.of_kind("open") if one.values["run"] == run), None)
+        dataset = None if opened is None else known.get(opened.values["dataset"])
+        of_run = [] if dataset is None else dataset.sketches
+        stored = [sketches[link].records for link in of_run if link in sketches and sketches[link].records.size]
+        if not stored:
+            return None
+        return self.identify(features_alone(features)).records in stored
 
     def datasets(self) -> dict[str, Dataset]:
         """All datasets of the ledger by their id."""

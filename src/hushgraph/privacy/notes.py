@@ -111,7 +111,9 @@ _SENTENCES = {
     Code.SETTINGS: "all settings, chosen without looking at the private data",
     Code.ALL_OF: "all {part}",
     Code.EDGES_DECLARED: "the number of edges ({edges} entries), as declared; it sets the largest delta allowed",
-    Code.EDGES_ASSUMED: "delta was set for {per_node} edges per node; the real number of edges was not looked at",
+    Code.EDGES_ASSUMED: (
+        "the largest delta allowed is that of {per_node} edges per node; the real number of edges was not looked at"
+    ),
     Code.DEGREE_CAP: "the cap on a node's outgoing list: {max_degree} entries",
     Code.DEGREE_BOUND: "the promise that no node has more than {max_degree} neighbors",
     Code.NO_CAP: "no cap on outgoing lists: a node divides its message by the square root of its own list's length",

@@ -201,12 +201,20 @@ class Vault:
         with torch.no_grad():
             return self._keep(function(opened), f"rows computed from {rows.what}")
 
-    def stack(self, parts: Sequence[Held]) -> Held:
-        """The parts side by side, `[nodes, parts, columns]`; private as soon as one part is."""
+    def stack(self, parts: Sequence[Held], *more: Held) -> Held:
+        """The parts of one width side by side, `[nodes, parts, columns]`; private as soon as one part is."""
+        _require_list("stack", parts, more)
+        widths = [int(part.shape[-1]) for part in parts]
+        if len(set(widths)) > 1:
+            raise InputError(f"stack: expected parts of one width; got {widths}. Parts of several widths: vault.join")
         return self._combined(parts, torch.stack([dense_rows(self._open(part)) for part in parts], dim=1))
 
-    def join(self, parts: Sequence[Held]) -> Held:
-        """The parts side by side, each in its own form and width; private as soon as one part is."""
+    def join(self, parts: Sequence[Held], *more: Held) -> Held:
+        """The parts side by side, each in its own form and width; private as soon as one part is.
+
+        A module gets them as `JoinedRows` and reads `rows.parts`; a linear layer takes no joined rows.
+        """
+        _require_list("join", parts, more)
         return self._combined(parts, cast(Rows, JoinedRows([self._open(part) for part in parts])))
 
     def _combined(self, parts: Sequence[Held], together: Rows) -> Held:
@@ -274,6 +282,11 @@ class Vault:
         if rows.raw:
             raise UnprovenError(f"{rows.what} can only be handed over: nothing is proved of what is computed from them")
         return self._rows[rows]
+
+
+def _require_list(name: str, parts: Any, more: Any) -> None:
+    if more or not isinstance(parts, list | tuple) or not parts:
+        raise InputError(f"{name}: expected one list of rows, vault.{name}([a, b]); got something else")
 
 
 def _noise_of(stage: Stage) -> float:

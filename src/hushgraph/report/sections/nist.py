@@ -43,7 +43,7 @@ def nist_rows(context: RunContext) -> list[Row]:
     epsilon = f"epsilon {words.number(context.epsilon)} at delta {context.delta:g}"
     return [
         Row("Privacy parameters (epsilon, delta)", stated, f"{epsilon}, over every release of the run."),
-        Row("Unit of privacy", stated, f"Typed and required: {context.unit.name}."),
+        Row("Unit of privacy", stated, f"Stated with every epsilon: {context.unit.name}."),
         Row("Composition over time", "handled", _composition(context)),
         _algorithms(context),
         Row("Randomness", stated, f"{words.randomness(certificate)}."),
