@@ -20,6 +20,7 @@ if _TYPE_CHECKING:
     from hushgraph.methods.base import Method, Output
     from hushgraph.methods.chorus import Chorus
     from hushgraph.methods.dpgnn import DPGNN
+    from hushgraph.methods.edge_rr import EdgeRR, PrivHRG
     from hushgraph.methods.gap import GAP
     from hushgraph.methods.lpgnet import LPGNet
     from hushgraph.methods.lpgnn import LPGNN
@@ -50,6 +51,7 @@ _PLACES = {
     "DPGNN": "methods.dpgnn",
     "DiskEdges": "graph.disk",
     "DPMLP": "methods.mlp",
+    "EdgeRR": "methods.edge_rr",
     "EdgeRand": "methods.perturbed",
     "GAP": "methods.gap",
     "GAT": "methods.plain_gnn",
@@ -68,6 +70,7 @@ _PLACES = {
     "PGC": "methods.pgc",
     "PGCLinks": "methods.pgc",
     "Plan": "privacy.plan",
+    "PrivHRG": "methods.edge_rr",
     "ProGAP": "methods.progap",
     "ReleasedGraph": "methods.released",
     "SageEDP": "methods.perturbed",
@@ -98,6 +101,7 @@ __all__ = [
     "Certificate",
     "Chorus",
     "DiskEdges",
+    "EdgeRR",
     "EdgeRand",
     "GraphSAGE",
     "LPGNet",
@@ -109,6 +113,7 @@ __all__ = [
     "Output",
     "PGCLinks",
     "Plan",
+    "PrivHRG",
     "ProGAP",
     "ReleasedGraph",
     "SageEDP",

@@ -36,7 +36,10 @@ class Randomness(StrEnum):
 
 @dataclass(frozen=True)
 class Charge:
-    """What was released under one stage: how often, by which mechanism, with how much noise."""
+    """What was released under one stage: how often, by which mechanism, with how much noise.
+
+    What is proved of an `asymptotic` one holds in the limit of a long chain.
+    """
 
     stage: str
     mechanism: str
@@ -45,6 +48,7 @@ class Charge:
     count: int
     scale: float
     sensitivity: float
+    asymptotic: bool = False
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Charge:
@@ -86,7 +90,10 @@ class DatasetTotal:
 
 @dataclass(frozen=True)
 class Certificate:
-    """The promise of one run. `epsilon` is proved for `unit`; `paper` is set in paper mode only."""
+    """The promise of one run. `epsilon` is proved for `unit`; `paper` is set in paper mode only.
+
+    `asymptotic` names the stages of which it is proved in the limit of a long chain only; mostly there are none.
+    """
 
     run: str
     method: str
@@ -111,6 +118,7 @@ class Certificate:
     ledger_in_memory: bool
     ledger_hash: str
     versions: dict[str, str]
+    asymptotic: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """The certificate as plain JSON values (infinity as the string "inf")."""
@@ -124,6 +132,7 @@ class Certificate:
             "paper": None if self.paper is None else self.paper.as_dict(),
             "reason": None if self.reason is None else self.reason.as_dict(),
             "total": asdict(self.total),
+            "asymptotic": list(self.asymptotic),
         }
         return {key: plain(value) for key, value in values.items()}
 
@@ -139,6 +148,7 @@ class Certificate:
         read["unit"] = unit_from_dict(read["unit"])
         for key in ("public", "unprotected"):
             read[key] = tuple(Note.from_dict(one) for one in read[key])
+        read["asymptotic"] = tuple(read.get("asymptotic", ()))
         read["paper"] = None if read["paper"] is None else PaperClaim.from_dict(read["paper"])
         read["reason"] = None if read["reason"] is None else Note.from_dict(read["reason"])
         return cls(**read)
@@ -183,6 +193,7 @@ def certify(history: History, run: str) -> Certificate:
         ledger_in_memory=history.in_memory,
         ledger_hash=history.last_hash,
         versions={name: version(name) for name in ("hushgraph", "torch", "numpy", "dp-accounting")},
+        asymptotic=tuple(charge.stage for charge in charges if charge.asymptotic),
     )
 
 
@@ -215,6 +226,7 @@ def _charges(history: History, run: str) -> tuple[Charge, ...]:
             count=before + entry.values["count"],
             scale=float(entry.values["scale"] or 0.0),
             sensitivity=float(entry.values["sensitivity"]),
+            asymptotic=bool(entry.values.get("asymptotic", False)),
         )
     return tuple(found.values())
 

@@ -49,6 +49,7 @@ class Code(StrEnum):
     NUM_RECORDS = "num-records"
     RAW_PREDICTIONS = "raw-predictions"
     PUBLIC_EDGES = "public-edges"
+    PUBLIC_PART = "public-part"
 
     # Whatever it is about, as an earlier version wrote it down
     EARLIER_WORDS = "earlier-words"
@@ -140,6 +141,7 @@ _SENTENCES = {
         "predictions: they read the raw records of the nodes around each node; only the model's weights are protected"
     ),
     Code.PUBLIC_EDGES: "{edges} edges (entries) that were declared public: they are released as they are",
+    Code.PUBLIC_PART: "edges that were declared public",
     Code.EARLIER_WORDS: "{words} (in the words of an earlier version)",
     Code.CHOSE_LABELS: "{method}: labels are public at edge level, so they are the messages",
     Code.CHOSE_RECORDS: "{method}: a table of records has no edges, so there is nothing to sum",

@@ -231,9 +231,48 @@ class UndirectedEdge(_EdgeUnit):
         """A directed graph is refused."""
         if not data.edges.is_symmetric():
             raise InputError(
-                "undirected-edge: expected a symmetric graph (both directions of every edge); got a directed one. "
+                f"{self.name}: expected a symmetric graph (both directions of every edge); got a directed one. "
                 "Use the unit directed-edge, or make the graph symmetric (torch_geometric.utils.to_undirected)"
             )
+
+
+@dataclass(frozen=True)
+class PrivateEdge(UndirectedEdge):
+    """One undirected edge of the private part is added or removed; edges that were declared public stay.
+
+    Every such change is one of `UndirectedEdge`, so every bound of that unit holds; what was charged for this unit
+    says nothing about the public edges.
+    """
+
+    name = "private-edge"
+    noun = "one undirected edge that was not declared public (both of its directions)"
+    protects = "whether any one pair of nodes outside the declared public edges is connected"
+    unprotected = (*UndirectedEdge.unprotected, note(Code.PUBLIC_PART))
+
+    @property
+    def published(self) -> Unit:
+        """The same: publications count private edges once."""
+        return self
+
+    def covers(self, other: Unit, *, edges: bool = True) -> bool:
+        """Only units that leave the public edges public too."""
+        return isinstance(other, PrivateEdge) and super().covers(other, edges=edges)
+
+    def count(self, metadata: Metadata) -> int:
+        """Undirected edges as declared, less the public ones."""
+        if metadata.num_edges is None:
+            return super().count(metadata)
+        return max(1, (metadata.num_edges - metadata.num_public_edges) // 2)
+
+    def neighbors(self, data: Any, rng: Any) -> Iterator[Any]:
+        """Every private edge left out, and some that are not there put in."""
+        known = data.public_pairs
+        for pair in data.pairs(directed=False):
+            if pair not in known:
+                yield data.without_pair(pair, both=True)
+        for pair in data.absent_pairs(rng):
+            if pair not in known:
+                yield data.with_pair(pair, both=True)
 
 
 @dataclass(frozen=True)
