@@ -22,7 +22,7 @@ try:
     from numba import njit
 except ImportError:  # the extra `fast` is not installed
 
-    def njit(**_: Any) -> Callable[[F], F]:
+    def njit(**_: Any) -> Callable[[F], F]:  # type: ignore[no-redef]
         """Leave a function as it is."""
         return lambda function: function
 

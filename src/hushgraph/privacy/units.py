@@ -148,7 +148,12 @@ class _EdgeUnit(Unit):
     """Features, labels and the set of nodes are public; one edge more or less is the secret."""
 
     public = frozenset({"features", "labels"})
-    unprotected = (note(Code.FEATURES), note(Code.LABELS), note(Code.NODE_SET), note(Code.MANY_EDGES))
+    unprotected: ClassVar[tuple[Note, ...]] = (
+        note(Code.FEATURES),
+        note(Code.LABELS),
+        note(Code.NODE_SET),
+        note(Code.MANY_EDGES),
+    )
 
     def counted(self, metadata: Metadata) -> str:
         """Edges as declared, or an assumption: their real number is private."""
