@@ -57,7 +57,8 @@ def quantize(
     Formal guarantee, checked in exact integers on the tensor that is returned: the squared norm of row i, times
     max(lengths[i], 1), is at most (2^bits * norm[i] / largest norm)^2. Row i of the result depends on row i alone.
 
-    Edge cases: rows that are not finite are refused; zero, denormal and huge rows work.
+    Edge cases: zero, denormal and huge rows work. A row that is not finite becomes zero: it may be computed from one
+    private record, which must not decide whether there is a result.
     """
     norms = torch.as_tensor(norm, dtype=torch.float64)
     InputError.collect(_problems(rows, norms, bits, lengths))
@@ -119,8 +120,7 @@ def _quantize_chunk(rows: Tensor, bound: _Bound, out: Tensor) -> None:
 def _carefully(rows: Tensor, bound: _Bound, shorter: float = 1.0) -> Tensor:
     """The rows as whole numbers, by way of float64, whatever the size of their entries."""
     wide = rows.to(torch.float64)
-    if not bool(torch.isfinite(wide).all()):
-        raise InputError("expected finite rows; got NaN or infinite entries; clean or impute them first")
+    wide = torch.where(torch.isfinite(wide).all(dim=1, keepdim=True), wide, 0.0)
     largest = wide.abs().amax(dim=1)
     largest[largest == 0.0] = 1.0
     wide = wide / largest.unsqueeze(1)

@@ -133,8 +133,9 @@ class LabelSum(GaussianMechanism):
 
     def messages(self, edges: Edges, rows: Tensor, labeled: Tensor) -> QuantizedRows:
         """What each node sends along each entry of its list, in whole steps of a grid and within its bound."""
-        if rows.dim() != 2 or not bool(torch.isfinite(rows).all()) or bool((rows < 0).any()):
-            raise InputError("label sum: expected a matrix of finite entries without a negative one; got another")
+        if rows.dim() != 2 or bool((rows < 0).any()):
+            raise InputError("label sum: expected a matrix without a negative entry; got another")
+        rows = torch.where(torch.isfinite(rows).all(dim=1, keepdim=True), rows, 0.0)  # one record must not stop a run
         shrink = rows.norm(dim=1).clamp(min=1.0).reciprocal() * torch.where(labeled, 1.0, self.unlabeled_norm)
         return quantize(
             self.coded(rows.to(torch.float32) * shrink.unsqueeze(1)),

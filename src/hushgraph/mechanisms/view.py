@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hushgraph.data.checks import CheckedGraph
+from hushgraph.data.checks import CheckedGraph, labeled_nodes
 from hushgraph.data.rows import Rows
 from hushgraph.errors import PrivateAccessError
 from hushgraph.graph.edges import Edges
@@ -47,6 +47,10 @@ class View:
     def val(self) -> Tensor:
         """The numbers of the validation nodes (public)."""
         return self._graph.val
+
+    def labeled(self, split: str) -> Tensor:
+        """The nodes of a split that have a label; only for a mechanism that reads labels."""
+        return labeled_nodes(self._graph.split(split), self.labels, split)
 
     @property
     def trains_on(self) -> Tensor:

@@ -102,19 +102,21 @@ class Method(Settings):
         if metadata.num_train < 1:
             raise InputError(f"train nodes: expected at least 1; got {metadata.num_train}")
         self._require_trust(unit, budget)
-        return self._planned(self.name, metadata, unit, budget, paper_mode)
+        return self._planned(self.name, metadata, unit, budget, self._listed(metadata, unit, budget), paper_mode)
 
     def inference_plan(self, metadata: Metadata, unit: Unit, budget: Budget, *, paper_mode: bool = False) -> Plan:
         """The releases without the training: what predictions about another graph cost."""
-        return self._planned(f"{self.name}-inference", metadata, unit, budget, paper_mode, trains=False)
+        stages = [stage for stage in self._listed(metadata, unit, budget) if not stage.mechanism.trains]
+        return self._planned(f"{self.name}-inference", metadata, unit, budget, stages, paper_mode)
+
+    def _listed(self, metadata: Metadata, unit: Unit, budget: Budget) -> Sequence[Stage]:
+        return self.stages(metadata, unit, budget.for_units(unit.count(metadata)))
 
     def _planned(
-        self, name: str, metadata: Metadata, unit: Unit, budget: Budget, paper_mode: bool, *, trains: bool = True
+        self, name: str, metadata: Metadata, unit: Unit, budget: Budget, stages: Sequence[Stage], paper_mode: bool
     ) -> Plan:
-        """What is not protected, what is public, then what is released: with training, or without."""
+        """What is not protected, what is public, and what is released."""
         unprotected, public = self.unprotected_notes(metadata, unit), self.public_notes(metadata, unit)
-        listed = self.stages(metadata, unit, budget.for_units(unit.count(metadata)))
-        stages = [stage for stage in listed if trains or not stage.mechanism.trains]
         if paper_mode:
             stages = [replace(stage, mechanism=stage.mechanism.as_published()) for stage in stages]
         paper = self.paper_accountant(unit) if paper_mode else None

@@ -13,7 +13,7 @@ from typing import Any, NoReturn, cast
 import torch
 from torch import Tensor, nn
 
-from hushgraph.data.checks import CheckedGraph
+from hushgraph.data.checks import CheckedGraph, labeled_nodes
 from hushgraph.data.rows import JoinedRows, Rows, dense_rows
 from hushgraph.errors import InputError, PrivateAccessError, UnprovenError
 from hushgraph.graph.edges import Edges
@@ -108,6 +108,10 @@ class Vault:
     def nodes(self, split: str) -> Tensor:
         """The node numbers of `train`, `val` or `test` (membership is public)."""
         return self._nodes[split]
+
+    def labeled(self, split: str) -> Tensor:
+        """The nodes of a split that have a label, where labels are public."""
+        return labeled_nodes(self.nodes(split), self.labels, split)
 
     def generator(self, purpose: str) -> torch.Generator:
         """A generator for public randomness such as initial weights."""
