@@ -139,7 +139,8 @@ def _under_limit(account: Account, phase: Phase, request: Request, price: dict[s
     ):
         if wrong:
             return Refusal(*facts, math.inf, cause)
-    if price["epsilon"] == 0.0:
+    assert request.ways is not None
+    if not any(events.flatten(way) for way in request.ways):  # epsilon 0 is not enough: it may cost delta
         return {**price, "counts": FILTER, "filter": phase.filter}
     offers = [_offer(phase, kind, request, price) for kind in _kinds(phase, request.unit)]
     for offer, after in offers:
@@ -222,8 +223,7 @@ def new_limit(
     Parts that are over keep the deltas they have, if these leave half of delta; else they are stated at smaller deltas
     that add up to half of it. `curves` gives them as functions of delta.
     """
-    if kind is not None and kind not in FILTERS:
-        raise InputError(f"filter: expected one of {', '.join(FILTERS)}; got {kind!r}")
+    InputError.collect(_limit_problems(epsilon, delta, kind))
     phase = account.phase
     if phase is not None and phase.filter is not None:
         caps = epsilon - account.earlier.epsilon, delta - account.earlier.delta
@@ -235,6 +235,17 @@ def new_limit(
     elif over.delta > 0.5 * delta:
         over = Sum(split_epsilon(curves(), 0.5 * delta), 0.5 * delta, over.runs)
     return _limit("set" if phase is None else "raised", over, epsilon - over.epsilon, delta - over.delta, kind)
+
+
+def _limit_problems(epsilon: float, delta: float, kind: str | None) -> list[str]:
+    problems = []
+    if not 0.0 < epsilon < math.inf:
+        problems.append(f"epsilon: expected a positive, finite number; got {epsilon!r}")
+    if not 0.0 < delta < 1.0:
+        problems.append(f"delta: expected a number above 0 and below 1; got {delta!r}")
+    if kind is not None and kind not in FILTERS:
+        problems.append(f"filter: expected one of {', '.join(FILTERS)}; got {kind!r}")
+    return problems
 
 
 def over_before(account: Account) -> Sum:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -126,7 +127,7 @@ class RenyiFilter:
 
         def runs(order: float) -> float:
             found = cls(order)
-            return found.capacity(epsilon, delta) / worst_cost(found, ways, relation)
+            return found.capacity(epsilon, delta) / max(worst_cost(found, ways, relation), sys.float_info.min)
 
         return cls(max(_ORDERS, key=runs))
 

@@ -42,6 +42,8 @@ from hushgraph.privacy.units import Relation
 ROUGH_GRID = 1e-2
 COARSE_GRID = 1e-3
 FINE_GRID = 5e-4
+NO_LOSS = "none"
+"""The accountant of a run that reads nothing of what is protected; epsilon 0 at some delta does not mean that."""
 _FEW_POINTS_MU = 5.0  # beyond, the loss of one release spreads over too many points to be worth it
 RENYI_ORDERS = tuple([1 + x / 10 for x in range(1, 100)] + list(range(11, 64)) + [80, 96, 128, 256, 512, 1024])
 
@@ -65,9 +67,9 @@ class PrivacyLoss:
 
     @property
     def accountant(self) -> str:
-        """Which route gives the numbers: `none`, `exact Gaussian`, `PLD` or `RDP`."""
+        """Which route gives the numbers: `NO_LOSS`, `exact Gaussian`, `PLD` or `RDP`."""
         if not self._leaves:
-            return "none"
+            return NO_LOSS
         if self._pure:
             return "sum of pure epsilons" + (f" + {self._rest.accountant}" if self._rest._leaves else "")
         if self._only_gaussian:

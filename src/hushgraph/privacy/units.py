@@ -107,7 +107,11 @@ class Unit:
         return self.public <= other.public and same_lists and self.trust == other.trust
 
     def count(self, metadata: Metadata) -> int:
-        """How many units a dataset of this public size holds: sets the default and the largest delta."""
+        """How many units a dataset of this public size holds: sets the default and the largest delta.
+
+        Never fewer than nodes: their number is known, and a number of edges that is declared too small must not make
+        delta large.
+        """
         return metadata.num_nodes
 
     def notes(self, metadata: Metadata) -> tuple[Note, ...]:
@@ -179,7 +183,8 @@ class DirectedEdge(_EdgeUnit):
 
     def count(self, metadata: Metadata) -> int:
         """Directed edges, as declared."""
-        return metadata.num_edges if metadata.num_edges is not None else 2 * EDGES_PER_NODE * metadata.num_nodes
+        assumed = 2 * EDGES_PER_NODE * metadata.num_nodes
+        return assumed if metadata.num_edges is None else max(metadata.num_edges, metadata.num_nodes)
 
     def check(self, data: Any, *, paper_mode: bool = False) -> None:
         """A symmetric graph is refused: one edge would be two entries."""
@@ -205,7 +210,8 @@ class UndirectedEdge(_EdgeUnit):
 
     def count(self, metadata: Metadata) -> int:
         """Undirected edges: half of the declared entries."""
-        return metadata.num_edges // 2 if metadata.num_edges is not None else EDGES_PER_NODE * metadata.num_nodes
+        assumed = EDGES_PER_NODE * metadata.num_nodes
+        return assumed if metadata.num_edges is None else max(metadata.num_edges // 2, metadata.num_nodes)
 
     def check(self, data: Any, *, paper_mode: bool = False) -> None:
         """A directed graph is refused."""
