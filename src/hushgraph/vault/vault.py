@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 import weakref
 from collections import Counter
@@ -69,6 +70,7 @@ class Vault:
         self._nodes = {"train": graph.train, "val": graph.val, "test": graph.test}
         self._count: Counter[str] = Counter()
         self._trained: dict[str, Tensor] = {}
+        self._charging = threading.Lock()
         self._rows: weakref.WeakKeyDictionary[PrivateRows, Rows] = weakref.WeakKeyDictionary()
 
     # What is public, and handles to the rest
@@ -164,16 +166,17 @@ class Vault:
 
     def _charge(self, stage: Stage, nodes: Tensor | None) -> int:
         """Charge one use of the stage, or note that an earlier charge covers it; the number of this use."""
-        number = self._count[stage.name]
-        before = self._trained.get(stage.name)
-        covered = before is not None and nodes is not None and not bool(torch.isin(nodes, before).any())
-        if covered and number < stage.parallel:
-            self._run.note_parallel(stage, int(cast(Tensor, nodes).numel()))
-        else:
-            self._run.charge(stage, 1)
-        if nodes is not None:
-            self._trained[stage.name] = nodes if before is None else torch.cat([before, nodes])
-        self._count[stage.name] += 1
+        with self._charging:
+            number = self._count[stage.name]
+            before = self._trained.get(stage.name)
+            covered = before is not None and nodes is not None and not bool(torch.isin(nodes, before).any())
+            if covered and number < stage.parallel:
+                self._run.note_parallel(stage, int(cast(Tensor, nodes).numel()))
+            else:
+                self._run.charge(stage, 1)
+            if nodes is not None:
+                self._trained[stage.name] = nodes if before is None else torch.cat([before, nodes])
+            self._count[stage.name] += 1
         if not stage.mechanism.trains:
             self._progress(stage.name, number + 1, stage.count)
         return number
