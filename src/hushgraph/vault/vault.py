@@ -53,6 +53,7 @@ class PrivateRows:
 
 Progress = Callable[[str, int, int], None]
 Held = Rows | PrivateRows
+_TOLD_TO_THE_OWNER = {Code.OWN_PREDICTION, Code.OWN_ROW, Code.RAW_PREDICTIONS}
 NOBODY: Progress = lambda stage, done, total: None  # noqa: E731
 """Watches no progress."""
 
@@ -72,6 +73,7 @@ class Vault:
         self._trained: dict[str, Tensor] = {}
         self._charging = threading.Lock()
         self._rows: weakref.WeakKeyDictionary[PrivateRows, Rows] = weakref.WeakKeyDictionary()
+        self._scores: weakref.WeakSet[PrivateRows] = weakref.WeakSet()
 
     # What is public, and handles to the rest
 
@@ -250,7 +252,7 @@ class Vault:
             scores: Tensor = module(self._open(rows))
         if scores.shape != expected:
             raise UnprovenError(f"predictions: expected class scores; got shape {tuple(scores.shape)}")
-        return self._keep(scores, "class scores") if isinstance(rows, PrivateRows) else scores
+        return self._keep_scores(scores, "class scores") if isinstance(rows, PrivateRows) else scores
 
     def raw_scores(self, network: Callable[[Rows, Edges], Tensor]) -> PrivateRows | Tensor:
         """Class scores from raw features and edges. They are NOT protected, and the plan must say so."""
@@ -259,10 +261,21 @@ class Vault:
             raise UnprovenError("predictions from raw neighborhoods: expected a plan that declares them unprotected")
         with torch.no_grad():
             scores = network(self._graph.features, self._graph.edges)
-        return self._keep(scores, "class scores from raw neighborhoods") if private else scores
+        return self._keep_scores(scores, "class scores from raw neighborhoods") if private else scores
 
     def hand_over(self, scores: Tensor | PrivateRows | None) -> Tensor | None:
-        """The scores for the holder of the data, who evaluates them; not protected where they are private."""
+        """The scores for the holder of the data, who evaluates them; not protected where they are private.
+
+        Nothing but class scores can be opened so, and these only where the unit or the plan says that a prediction
+        about a node is not protected from whoever receives it.
+        """
+        if isinstance(scores, PrivateRows):
+            said = {note.code for note in (*self.unit.unprotected, *self.plan.unprotected)}
+            if scores in self._rows and (scores not in self._scores or not said & _TOLD_TO_THE_OWNER):
+                raise PrivateAccessError(
+                    f"expected class scores, under a unit or plan that declares them unprotected; got {scores.what}, "
+                    "which stay in the vault. The only way out is a charged mechanism (release)"
+                )
         return None if scores is None else dense_rows(self._open(scores))
 
     def report(self, stage: str, done: int, total: int) -> None:
@@ -284,6 +297,11 @@ class Vault:
     def _keep(self, rows: Rows, what: str) -> PrivateRows:
         handle = PrivateRows(tuple(rows.shape), what)
         self._rows[handle] = rows
+        return handle
+
+    def _keep_scores(self, scores: Tensor, what: str) -> PrivateRows:
+        handle = self._keep(scores, what)
+        self._scores.add(handle)
         return handle
 
     def _open(self, rows: Any) -> Any:
