@@ -23,7 +23,7 @@ from hushgraph.audit.result import AuditResult, Finding, Reason, Skipped, Verdic
 from hushgraph.data.checks import CheckedGraph
 from hushgraph.data.rows import dense_rows
 from hushgraph.errors import AuditContradiction, BudgetError, InputError
-from hushgraph.ledger.certificate import Certificate
+from hushgraph.ledger.certificate import Certificate, Randomness
 from hushgraph.mechanisms.canaries import flip_coins
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.plan import Plan, Stage
@@ -48,6 +48,7 @@ def audit_run(
         findings=(*found.findings, *record.findings()),
         skipped=(*found.skipped, *record.skipped()),
         run=record.certificate.run,
+        seeded=record.certificate.randomness is Randomness.SEEDED,
     )
 
 
