@@ -124,14 +124,14 @@ class Run:
         """What this run promises, from the ledger as it is now."""
         return certify(self.ledger.history(), self.identity)
 
-    def close(self, *, model_path: str | None = None, weights_hash: str | None = None) -> None:
-        """The run is done: only what was charged stays spent. Where the model lies, and its hash, if it is saved."""
+    def close(self, *, tensors_hash: str | None = None) -> None:
+        """The run is done: only what was charged stays spent. `tensors_hash` is that of the model it ended with."""
         with self.ledger.transaction() as rows:
             so_far = self._so_far(rows)
             if so_far.is_closed:
                 return
-            model = {"model_path": model_path, "weights_hash": weights_hash}
             prices = self._final_prices(so_far.events)
+            model = {} if tensors_hash is None else {"tensors_hash": tensors_hash}
             self._append("close", {"prices": prices, "charges": len(so_far.charges), **model})
 
     def _so_far(self, rows: Rows) -> _SoFar:
