@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from hushgraph.report.parts import below, mono, pill
+from hushgraph.report.sections import below, mono, pill
 
 
 def test_what_is_put_into_a_cell_is_escaped() -> None:

@@ -37,7 +37,7 @@ from hushgraph.text import json_text, read_json, write_whole
 if TYPE_CHECKING:
     from hushgraph.ledger.ledger import Ledger
 
-FOLDER = "keys"
+KEYS = "keys"
 _SECRET, _LEDGER = "secret", "ledger"
 
 
@@ -66,7 +66,7 @@ class Keys:
     @classmethod
     def read(cls, folder: Path) -> Keys:
         """The keys beside a ledger; an error that says what is missing."""
-        place = folder / FOLDER
+        place = folder / KEYS
         try:
             secret = bytes.fromhex((place / _SECRET).read_text().strip())
         except (OSError, ValueError) as error:
@@ -80,7 +80,7 @@ class Keys:
 
     def write(self, folder: Path) -> None:
         """Put the keys beside the ledger in `folder`."""
-        place = private_folder(folder / FOLDER)
+        place = private_folder(folder / KEYS)
         write_whole(place / _SECRET, self.secret.hex() + "\n")
         write_whole(place / f"{_LEDGER}.pem", _pem(self.signing))
 
@@ -111,7 +111,7 @@ def person_key(folder: Path, name: str) -> Path:
     """Where the key of a person lies by default."""
     if not re.fullmatch(r"[\w.@+-]{1,64}", name) or name.startswith(".") or name == _LEDGER:
         raise InputError(f"name: expected letters, digits and . @ + - _, such as 'a.officer'; got {name!r}")
-    return folder / FOLDER / f"{name}.pem"
+    return folder / KEYS / f"{name}.pem"
 
 
 def make_person_key(path: Path) -> str:

@@ -32,8 +32,7 @@ from hushgraph.ledger.identity import (
     resolve,
     sketch_text,
 )
-from hushgraph.ledger.keys import FOLDER as KEYS
-from hushgraph.ledger.keys import Head, Keys, signed_last
+from hushgraph.ledger.keys import KEYS, Head, Keys, signed_last
 from hushgraph.ledger.limits import new_limit
 from hushgraph.ledger.lock import TIMEOUT, held, private_folder
 from hushgraph.ledger.occasion import Occasion
@@ -158,8 +157,7 @@ class Ledger:
             if self.is_old:
                 raise old.read_only(self.folder or Path())
             assert core.view is None, "a ledger is not written while it is being read"
-            locked = contextlib.nullcontext() if self.folder is None else held(self.folder, core.lock_timeout)
-            with locked:
+            with contextlib.nullcontext() if self.folder is None else held(self.folder, core.lock_timeout):
                 self._find_keys()
                 with core.store.writing() as rows:
                     try:

@@ -82,7 +82,7 @@ class LPGNN(LocalMethod):
     def inference_plan(self, metadata: Metadata, unit: Unit, budget: Budget, *, paper_mode: bool = False) -> Plan:
         """Predictions read features alone: nobody is asked about a label, and the features get the whole budget."""
         stages = [self._feature_report(metadata, within(_finite(budget.epsilon)))] if self.reads_features else []
-        return self._planned(f"{self.name}-inference", metadata, unit, budget, stages, paper_mode)
+        return self._planned(f"{self.name}-inference", metadata, unit, budget, lambda *_: stages, paper_mode)
 
     def _feature_report(self, metadata: Metadata, epsilon: float) -> Stage:
         return self.report("features", MultiBit(epsilon, metadata.features))

@@ -9,7 +9,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -25,31 +25,7 @@ from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.notes import Code, Note
 from hushgraph.privacy.plan import Plan, Stage
-
-
-class PrivateRows:
-    """A handle to rows that stay in a vault. It knows its shape; everything else raises."""
-
-    __slots__ = ("__weakref__", "shape", "what")
-
-    def __init__(self, shape: tuple[int, ...], what: str) -> None:
-        self.shape = shape
-        self.what = what
-
-    def __repr__(self) -> str:
-        return f"PrivateRows({self.what}, shape={self.shape})"
-
-    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
-        raise PrivateAccessError(
-            f"{self.what} are private under the unit in force and stay in the vault; pass the handle to a vault method"
-        )
-
-    def __getattr__(self, name: str) -> Any:
-        self._refuse()
-
-    __getitem__ = __iter__ = __array__ = __bool__ = __float__ = __int__ = __reduce_ex__ = _refuse
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __matmul__ = __rmatmul__ = _refuse
-
+from hushgraph.vault.handles import PrivateRows
 
 Progress = Callable[[str, int, int], None]
 Held = Rows | PrivateRows
@@ -69,6 +45,7 @@ class Vault:
         self.released: dict[str, list[Any]] = {}
         self._graph, self._run, self._noise, self._progress = graph, run, noise, progress or NOBODY
         self._nodes = {"train": graph.train, "val": graph.val, "test": graph.test}
+        self._cut: dict[int, Edges] = {}
         self._count: Counter[str] = Counter()
         self._trained: dict[str, Tensor] = {}
         self._charging = threading.Lock()
@@ -184,7 +161,8 @@ class Vault:
         return number
 
     def _view(self, stage: Stage, cap: int | None) -> View:
-        return View(self._graph, stage.mechanism.reads, cap, self._noise, stage.name, self.progress_of(stage.name))
+        report = self.progress_of(stage.name)
+        return View(self._graph, stage.mechanism.reads, cap, self._noise, stage.name, report, self._cut)
 
     def _checked_nodes(self, nodes: Tensor) -> Tensor:
         if not bool(torch.isin(nodes, self._graph.train).all()) or nodes.unique().numel() != nodes.numel():

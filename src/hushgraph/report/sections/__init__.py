@@ -16,7 +16,9 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
+
+from markupsafe import Markup
 
 from hushgraph.errors import InputError, did_you_mean
 from hushgraph.report.context import RunContext
@@ -70,3 +72,30 @@ def _place(after: str | None, ordered: list[Section]) -> None:
     for one in sorted((one for one in _known.values() if one.after == after), key=lambda one: one.name):
         ordered.append(one)
         _place(one.name, ordered)
+
+
+State = Literal["handled", "partly", "not handled", "outside"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """An item of a checklist, its state, and what is true of it in this run."""
+
+    name: str
+    state: State
+    words: str
+
+
+def pill(words: str, kind: str) -> Markup:
+    """A short colored label: `good`, `warn`, `bad` or `plain`. What is put into it is escaped."""
+    return Markup('<span class="pill {}">{}</span>').format(kind, words)
+
+
+def mono(words: str) -> Markup:
+    """A hash or a name, in a fixed width."""
+    return Markup('<span class="hash">{}</span>').format(words)
+
+
+def below(value: str | Markup, words: str) -> Markup:
+    """A value with small words under it."""
+    return Markup('{}<br><span class="note">{}</span>').format(value, words) if words else Markup("{}").format(value)

@@ -11,8 +11,7 @@ from markupsafe import Markup
 from hushgraph.ledger.certificate import Randomness
 from hushgraph.report import words
 from hushgraph.report.context import RunContext
-from hushgraph.report.parts import pill
-from hushgraph.report.sections import section
+from hushgraph.report.sections import pill, section
 from hushgraph.report.svg import Axis, Series, line_chart
 
 EVALUATION = "Not private: evaluation. These figures were computed on the data itself, outside the guarantee."

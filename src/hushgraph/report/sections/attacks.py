@@ -9,8 +9,7 @@ from typing import Any
 from markupsafe import Markup
 
 from hushgraph.report.context import RunContext
-from hushgraph.report.parts import below
-from hushgraph.report.sections import section
+from hushgraph.report.sections import below, section
 from hushgraph.report.svg import Axis, Series, line_chart
 
 EVALUATION = "Not private: evaluation. An attack is judged with the private data itself, outside the guarantee."

@@ -11,8 +11,7 @@ from markupsafe import Markup
 from hushgraph.audit.result import SEEDED
 from hushgraph.ledger.certificate import Randomness
 from hushgraph.report.context import RunContext
-from hushgraph.report.parts import pill
-from hushgraph.report.sections import section
+from hushgraph.report.sections import pill, section
 from hushgraph.report.svg import Bar, bar_chart
 
 _VERDICTS = {

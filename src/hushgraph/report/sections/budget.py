@@ -9,8 +9,7 @@ from markupsafe import Markup
 
 from hushgraph.report import words
 from hushgraph.report.context import RunContext, StageCost
-from hushgraph.report.parts import below
-from hushgraph.report.sections import section
+from hushgraph.report.sections import below, section
 from hushgraph.report.svg import Bar, bar_chart
 
 _HEAD = ["stage", "mechanism", "releases", "noise scale", "sensitivity", "epsilon alone"]

@@ -12,8 +12,7 @@ from hushgraph.methods.evaluation import EVALUATION
 from hushgraph.privacy.loss import PrivacyLoss, WorstOf
 from hushgraph.report import words
 from hushgraph.report.context import RunContext
-from hushgraph.report.parts import pill
-from hushgraph.report.sections import section
+from hushgraph.report.sections import pill, section
 from hushgraph.text import rounded_up
 
 _CHECKED = {

@@ -9,8 +9,7 @@ from markupsafe import Markup
 
 from hushgraph.report import words
 from hushgraph.report.context import DatasetRun, DatasetState, RunContext
-from hushgraph.report.parts import below, mono, pill
-from hushgraph.report.sections import section
+from hushgraph.report.sections import below, mono, pill, section
 
 _MOST_RUNS = 200
 

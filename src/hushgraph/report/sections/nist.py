@@ -6,8 +6,7 @@ from typing import Any
 
 from hushgraph.report import words
 from hushgraph.report.context import RunContext
-from hushgraph.report.parts import Row, State
-from hushgraph.report.sections import section
+from hushgraph.report.sections import Row, State, section
 
 _NUMBERS = {
     "gaussian": "Sums are brought to whole multiples of a grid and noised on that grid (docs/proofs/noise.md).",

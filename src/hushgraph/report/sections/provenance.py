@@ -6,8 +6,7 @@ from typing import Any
 
 from hushgraph.report import words
 from hushgraph.report.context import RunContext
-from hushgraph.report.parts import below, mono
-from hushgraph.report.sections import section
+from hushgraph.report.sections import below, mono, section
 
 _SIZES = {
     "num_nodes": "nodes",

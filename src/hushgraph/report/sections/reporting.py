@@ -6,8 +6,7 @@ from typing import Any
 
 from hushgraph.report import words
 from hushgraph.report.context import RunContext
-from hushgraph.report.parts import Row, State
-from hushgraph.report.sections import section
+from hushgraph.report.sections import Row, State, section
 
 _PROOF: dict[str | None, tuple[State, str]] = {
     None: ("partly", "The certificate is computed from the ledger, which was not at hand when this page was written."),

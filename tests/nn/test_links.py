@@ -8,7 +8,7 @@ from torch import Tensor
 
 from hushgraph.data.rows import SparseRows
 from hushgraph.graph.edges import MemoryEdges
-from hushgraph.nn import hop_similarity
+from hushgraph.nn import links
 from hushgraph.nn.links import HopRows, fit_weights, log_degrees
 from hushgraph.nn.propagation import Neighborhood
 from small_graphs import random_graph
@@ -19,7 +19,7 @@ HOPS = (0, 1, 3)
 
 @pytest.fixture(autouse=True)
 def several_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hop_similarity, "_BLOCK", 4)
+    monkeypatch.setattr(links, "_BLOCK", 4)
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_weights_equal_logistic_regression_where_none_is_negative() -> None:
     inputs = rng.normal(size=(4000, 3)) * [1.0, 0.2, 5.0]
     linked = rng.random(4000) < 1.0 / (1.0 + np.exp(-(inputs @ [1.0, 4.0, -0.3] + 0.5)))
     scaled = inputs / inputs.std(axis=0)
-    plain = LogisticRegression(C=1.0 / (2.0 * 4000 * hop_similarity._RIDGE), tol=1e-8).fit(scaled, linked)
+    plain = LogisticRegression(C=1.0 / (2.0 * 4000 * links._RIDGE), tol=1e-8).fit(scaled, linked)
     expected = plain.coef_[0] / inputs.std(axis=0)
     whole = torch.from_numpy(inputs)
     found = fit_weights(torch.cat([whole[:, :2], torch.zeros(4000, 4)], dim=1), whole[:, 2], torch.from_numpy(linked))
