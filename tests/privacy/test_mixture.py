@@ -60,6 +60,21 @@ def test_what_is_charged_for_a_sampled_step_is_what_the_library_computes(
         assert rounding < 2e-9
 
 
+def test_both_directions_of_a_step_are_in_its_distribution() -> None:
+    """Adding and removing one example are not alike: the costlier one counts at every epsilon."""
+    pair = TwoSidedMixture(0.6, 0.2, 1, 0)
+    both = group_pld(0.6, 0.2, 1, 0, GRID)
+    at = np.array([0.05, 0.1, 0.2, 1.0])
+    one, other = pair.delta(at), pair.swapped.delta(at)
+    assert (one != other).all()
+    for epsilon, needed in zip(at, np.maximum(one, other), strict=True):
+        assert needed * (1.0 - 1e-9) <= both.get_delta_for_epsilon(float(epsilon)) <= needed * 1.01
+    swapped = group_pld(0.6, 0.2, 0, 1, GRID)
+    assert swapped.self_compose(5).get_epsilon_for_delta(1e-5) == pytest.approx(
+        both.self_compose(5).get_epsilon_for_delta(1e-5), rel=1e-9
+    )
+
+
 def test_nothing_after_is_the_mixture_of_gaussians() -> None:
     probabilities = stats.binom.pmf(np.arange(6), 5, 0.2)
     known = pld_lib.from_mixture_gaussian_mechanism(

@@ -6,6 +6,7 @@ That every mechanism is charged before it returns, within its plan and never wit
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 import multiprocessing
 import os
@@ -141,6 +142,16 @@ def test_predictions_are_class_scores_and_nothing_else() -> None:
     assert isinstance(scores, PrivateRows)
     assert vault.hand_over(scores).shape == (40, 3)
     assert vault.hand_over(None) is None
+
+
+@pytest.mark.parametrize("scale", [None, 0.0, math.inf, math.nan])
+def test_a_stage_without_noise_is_refused_before_it_is_charged(scale: float | None) -> None:
+    """A plan made by hand may hold anything: what would run without noise does not run."""
+    vault, run = make_vault(EDGE, [SUMS])
+    vault.plan = dataclasses.replace(vault.plan, stages=(dataclasses.replace(vault.plan["sums"], scale=scale),))
+    with pytest.raises(UnprovenError, match="positive, finite scale of noise"):
+        vault.release("sums", vault.features)
+    assert not run.ledger.history().of_run(run.identity, "charge")
 
 
 def test_nothing_but_class_scores_is_handed_over() -> None:
