@@ -291,13 +291,14 @@ def _gaussian_pld(mu: float, grid: float) -> pld_lib.PrivacyLossDistribution:
 
 @lru_cache(maxsize=1024)
 def _gaussian_epsilon(mu: float, delta: float) -> float:
-    """From above: solved at a delta that is smaller by what rounding can change about it (docs/proofs/fft.md)."""
+    """From above: what rounding and the root finding of the library may have taken is added (docs/proofs/fft.md)."""
     value = float(gaussian_mechanism.get_epsilon_gaussian(1.0 / mu, delta))
+    if value == 0.0:
+        return 0.0
     upper, lower = (float(stats.norm.logcdf(side * mu / 2 - value / mu)) for side in (1.0, -1.0))
     size = abs(upper) + abs(lower) + 2.0 * value + 1.0
-    share = 16.0 * sys.float_info.epsilon * size / max(upper - lower - value, sys.float_info.min)
-    value = float(gaussian_mechanism.get_epsilon_gaussian(1.0 / mu, delta * (1.0 - min(share, 0.5))))
-    return value * (1.0 + 1e-12) + _ROOT_TOLERANCE if value > 0.0 else 0.0
+    rounding = 16.0 * sys.float_info.epsilon * size * math.exp(min(upper - lower - value, 700.0))
+    return value + rounding + _ROOT_TOLERANCE
 
 
 def _gaussian_delta(mu: float, epsilon: float) -> float:
