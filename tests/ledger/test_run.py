@@ -149,9 +149,8 @@ def test_a_run_is_entered_with_who_why_and_how() -> None:
     assert (opened["operator"], opened["purpose"], opened["command"]) == ("ann", "a trial", "train gap")
     other = open_run(ledger, sums(), "data", seeded=False, operator="ben", purpose="")
     assert ledger.history().opened(other.identity)["operator"] == "ben"
-    run.close(model_path="/models/one", weights_hash="abc")
-    closed = ledger.history().of_run(run.identity, "close")[0].values
-    assert (closed["model_path"], closed["weights_hash"]) == ("/models/one", "abc")
+    run.close(tensors_hash="abc")
+    assert ledger.history().of_run(run.identity, "close")[0].values["tensors_hash"] == "abc"
 
 
 def test_the_whole_plan_is_kept() -> None:
