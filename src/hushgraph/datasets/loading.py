@@ -36,6 +36,7 @@ from hushgraph.datasets.catalog import (
 )
 from hushgraph.datasets.splits import MASKS, has_split, random_split, split_from
 from hushgraph.errors import HushgraphError, InputError, did_you_mean
+from hushgraph.ledger.manifest import GRAPH
 
 Split = int | str | Path | tuple[float, ...] | list[float] | None
 
@@ -48,7 +49,7 @@ def load(
     seed: int = 0,
     **options: Any,
 ) -> Data:
-    """Load a graph by name (`available()` lists them) or from an npz file.
+    """Load a graph by name (`available()` lists them), from an npz file, or from the folder of a released graph.
 
     Names with a slash are files in the data folder, which the environment variable HUSHGRAPH_DATA names.
 
@@ -116,7 +117,7 @@ def _call(reader: Callable[..., Data], name: str, options: dict[str, Any], *give
 
 def _graph_file(source: str | Path) -> Path:
     """The file a path or a name stands for."""
-    found = _existing(source)
+    found = local_file(source)
     if found is not None:
         return found
     name = str(source)
@@ -139,7 +140,7 @@ def _graph_file(source: str | Path) -> Path:
 
 def _split_file(split: str | Path) -> Path:
     path = Path(split).expanduser()
-    found = path if path.is_file() else _existing(split)
+    found = path if path.is_file() else local_file(split)
     if found is not None:
         return found
     where = "" if data_folder() is None else f" in {data_folder()}"
@@ -149,11 +150,11 @@ def _split_file(split: str | Path) -> Path:
     )
 
 
-def _existing(source: str | Path) -> Path | None:
-    """The npz file at this path, or of this name in the data folder."""
+def local_file(source: str | Path) -> Path | None:
+    """The npz file at this path, in the folder of a released graph, or of this name in the data folder."""
     path, folder = Path(source).expanduser(), data_folder()
     named = path if path.suffix == ".npz" else Path(f"{path}.npz")
-    places = [path, *([] if folder is None else [folder / named])]
+    places = [path, path / GRAPH, *([] if folder is None else [folder / named])]
     return next((place for place in places if place.suffix == ".npz" and place.is_file()), None)
 
 

@@ -47,7 +47,9 @@ def random_split(
     last = len(ids) if math.isclose(train + val + test, 1.0) else second + round(test * len(ids))
     parts = (shuffled[:first], shuffled[first:second], shuffled[second:last])
     masks = tuple(index_to_mask(torch.from_numpy(part), int(data.y.shape[0])) for part in parts)
-    return with_masks(data, *masks)
+    result = with_masks(data, *masks)
+    result.split_seed = seed
+    return result
 
 
 def split_from(data: Data, file: str | Path) -> Data:
@@ -206,9 +208,12 @@ def induced(data: Data, keep: Tensor) -> Data:
         raise InputError(f"expected a boolean mask of shape ({count},); got {keep.dtype} of {tuple(keep.shape)}")
     nodes = keep.nonzero().squeeze(1)
     edge_index, _, edges = subgraph(keep, data.edge_index, relabel_nodes=True, num_nodes=count, return_edge_mask=True)
+    relabeled = {"edge_index": edge_index}
+    if (public := data.get("public_edge_index")) is not None:
+        relabeled["public_edge_index"] = subgraph(keep, public, relabel_nodes=True, num_nodes=count)[0]
     result = Data()
     for key, value in data.to_dict().items():
-        result[key] = edge_index if key == "edge_index" else _part(data, key, value, nodes, edges)
+        result[key] = relabeled[key] if key in relabeled else _part(data, key, value, nodes, edges)
     # An isolated last node is invisible in edge_index, and Data may have stored the old count.
     result.num_nodes = len(nodes)
     old_ids = data.get("node_ids")

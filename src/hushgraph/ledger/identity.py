@@ -175,6 +175,16 @@ def identify(arrays: GraphArrays, key: bytes) -> DatasetIdentity:
     return DatasetIdentity(total.hexdigest(), _sketch(pairs), _sketch(_smallest(records)))
 
 
+def features_alone(features: Any) -> GraphArrays:
+    """The arrays of a dataset of which only the features are known."""
+    return GraphArrays(features=_features(features))
+
+
+def digest_of(features: Any) -> str:
+    """A digest of all features in order, in whatever form they are stored. Not keyed: for public ones, or memory."""
+    return hashlib.sha256(_read_rows(_features(features), b"features")[0]).hexdigest()
+
+
 def _problems(arrays: GraphArrays) -> list[str]:
     problems = []
     edges, features = arrays.edges, arrays.features
@@ -284,6 +294,8 @@ def _sketch(kept: np.ndarray) -> Sketch:
 
 
 KINDS = ("dataset", "alias", "continues", "identified")
+JOINED = "joined"
+"""A dataset that was known by its name alone turned out to be another one, which was known by its content."""
 
 
 @dataclass
@@ -298,9 +310,14 @@ class Dataset:
 def known_datasets(rows: Rows) -> dict[str, Dataset]:
     """All datasets by their id."""
     found: dict[str, Dataset] = {}
-    entries = sorted((entry for kind in KINDS for entry in rows.of_kind(kind)), key=lambda entry: entry.number)
+    entries = sorted(
+        (entry for kind in (*KINDS, JOINED) for entry in rows.of_kind(kind)), key=lambda entry: entry.number
+    )
     for entry in entries:
         values = entry.values
+        if entry.kind == JOINED:
+            found.pop(values["dataset"], None)
+            values = {"dataset": values["into"], "name": values["name"]}
         dataset = found.setdefault(values["dataset"], Dataset(values["dataset"]))
         if values["name"] not in dataset.names:
             dataset.names.append(values["name"])
@@ -339,11 +356,12 @@ def read_sketches(rows: Rows) -> dict[str, DatasetIdentity]:
 
 @dataclass(frozen=True)
 class Decision:
-    """The dataset that some data belongs to, and the entry to write, if any is needed."""
+    """The dataset that some data belongs to, the entry to write, if any is needed, and the ids that join it."""
 
     dataset: str
     kind: str | None = None
     values: dict[str, Any] = field(default_factory=dict)
+    joins: tuple[str, ...] = ()
 
 
 def decide(
@@ -351,7 +369,8 @@ def decide(
 ) -> Decision:
     """Which dataset this data is: the same content, one that it is declared to continue, or a new one.
 
-    Data that shares most entries with a known dataset needs `continues` (its name) or `separate` (the reason).
+    Data that shares most entries with a known dataset needs `continues` (its name) or `separate` (the reason). A name
+    that was entered before any data of it was seen (a pending limit) goes with the data that is called so.
     """
     if continues is not None and separate is not None:
         raise InputError("expected continues or separate; got both. Say one of the two")
@@ -363,30 +382,50 @@ def decide(
         one.id for one in known.values() if any(sketches[s].fingerprint == identity.fingerprint for s in one.sketches)
     ]
     if same:
-        return _same_content(known[same[0]], name, continues, known)
+        return _same_content(rows, known[same[0]], name, continues, separate, known)
     if continues is not None:
         chosen = resolve(known, continues)
         closest = _alike(known[chosen], identity, sketches)
         likeness = None if closest is None else closest.as_dict()
-        return Decision(chosen, "continues", {"dataset": chosen, "name": name, "sketch": link, "likeness": likeness})
+        values = {"dataset": chosen, "name": name, "sketch": link, "likeness": likeness}
+        return Decision(chosen, "continues", values, _joins(rows, known, chosen, [name], None))
     alike_to = {one.id: found for one in known.values() if (found := _alike(one, identity, sketches))}
     needing = {dataset: likeness for dataset, likeness in alike_to.items() if likeness.needs_decision}
     if needing and separate is None:
         raise _undecided(name, needing)
-    if name in known and not known[name].sketches and not needing:
-        return Decision(name, "identified", {"dataset": name, "name": name, "sketch": link})
-    new = _free_id(known, name)
     alike = {dataset: likeness.as_dict() for dataset, likeness in needing.items()}
-    values = {"dataset": new, "name": name, "sketch": link, "separate": separate, "alike": alike}
-    return Decision(new, "dataset", values)
+    told: dict[str, Any] = {"name": name, "sketch": link, "separate": separate, "alike": alike}
+    if name in known and not known[name].sketches:
+        return Decision(name, "identified", {"dataset": name, **told})
+    new = _free_id(rows, known, name)
+    return Decision(new, "dataset", {"dataset": new, **told})
 
 
-def _same_content(dataset: Dataset, name: str, continues: str | None, known: dict[str, Dataset]) -> Decision:
-    if continues is not None and resolve(known, continues) != dataset.id:
+def _same_content(
+    rows: Rows, dataset: Dataset, name: str, continues: str | None, separate: str | None, known: dict[str, Dataset]
+) -> Decision:
+    meant = [name] if continues is None else [name, resolve(known, continues)]
+    if continues is not None and meant[1] != dataset.id and known[meant[1]].sketches:
         raise InputError(f"continues: expected '{dataset.id}', which has exactly this content; got '{continues}'")
+    joins = _joins(rows, known, dataset.id, meant, separate)
     if name in (dataset.id, *dataset.names):
-        return Decision(dataset.id)
-    return Decision(dataset.id, "alias", {"dataset": dataset.id, "name": name})
+        return Decision(dataset.id, joins=joins)
+    return Decision(dataset.id, "alias", {"dataset": dataset.id, "name": name, "separate": separate}, joins)
+
+
+def _joins(
+    rows: Rows, known: dict[str, Dataset], dataset: str, names: list[str], separate: str | None
+) -> tuple[str, ...]:
+    """Those of the names that were entered without any data, and now turn out to be this dataset."""
+    found = [one for one in dict.fromkeys(names) if one in known and one != dataset and not known[one].sketches]
+    with_runs = [one for one in found if rows.count("open", one)]
+    if with_runs and separate is None:
+        raise InputError(
+            f"'{with_runs[0]}': expected runs on known data; its runs were entered by name only, and this data "
+            f"is known as '{dataset}'. Two histories cannot be joined. If those runs are about other data, say why "
+            "(--separate REASON, separate=REASON); if they are about this data, the totals of both have to be added"
+        )
+    return tuple(one for one in found if one not in with_runs)
 
 
 def _alike(dataset: Dataset, identity: DatasetIdentity, sketches: dict[str, DatasetIdentity]) -> Likeness | None:
@@ -401,14 +440,14 @@ def _undecided(name: str, alike: dict[str, Likeness]) -> InputError:
     )
     first = next(iter(alike))
     return InputError(
-        f"'{name}': expected data that is new or known; it shares {shares}. Decide, and it will be written down: if "
+        f"'{name}' is not new and not exactly known: it shares {shares}. Decide, and it will be written down: if "
         f"it is about the same people, continue that dataset (--continues {first}, continues={first!r}); if it is not, "
         "say why (--separate REASON, separate=REASON)"
     )
 
 
-def _free_id(known: dict[str, Dataset], name: str) -> str:
+def _free_id(rows: Rows, known: dict[str, Dataset], name: str) -> str:
     number, found = 2, name
-    while found in known:
+    while found in known or rows.of_kind("dataset", last=1, dataset=found):
         found, number = f"{name}-{number}", number + 1
     return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import secrets
 import warnings
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,7 +29,7 @@ from hushgraph.privacy.notes import Note
 from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units import Unit
 
-__all__ = ["Run", "check_history", "open_run", "spent"]
+__all__ = ["CoveredCharges", "Run", "check_history", "open_run", "spent"]
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,12 @@ class _SoFar:
     @property
     def is_closed(self) -> bool:
         return any(entry.kind == "close" for entry in self.entries)
+
+    def require_open(self, stage: str) -> None:
+        for entry in self.entries:
+            if entry.kind == "close":
+                how = "was closed by somebody else" if "abandoned" in entry.values else "is closed"
+                raise BudgetError(f"the run {how}: '{stage}' cannot be charged any more")
 
     def used(self, stage: str) -> int:
         return sum(entry.values["count"] for entry in self.charges if entry.values["stage"] == stage)
@@ -86,8 +93,7 @@ class Run:
     def _chargeable(self, stage: Stage, count: int, so_far: _SoFar) -> Stage:
         """The stage as it was planned, if `count` more releases of it were."""
         planned, used = self._planned(stage.name, so_far), so_far.used(stage.name)
-        if so_far.is_closed:
-            raise BudgetError(f"the run is closed: '{stage.name}' cannot be charged any more")
+        so_far.require_open(stage.name)
         if replace(planned, count=stage.count) != stage:
             raise BudgetError(f"'{stage.name}' is not the stage that was planned: expected {planned}; got {stage}")
         if count < 1 or used + count > planned.count:
@@ -118,7 +124,9 @@ class Run:
 
     def note_parallel(self, stage: Stage, examples: int) -> None:
         """Write down that a charged stage is carried out again on examples of other records only: no further cost."""
-        self._append("parallel", {"stage": stage.name, "examples": examples})
+        with self.ledger.transaction() as rows:
+            self._so_far(rows).require_open(stage.name)
+            self._append("parallel", {"stage": stage.name, "examples": examples})
 
     def certificate(self) -> Certificate:
         """What this run promises, from the ledger as it is now."""
@@ -152,6 +160,25 @@ class Run:
             return []
         final = {**opened, **closing_price(opened, [events.composed(charged)], unit)}
         return [{**final, "was": {key: opened[key] for key in ("epsilon", "delta", "cost", "cost_delta")}}]
+
+
+@dataclass
+class CoveredCharges:
+    """Stands in a vault where a run would, if another entry covers it or nobody's data is in it.
+
+    Charges are counted in memory and held to the plan.
+    """
+
+    made: Counter[str] = field(default_factory=Counter)
+
+    def charge(self, stage: Stage, count: int | None = None) -> None:
+        """Count the releases; more than planned would tell more than was claimed, and are refused."""
+        self.made[stage.name] += stage.count if count is None else count
+        if self.made[stage.name] > stage.count:
+            raise BudgetError(f"'{stage.name}': expected at most {stage.count} releases; got more")
+
+    def note_parallel(self, stage: Stage, examples: int) -> None:
+        """Other records only: no further charge."""
 
 
 def open_run(

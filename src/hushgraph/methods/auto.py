@@ -116,7 +116,7 @@ class Auto(Method):
 
     def plan(self, metadata: Metadata, unit: Unit, budget: Budget, *, paper_mode: bool = False) -> Plan:
         """The chosen method's plan; or the questions that the choice needs, and what may follow from them."""
-        budget = budget.for_units(unit.count(metadata))
+        budget = budget.for_units(unit.count(metadata), unit.counted(metadata))
         private = budget.is_private and "labels" not in unit.public
         asked = self._questions(metadata, unit, budget) if private else []
         if not asked:
@@ -184,7 +184,7 @@ class Auto(Method):
         answers = Answers(self.average_degree)
         if COUNT in vault.plan:
             degree = max(0, vault.release(COUNT)) / vault.metadata.num_nodes
-            answers = replace(answers, degree=degree, source="as counted")
+            answers = replace(answers, degree=degree, source="counted with noise")
         if PAIRS in vault.plan:
             answers = replace(answers, excess=vault.release(PAIRS).excess)
         method, reason = self._decide(vault.metadata, vault.unit, vault.plan.budget, answers)
@@ -270,8 +270,8 @@ def _validation(vault: Vault, scores: Any) -> float:
 
 def fit(
     graph: Any,
-    unit: Unit | None = None,
-    budget: Budget | None = None,
+    unit: Unit | str | None = None,
+    budget: Budget | float | tuple[float, float] | None = None,
     *,
     average_degree: float | None = None,
     ledger: Ledger | None = None,

@@ -107,6 +107,8 @@ class Vault:
         mechanism that trains to a part of the training nodes; parts without a common node share one charge.
         """
         stage, started = self.plan[name], time.perf_counter()
+        for one in inputs:
+            self._open(one)  # refuses, before anything is charged, what no mechanism may read
         if nodes is not None:
             options = {**options, "nodes": self._checked_nodes(nodes)}
         exact = self.plan.runs_exactly(name)
@@ -204,12 +206,20 @@ class Vault:
         with torch.no_grad():
             return self._keep(function(opened), f"rows computed from {rows.what}")
 
-    def stack(self, parts: Sequence[Held]) -> Held:
-        """The parts side by side, `[nodes, parts, columns]`; private as soon as one part is."""
+    def stack(self, parts: Sequence[Held], *more: Held) -> Held:
+        """The parts of one width side by side, `[nodes, parts, columns]`; private as soon as one part is."""
+        _require_list("stack", parts, more)
+        widths = [int(part.shape[-1]) for part in parts]
+        if len(set(widths)) > 1:
+            raise InputError(f"stack: expected parts of one width; got {widths}. Parts of several widths: vault.join")
         return self._combined(parts, torch.stack([dense_rows(self._open(part)) for part in parts], dim=1))
 
-    def join(self, parts: Sequence[Held]) -> Held:
-        """The parts side by side, each in its own form and width; private as soon as one part is."""
+    def join(self, parts: Sequence[Held], *more: Held) -> Held:
+        """The parts side by side, each in its own form and width; private as soon as one part is.
+
+        A module gets them as `JoinedRows` and reads `rows.parts`; a linear layer takes no joined rows.
+        """
+        _require_list("join", parts, more)
         return self._combined(parts, cast(Rows, JoinedRows([self._open(part) for part in parts])))
 
     def _combined(self, parts: Sequence[Held], together: Rows) -> Held:
@@ -239,7 +249,7 @@ class Vault:
             raise UnprovenError("predictions from raw neighborhoods: expected a plan that declares them unprotected")
         with torch.no_grad():
             scores = network(self._graph.features, self._graph.edges)
-        return self._keep_scores(scores, "class scores from raw neighborhoods") if private else scores
+        return self._keep_scores(scores, "class scores from raw neighborhoods", raw=True) if private else scores
 
     def hand_over(self, scores: Tensor | PrivateRows | None) -> Tensor | None:
         """The scores for the holder of the data, who evaluates them; not protected where they are private.
@@ -247,14 +257,15 @@ class Vault:
         Nothing but class scores can be opened so, and these only where the unit or the plan says that a prediction
         about a node is not protected from whoever receives it.
         """
-        if isinstance(scores, PrivateRows):
-            said = {note.code for note in (*self.unit.unprotected, *self.plan.unprotected)}
-            if scores in self._rows and (scores not in self._scores or not said & _TOLD_TO_THE_OWNER):
-                raise PrivateAccessError(
-                    f"expected class scores, under a unit or plan that declares them unprotected; got {scores.what}, "
-                    "which stay in the vault. The only way out is a charged mechanism (release)"
-                )
-        return None if scores is None else dense_rows(self._open(scores))
+        if not isinstance(scores, PrivateRows) or scores not in self._rows:
+            return None if scores is None else dense_rows(self._open(scores))
+        said = {note.code for note in (*self.unit.unprotected, *self.plan.unprotected)}
+        if scores not in self._scores or not said & _TOLD_TO_THE_OWNER:
+            raise PrivateAccessError(
+                f"expected class scores, under a unit or plan that declares them unprotected; got {scores.what}, "
+                "which stay in the vault. The only way out is a charged mechanism (release)"
+            )
+        return dense_rows(self._rows[scores])
 
     def report(self, stage: str, done: int, total: int) -> None:
         """Tell whoever watches how far a stage is; carries no private value."""
@@ -272,13 +283,13 @@ class Vault:
                 f"{part} are private under the unit '{self.unit}'; the only way out is a charged mechanism (release)"
             )
 
-    def _keep(self, rows: Rows, what: str) -> PrivateRows:
-        handle = PrivateRows(tuple(rows.shape), what)
+    def _keep(self, rows: Rows, what: str, *, raw: bool = False) -> PrivateRows:
+        handle = PrivateRows(tuple(rows.shape), what, raw=raw)
         self._rows[handle] = rows
         return handle
 
-    def _keep_scores(self, scores: Tensor, what: str) -> PrivateRows:
-        handle = self._keep(scores, what)
+    def _keep_scores(self, scores: Tensor, what: str, *, raw: bool = False) -> PrivateRows:
+        handle = self._keep(scores, what, raw=raw)
         self._scores.add(handle)
         return handle
 
@@ -288,7 +299,14 @@ class Vault:
             return rows
         if rows not in self._rows:
             raise InputError("these private rows belong to another vault")
+        if rows.raw:
+            raise UnprovenError(f"{rows.what} can only be handed over: nothing is proved of what is computed from them")
         return self._rows[rows]
+
+
+def _require_list(name: str, parts: Any, more: Any) -> None:
+    if more or not isinstance(parts, list | tuple) or not parts:
+        raise InputError(f"{name}: expected one list of rows, vault.{name}([a, b]); got something else")
 
 
 def _noise_of(stage: Stage) -> float:
