@@ -68,7 +68,7 @@ def claim(certificate: Certificate) -> str:
         return f"{subject} carries NO differential privacy guarantee (epsilon is infinite)."
     if certificate.randomness is Randomness.SEEDED:
         return f"{subject} was made with SEEDED noise: NOT PRIVATE, whatever epsilon says; for tests only."
-    if certificate.epsilon == 0.0:
+    if certificate.is_free:
         return f"{subject} does not depend on {unit.protects}: epsilon is 0 for the unit '{unit.name}'."
     sure = (
         " in the limit of a long Markov chain, not proved for the finite one that was run,"

@@ -77,7 +77,7 @@ def _pills(context: RunContext) -> list[Markup]:
         found.append(pill("no guarantee", "bad"))
     elif context.certificate.randomness is Randomness.SEEDED:
         found.append(pill("seeded run: not private", "bad"))
-    elif context.epsilon == 0.0:
+    elif context.certificate.is_free:
         found.append(pill("does not read what is protected", "plain"))
     if context.certificate.asymptotic:
         found.append(pill("asymptotic: proved in the limit of a long chain", "bad"))
