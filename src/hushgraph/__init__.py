@@ -20,6 +20,7 @@ if _TYPE_CHECKING:
     from hushgraph.methods.base import Method, Output
     from hushgraph.methods.chorus import Chorus
     from hushgraph.methods.dpgnn import DPGNN
+    from hushgraph.methods.feature_rr import FeatureRR
     from hushgraph.methods.gap import GAP
     from hushgraph.methods.lpgnet import LPGNet
     from hushgraph.methods.lpgnn import LPGNN
@@ -51,6 +52,7 @@ _PLACES = {
     "DiskEdges": "graph.disk",
     "DPMLP": "methods.mlp",
     "EdgeRand": "methods.perturbed",
+    "FeatureRR": "methods.feature_rr",
     "GAP": "methods.gap",
     "GAT": "methods.plain_gnn",
     "GCN": "methods.plain_gnn",
@@ -99,6 +101,7 @@ __all__ = [
     "Chorus",
     "DiskEdges",
     "EdgeRand",
+    "FeatureRR",
     "GraphSAGE",
     "LPGNet",
     "LapGraph",
