@@ -163,7 +163,7 @@ class FeatureRR(Randomizer):
     @cached_property
     def _middles(self) -> np.ndarray:
         """The middle of every bin, in the public range."""
-        return self.low + (self.high - self.low) * (np.arange(self.bins) + 0.5) / self.bins
+        return self.estimate(np.arange(self.bins))
 
     def bins_of(self, values: Any) -> np.ndarray:
         """The bin of every value, clipped to the range."""
@@ -189,8 +189,7 @@ class FeatureRR(Randomizer):
 
     def estimate(self, report: Any) -> np.ndarray:
         """The middle of every reported bin."""
-        middles: np.ndarray = self._middles[np.asarray(report)]
-        return middles
+        return self.low + (self.high - self.low) * (np.asarray(report) + 0.5) / self.bins
 
     def bias(self, values: Any) -> np.ndarray:
         """How far the mean estimate is from the value."""
