@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from hushgraph.datasets.catalog import DatasetRecord, available
     from hushgraph.datasets.loading import load, load_public
     from hushgraph.datasets.npz import read_npz, write_npz
+    from hushgraph.datasets.public_edges import split_edges
     from hushgraph.datasets.splits import disjoint_graphs, random_split, split_from
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "load_public",
     "random_split",
     "read_npz",
+    "split_edges",
     "split_from",
     "write_npz",
 ]
@@ -35,6 +37,7 @@ _HOME = {
     "load_public": "loading",
     "random_split": "splits",
     "read_npz": "npz",
+    "split_edges": "public_edges",
     "split_from": "splits",
     "write_npz": "npz",
 }
