@@ -32,6 +32,7 @@ if _TYPE_CHECKING:
     from hushgraph.methods.progap import ProGAP
     from hushgraph.methods.released import ReleasedGraph, release_graph
     from hushgraph.methods.select import fit_best
+    from hushgraph.nn.feature_scores import FeatureScores, feature_scores
     from hushgraph.privacy import units
     from hushgraph.privacy.budget import Budget
     from hushgraph.privacy.mechanism import Mechanism
@@ -53,6 +54,7 @@ _PLACES = {
     "DPMLP": "methods.mlp",
     "EdgeRand": "methods.perturbed",
     "FeatureRR": "methods.feature_rr",
+    "FeatureScores": "nn.feature_scores",
     "GAP": "methods.gap",
     "GAT": "methods.plain_gnn",
     "GCN": "methods.plain_gnn",
@@ -76,6 +78,7 @@ _PLACES = {
     "Stage": "privacy.plan",
     "Unit": "privacy.units",
     "default_ledger": "ledger.project",
+    "feature_scores": "nn.feature_scores",
     "fit": "methods.auto",
     "fit_best": "methods.select",
     "load": "methods.model",
@@ -102,6 +105,7 @@ __all__ = [
     "DiskEdges",
     "EdgeRand",
     "FeatureRR",
+    "FeatureScores",
     "GraphSAGE",
     "LPGNet",
     "LapGraph",
@@ -120,6 +124,7 @@ __all__ = [
     "__version__",
     "datasets",
     "default_ledger",
+    "feature_scores",
     "fit",
     "fit_best",
     "load",
