@@ -21,6 +21,7 @@ if _TYPE_CHECKING:
     from hushgraph.methods.chorus import Chorus
     from hushgraph.methods.dpgnn import DPGNN
     from hushgraph.methods.edge_rr import EdgeRR, PrivHRG
+    from hushgraph.methods.feature_rr import FeatureRR
     from hushgraph.methods.gap import GAP
     from hushgraph.methods.lpgnet import LPGNet
     from hushgraph.methods.lpgnn import LPGNN
@@ -32,6 +33,7 @@ if _TYPE_CHECKING:
     from hushgraph.methods.progap import ProGAP
     from hushgraph.methods.released import ReleasedGraph, release_graph
     from hushgraph.methods.select import fit_best
+    from hushgraph.nn.feature_scores import FeatureScores, feature_scores
     from hushgraph.privacy import units
     from hushgraph.privacy.budget import Budget
     from hushgraph.privacy.mechanism import Mechanism
@@ -53,6 +55,8 @@ _PLACES = {
     "DPMLP": "methods.mlp",
     "EdgeRR": "methods.edge_rr",
     "EdgeRand": "methods.perturbed",
+    "FeatureRR": "methods.feature_rr",
+    "FeatureScores": "nn.feature_scores",
     "GAP": "methods.gap",
     "GAT": "methods.plain_gnn",
     "GCN": "methods.plain_gnn",
@@ -77,6 +81,7 @@ _PLACES = {
     "Stage": "privacy.plan",
     "Unit": "privacy.units",
     "default_ledger": "ledger.project",
+    "feature_scores": "nn.feature_scores",
     "fit": "methods.auto",
     "fit_best": "methods.select",
     "load": "methods.model",
@@ -103,6 +108,8 @@ __all__ = [
     "DiskEdges",
     "EdgeRR",
     "EdgeRand",
+    "FeatureRR",
+    "FeatureScores",
     "GraphSAGE",
     "LPGNet",
     "LapGraph",
@@ -122,6 +129,7 @@ __all__ = [
     "__version__",
     "datasets",
     "default_ledger",
+    "feature_scores",
     "fit",
     "fit_best",
     "load",

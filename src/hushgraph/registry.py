@@ -38,6 +38,7 @@ _KNOWN: dict[str, dict[str, str | type]] = {
         "mlp": _METHODS + "mlp:MLP",
         "dp-mlp": _METHODS + "mlp:DPMLP",
         "lpgnn": _METHODS + "lpgnn:LPGNN",
+        "feature-rr": _METHODS + "feature_rr:FeatureRR",
         "pgc": _METHODS + "pgc:PGC",
         "pgc-links": _METHODS + "pgc:PGCLinks",
         "sage": _METHODS + "plain_gnn:GraphSAGE",

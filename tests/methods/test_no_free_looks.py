@@ -43,6 +43,7 @@ QUICK: dict[str, dict[str, Any]] = {
     "mlp": {"epochs": 1},
     "dp-mlp": {"epochs": 1, "batch_size": 8},
     "lpgnn": {"low": -1.0, "high": 1.0, "epochs": 1, "label_steps": 2},
+    "feature-rr": {"low": -1.0, "high": 1.0, "epochs": 1, "hidden_channels": 4},
     "pgc": {"low": -1.0, "high": 1.0, "epochs": 1},
     "pgc-links": {"low": -1.0, "high": 1.0},
 }

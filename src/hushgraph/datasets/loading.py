@@ -34,6 +34,8 @@ from hushgraph.datasets.catalog import (
     known_file,
     public_dataset,
 )
+from hushgraph.datasets.projection import project as reduced
+from hushgraph.datasets.public_edges import groups_of, split_edges
 from hushgraph.datasets.splits import MASKS, has_split, random_split, split_from
 from hushgraph.errors import HushgraphError, InputError, did_you_mean
 from hushgraph.ledger.manifest import GRAPH
@@ -47,6 +49,8 @@ def load(
     root: str | Path | None = None,
     split: Split = None,
     seed: int = 0,
+    private_edges: float | str | None = None,
+    project: int | None = None,
     **options: Any,
 ) -> Data:
     """Load a graph by name (`available()` lists them), from an npz file, or from the folder of a released graph.
@@ -58,13 +62,25 @@ def load(
         number of a split, for files with several. Without it, the split that comes with the data, or else a random
         75/10/15 split.
     seed: for the random split, and for what is generated.
+    private_edges: the share of pairs that is private, or the rule "array:column" by which pairs with the same public value
+        are public and others private ("local_info:4", the house, in the facebook100 files); see `split_edges`.
+    project: how many features to keep, by a public random projection to [0, 1]; see `hushgraph.datasets.project`.
     options: passed to the reader, for example `num_nodes` for "campus" or `task=False` for a file.
 
     The result has `x` (dense or sparse CSR, float32), `edge_index`, `y`, the three masks, `name`, and `class_names`
     where they are declared.
     """
     _check_split(split)
-    data = _read(name_or_path, root, split, seed, options)
+    if isinstance(private_edges, str):
+        options = {"keep": [private_edges.partition(":")[0]], **options}
+    data = _with_split(_read(name_or_path, root, split, seed, options), split, seed)
+    data = data if project is None else reduced(data, project)
+    if private_edges is None:
+        return data
+    return split_edges(data, groups_of(data, private_edges) if isinstance(private_edges, str) else private_edges, seed)
+
+
+def _with_split(data: Data, split: Split, seed: int) -> Data:
     if split == "random":
         return random_split(data, seed=seed)
     if isinstance(split, str | Path):
