@@ -62,10 +62,6 @@ def _file(name: str, nodes: int, edges: int, classes: int, note: str = "") -> Da
     return DatasetRecord(name, "file", nodes, edges, classes, note)
 
 
-def _images(name: str, records: int, classes: int, note: str) -> DatasetRecord:
-    return DatasetRecord(name, "images", records, 0, classes, note)
-
-
 FILES = (
     _file("planetoid/cora", 2708, 10556, 7, "public split"),
     _file("planetoid/citeseer", 3327, 9104, 6, "public split; 15 nodes without a class"),
@@ -86,9 +82,9 @@ FILES = (
     _file("facebook100/Cornell5", 15348, 1303452, 6, "split file: facebook100/Cornell5-split"),
     _file("facebook100/JohnsHopkins55", 4414, 325990, 6),
     _file("facebook100/Caltech36", 561, 26598, 4),
-    _images("mnist/mnist", 70000, 10, "pictures of 28 x 28; public=N: so many test pictures are public"),
-    _images("fashion_mnist/fashion_mnist", 70000, 10, "pictures of 28 x 28; public=N: as for mnist"),
-    _images("orl_faces/orl_faces", 400, 40, "pictures of 112 x 92, ten of each person in turn"),
+    _file("mnist/mnist", 70000, 0, 10, "pictures of 28 x 28; public=N: so many test pictures are public"),
+    _file("fashion_mnist/fashion_mnist", 70000, 0, 10, "pictures of 28 x 28; public=N: as for mnist"),
+    _file("orl_faces/orl_faces", 400, 0, 40, "pictures of 112 x 92, ten of each person in turn"),
 )
 
 

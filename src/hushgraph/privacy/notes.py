@@ -122,7 +122,7 @@ _SENTENCES = {
     Code.RULE: "the rule that chooses {methods} from these sizes and from what was asked with noise",
     Code.CLASSES_FROM_LABELS: "the number of classes ({classes}), taken from the labels, which are public here",
     Code.DEVICE_TASK: "the collection task {task} and the randomizer it names",
-    Code.PUBLIC_RECORDS: "the features of {records} records, and edges between them, which were declared public knowledge",
+    Code.PUBLIC_RECORDS: "the features of {records} records and the edges between them, declared public knowledge",
     Code.FEATURES: "features",
     Code.LABELS: "labels",
     Code.EDGES: "the edges",
