@@ -7,6 +7,7 @@ answered follows from noisy checks, so it is decided in view of what was release
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,6 +90,14 @@ class ConfidentVotes(Votes):
     def _numbers(self, checks: Tensor, counts: Tensor) -> np.ndarray:
         parts = [checks.double() / self.check_noise, counts[: self.queries].double().flatten()]
         return torch.cat(parts).numpy()
+
+    @classmethod
+    def variants(cls) -> Sequence[ConfidentVotes]:
+        """Every query can be answered; half of them can."""
+        return [
+            cls(teachers=3, queries=2, checks=2, threshold=2.0),
+            cls(teachers=4, queries=2, checks=4, threshold=3.0),
+        ]
 
     def canary(self, stage: Any, unit: Unit, coins: Any, open_vault: Any, rng: Any) -> None:
         """None is known: which queries are answered is part of what is released."""

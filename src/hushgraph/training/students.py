@@ -14,6 +14,7 @@ from hushgraph.nn.pictures import KernelStudent, gaussian_kernel, hog_student
 from hushgraph.training.kernel_ridge import best_weights
 from hushgraph.training.learners import fit_classes, fit_nodes, kernel_width, sage, small_convnet
 from hushgraph.training.lesson import Lesson, Report, Student
+from hushgraph.training.semi_gan import GAN_STUDENTS
 
 
 @dataclass(frozen=True)
@@ -86,5 +87,6 @@ STUDENTS: dict[str, type[Student]] = {
     "kernel": Kernel,
     "cnn": Convolutions,
     "gnn": GraphStudent,
+    **GAN_STUDENTS,
 }
 """By name."""
