@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -28,8 +29,8 @@ from hushgraph.privacy.units import NodeWithEdges, Record, Unit
 from hushgraph.settings import setting
 from hushgraph.training.learners import Part, learner_from, learner_names
 from hushgraph.training.lesson import Lesson, Student
-from hushgraph.training.queries import central_rows
 from hushgraph.training.students import STUDENTS
+from hushgraph.training.teachers import central_rows
 from hushgraph.vault import Vault
 
 
@@ -86,19 +87,19 @@ class PATE(Method):
     def _ballot(self, metadata: Metadata) -> Ballot:
         pictures = {} if self.learner not in ("hog-ridge", "cnn") else {"image_height": self.image_height}
         learner = learner_from({"name": self.learner, **pictures})
-        common = {"teachers": self.teachers, "learner": learner}
         asked = min(self.queries, metadata.num_public or self.queries)
         if self.noise == "laplace":
-            return LaplaceVotes(queries=asked, **common)
+            return LaplaceVotes(self.teachers, asked, learner)
         if self.threshold is None:
-            return Votes(queries=asked, **common)
+            return Votes(self.teachers, asked, learner)
         checks = self.checks or metadata.num_public or self.queries
         return ConfidentVotes(
-            queries=min(asked, checks),
+            self.teachers,
+            min(asked, checks),
+            learner,
             checks=checks,
             threshold=self.threshold,
             check_noise=self.check_noise,
-            **common,
         )
 
     def default_unit(self, graph: CheckedGraph) -> Unit:
@@ -113,24 +114,23 @@ class PATE(Method):
         """The student's."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(generator.initial_seed())
-            return self._student(plan).network(plan.metadata.features, plan.metadata.classes, self._most(plan))
+            most = _ballot_of(plan).queries
+            return self.student_with_settings().network(plan.metadata.features, plan.metadata.classes, most)
 
-    def _most(self, plan: Plan) -> int:
-        return plan.mechanism("votes", Ballot).queries
-
-    def _student(self, plan: Plan) -> Student:
+    def student_with_settings(self) -> Student:
+        """The student, with the settings that are its own."""
         settings = {name: getattr(self, name) for name in STUDENTS[self.student].settings()}
         return STUDENTS[self.student](**settings)
 
     def run(self, vault: Vault, network: nn.Module, *, train: bool) -> Output:
         """Ask the teachers, teach the student."""
-        student = self._student(vault.plan)
+        student = self.student_with_settings()
         found: dict[str, float] = {}
         if train:
             public = self._public(vault)
             asked = self._asked(vault, public)
-            options = {"workers": self.workers, "folder": None if self.folder is None else Path(self.folder)}
-            answers: Answers = vault.release("votes", _chosen(public, asked), **options)
+            folder = None if self.folder is None else Path(self.folder)
+            answers: Answers = vault.release("votes", _chosen(public, asked), workers=self.workers, folder=folder)
             lesson = self._lesson(vault, public, asked[answers.queries], answers.counts)
             found = student.learn(network, lesson, vault.generator("student"), vault.progress_of("student"))
         if self.student == "gnn":
@@ -143,19 +143,23 @@ class PATE(Method):
 
     def _asked(self, vault: Vault, public: Part) -> Tensor:
         """The public records that are put to the teachers, by public randomness."""
-        count = vault.plan.mechanism("votes", Ballot).asked
+        ballot = _ballot_of(vault.plan)
+        count = ballot.asked
         if len(public.x) < count:
             raise InputError(f"public records: expected at least {count}, as planned; got {len(public.x)}")
         generator = vault.generator("queries")
         if self.ask == "random":
             return torch.randperm(len(public.x), generator=generator)[:count]
-        learner = vault.plan.mechanism("votes", Ballot).learner
-        return central_rows(learner.rows(public.x), count, generator)
+        return central_rows(ballot.learner.rows(public.x), count, generator)
 
     def _lesson(self, vault: Vault, public: Part, labeled: Tensor, counts: Tensor) -> Lesson:
         std = vault.plan["votes"].scale or 0.0
         use_counts = std > 0.4 * self.teachers if self.use_counts is None else self.use_counts
         return Lesson(public, labeled, counts, self.teachers, use_counts)
+
+
+def _ballot_of(plan: Plan) -> Ballot:
+    return cast(Ballot, plan["votes"].mechanism)
 
 
 def _chosen(public: Part, asked: Tensor) -> Part:

@@ -23,9 +23,7 @@ from hushgraph.nn.hog import HOG, image_shape
 from hushgraph.nn.pictures import AsPictures, PictureConv, PicturePool, gaussian_kernel
 from hushgraph.nn.propagation import Neighborhood
 from hushgraph.settings import Settings, setting
-from hushgraph.training.kernel_ridge import solve
-
-_SPREAD_ROWS = 500
+from hushgraph.training.kernel_ridge import kernel_width, solve
 
 
 @dataclass(frozen=True)
@@ -84,15 +82,6 @@ def learner_from(values: dict[str, Any]) -> Learner:
     if name not in _LEARNERS:
         raise InputError(f"unknown learner '{name}'; {did_you_mean(name, _LEARNERS)}")
     return _LEARNERS[name](**settings)
-
-
-def kernel_width(rows: Tensor) -> float:
-    """The gamma of a Gaussian kernel, from the median distance between public rows."""
-    some = rows[:_SPREAD_ROWS]
-    if len(some) < 2:
-        return 1.0
-    squared = functional.pdist(some).square()
-    return 1.4 / max(float(squared.median()), 1e-12)
 
 
 @learner

@@ -11,8 +11,8 @@ from torch import nn
 from hushgraph.nn.backbones import RawGraph
 from hushgraph.nn.hog import image_shape
 from hushgraph.nn.pictures import KernelStudent, gaussian_kernel, hog_student
-from hushgraph.training.kernel_ridge import best_weights
-from hushgraph.training.learners import fit_classes, fit_nodes, kernel_width, sage, small_convnet
+from hushgraph.training.kernel_ridge import best_weights, kernel_width
+from hushgraph.training.learners import fit_classes, fit_nodes, sage, small_convnet
 from hushgraph.training.lesson import Lesson, Report, Student
 from hushgraph.training.semi_gan import GAN_STUDENTS
 

@@ -12,7 +12,7 @@ import hashlib
 import json
 import multiprocessing
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,7 +26,7 @@ from hushgraph.data.rows import Rows, dense_rows, take_rows
 from hushgraph.graph.edges import Edges
 from hushgraph.training.learners import Learner, Part, learner_from
 
-Report = Callable[[int, int], None]
+_ROUNDS = 15
 
 
 def parts_of(members: Tensor, teachers: int, seed: int) -> list[Tensor]:
@@ -160,3 +160,33 @@ def _content(*tensors: Tensor | None) -> str:
             found.update(repr((tuple(tensor.shape), str(tensor.dtype))).encode())
             found.update(tensor.contiguous().numpy().tobytes())
     return found.hexdigest()[:24]
+
+
+# Which public records to ask about
+
+
+def central_rows(rows: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """The numbers of `count` distinct rows near the centers of k-means, which stand for many others."""
+    centers = rows[torch.randperm(len(rows), generator=generator)[:count]].clone()
+    for _ in range(_ROUNDS):
+        nearest = _distances(rows, centers).argmin(dim=1)
+        sizes = torch.bincount(nearest, minlength=count)
+        sums = torch.zeros_like(centers).index_add_(0, nearest, rows)
+        filled = sizes > 0
+        centers[filled] = sums[filled] / sizes[filled].unsqueeze(1)
+    return _distinct(_distances(rows, centers))
+
+
+def _distances(rows: Tensor, centers: Tensor) -> Tensor:
+    """Squared distances, `[rows, centers]`."""
+    return rows.square().sum(dim=1, keepdim=True) - 2.0 * rows @ centers.T + centers.square().sum(dim=1)
+
+
+def _distinct(distance: Tensor) -> Tensor:
+    """The nearest row of every center; where two centers have the same one, the next free rows in order."""
+    chosen = distance.argmin(dim=0).unique()
+    free = torch.ones(len(distance), dtype=torch.bool)
+    free[chosen] = False
+    missing = distance.shape[1] - chosen.numel()
+    order = distance.min(dim=1).values.masked_fill(~free, float("inf")).argsort()
+    return torch.cat([chosen, order[:missing]])
