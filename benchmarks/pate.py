@@ -203,7 +203,7 @@ def graph(bench: Bench | None, options: argparse.Namespace) -> None:
         shared = data.clone()
         shared.train_mask[public] = False
         shared.public_mask = torch.zeros_like(data.train_mask).index_fill_(0, public, True)
-        pate = PATE(teachers=40, queries=300, learner="gnn", student="gnn", width=32, epochs=100, lr=0.01)
+        pate = PATE(teachers=100, queries=100, learner="gnn", student="gnn", width=32, epochs=100, lr=0.01)
         whole, capped = hg.units.NodeWithEdges(), hg.units.Node()
         for epsilon in (4.0, 8.0):
             for method, unit, given in (

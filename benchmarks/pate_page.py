@@ -105,8 +105,8 @@ def _graph(cells: list[Cell]) -> str:
             groups[cell["epsilon"], cell["settings"]["method"], cell["settings"]["unit"]].append(cell)
     rows = [[*key, _accuracy(found)] for key, found in sorted(groups.items())]
     text = (
-        "## On a graph (facebook100/Berkeley13)\n\nA fifth of the training nodes is public, for PATE alone. Chorus has no "
-        "proof for a node with all its edges, however many; its rows are for the unit they name.\n\n"
+        "## On a graph (facebook100/Berkeley13)\n\nA fifth of the training nodes is public, for PATE alone. Chorus has "
+        "no proof for a node with all its edges, however many; its rows are for the unit they name.\n\n"
     )
     return text + _table(["epsilon", "method", "unit", "accuracy"], rows) if rows else ""
 

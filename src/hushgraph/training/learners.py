@@ -233,12 +233,21 @@ def neighborhood(part: Part) -> Neighborhood:
 def fit_nodes(
     module: Backbone, part: Part, nodes: Tensor, targets: Tensor, epochs: int, lr: float, weight_decay: float
 ) -> None:
-    """Cross-entropy on `nodes` with Adam, all nodes in every step; `targets` as for `fit_classes`, one per node."""
+    """Train on `nodes` with Adam, all nodes in every step.
+
+    `targets` are classes, learned by cross-entropy, or noisy shares of votes, learned by squares: noise of mean 0 does
+    not move where their expectation is smallest.
+    """
     graph = neighborhood(part)
     optimizer = torch.optim.Adam(module.parameters(), lr, weight_decay=weight_decay)
     module.train()
     for _ in range(epochs):
         optimizer.zero_grad()
-        functional.cross_entropy(module(part.x, graph)[nodes], targets).backward()
+        scores = module(part.x, graph)[nodes]
+        if targets.is_floating_point():
+            loss = (scores.softmax(dim=1) - targets).square().sum(dim=1).mean()
+        else:
+            loss = functional.cross_entropy(scores, targets)
+        loss.backward()
         optimizer.step()
     module.eval()

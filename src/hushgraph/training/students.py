@@ -74,9 +74,7 @@ class GraphStudent(Student):
 
     def learn(self, network: nn.Module, lesson: Lesson, generator: torch.Generator, report: Report) -> dict[str, float]:
         """All public nodes take part; those with votes have a loss."""
-        targets = lesson.labels
-        if lesson.use_counts:
-            targets = (lesson.counts.float() / lesson.teachers).softmax(dim=1)
+        targets = lesson.counts.float() / lesson.teachers if lesson.use_counts else lesson.labels
         module = cast(RawGraph, network).backbone
         fit_nodes(module, lesson.public, lesson.labeled, targets, self.epochs, self.lr, 5e-4)
         report(1, 1)
