@@ -108,7 +108,7 @@ def realized(cell: Cell, graph: CheckedGraph, other: CheckedGraph, seed: int) ->
     change = before - after
     if mechanism.stays_private(unit):
         change[own_rows(graph, other)] = 0.0
-    return float(np.abs(change).sum() if mechanism.law == "discrete-laplace" else np.sqrt((change**2).sum()))
+    return float(np.sqrt((change**2).sum()) if mechanism.law == "gaussian" else np.abs(change).sum())
 
 
 @cache

@@ -54,8 +54,8 @@ def cells(status: str) -> list[Cell]:
 
 
 def noisy(cell: Cell) -> bool:
-    """Whether the mechanism adds noise to numbers; a randomizer draws a whole report."""
-    return cell.mechanism.law in ("gaussian", "discrete-laplace")
+    """Whether the mechanism hides numbers, or the bits of pairs, by noise; a randomizer draws a whole report."""
+    return cell.mechanism.law in ("gaussian", "discrete-laplace", "randomized-response", "noisy-top")
 
 
 def graph_for(unit: units.Unit) -> CheckedGraph:

@@ -253,7 +253,7 @@ def test_a_fresh_process_loads_by_entry_points_alone(saved: tuple[list[Path], li
 def test_a_fresh_process_that_knows_nothing_says_what_is_missing(saved: tuple[list[Path], list[Any]]) -> None:
     done = in_a_fresh_process(LOAD, saved[0])
     assert done.returncode != 0
-    assert "unknown method 'noisy-sgc'" in done.stderr
+    assert "the method 'noisy-sgc' of this model is not known here" in done.stderr
 
 
 # The page

@@ -21,22 +21,28 @@ if _TYPE_CHECKING:
     from hushgraph.methods.chorus import Chorus
     from hushgraph.methods.dpgnn import DPGNN
     from hushgraph.methods.gap import GAP
+    from hushgraph.methods.lpgnet import LPGNet
     from hushgraph.methods.lpgnn import LPGNN
     from hushgraph.methods.mlp import DPMLP, MLP
     from hushgraph.methods.model import Model, load
+    from hushgraph.methods.perturbed import ARR, EdgeRand, LapGraph, SageEDP
     from hushgraph.methods.pgc import PGC, PGCLinks
     from hushgraph.methods.plain_gnn import GAT, GCN, GIN, GraphSAGE
     from hushgraph.methods.progap import ProGAP
+    from hushgraph.methods.released import ReleasedGraph, release_graph
+    from hushgraph.methods.select import fit_best
     from hushgraph.privacy import units
     from hushgraph.privacy.budget import Budget
     from hushgraph.privacy.mechanism import Mechanism
     from hushgraph.privacy.plan import Plan, Stage
     from hushgraph.privacy.units import Unit
     from hushgraph.registry import register
+    from hushgraph.study.run import study
 
 __version__ = "0.2.0"
 
 _PLACES = {
+    "ARR": "methods.perturbed",
     "Auto": "methods.auto",
     "Budget": "privacy.budget",
     "Certificate": "ledger.certificate",
@@ -44,12 +50,15 @@ _PLACES = {
     "DPGNN": "methods.dpgnn",
     "DiskEdges": "graph.disk",
     "DPMLP": "methods.mlp",
+    "EdgeRand": "methods.perturbed",
     "GAP": "methods.gap",
     "GAT": "methods.plain_gnn",
     "GCN": "methods.plain_gnn",
     "GIN": "methods.plain_gnn",
     "GraphSAGE": "methods.plain_gnn",
     "LPGNN": "methods.lpgnn",
+    "LPGNet": "methods.lpgnet",
+    "LapGraph": "methods.perturbed",
     "Ledger": "ledger.ledger",
     "MLP": "methods.mlp",
     "Mechanism": "privacy.mechanism",
@@ -60,16 +69,21 @@ _PLACES = {
     "PGCLinks": "methods.pgc",
     "Plan": "privacy.plan",
     "ProGAP": "methods.progap",
+    "ReleasedGraph": "methods.released",
+    "SageEDP": "methods.perturbed",
     "Stage": "privacy.plan",
     "Unit": "privacy.units",
     "default_ledger": "ledger.project",
     "fit": "methods.auto",
+    "fit_best": "methods.select",
     "load": "methods.model",
     "register": "registry",
+    "release_graph": "methods.released",
 }
-_MODULES = {name: name for name in ("datasets", "local", "mechanisms", "testing")} | {"units": "privacy.units"}
+_MODULES = {name: name for name in ("datasets", "local", "mechanisms", "study", "testing")} | {"units": "privacy.units"}
 
 __all__ = [
+    "ARR",
     "DPGNN",
     "DPMLP",
     "GAP",
@@ -84,7 +98,10 @@ __all__ = [
     "Certificate",
     "Chorus",
     "DiskEdges",
+    "EdgeRand",
     "GraphSAGE",
+    "LPGNet",
+    "LapGraph",
     "Ledger",
     "Mechanism",
     "Method",
@@ -93,16 +110,21 @@ __all__ = [
     "PGCLinks",
     "Plan",
     "ProGAP",
+    "ReleasedGraph",
+    "SageEDP",
     "Stage",
     "Unit",
     "__version__",
     "datasets",
     "default_ledger",
     "fit",
+    "fit_best",
     "load",
     "local",
     "mechanisms",
     "register",
+    "release_graph",
+    "study",
     "testing",
     "units",
 ]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import json
 import math
 import os
 import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from hushgraph.errors import InputError
+from hushgraph.errors import InputError, LedgerError
 
 
 def rounded_up(value: float, digits: int = 4) -> str:
@@ -19,6 +22,18 @@ def rounded_up(value: float, digits: int = 4) -> str:
         return f"{value:g}"
     unit = 10.0 ** (math.floor(math.log10(abs(value))) - digits + 1)
     return f"{math.ceil(round(value / unit, 9)) * unit:.{digits}g}"
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 run`, `2 runs`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def listed(items: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    if len(items) < 2:
+        return "".join(items)
+    return f"{', '.join(items[:-1])} and {items[-1]}"
 
 
 def plain(value: Any) -> Any:
@@ -40,18 +55,30 @@ def number(value: float | str | None) -> float | None:
 def write_whole(path: str | os.PathLike[str], data: bytes | str) -> Path:
     """Write a file for its owner only (0600), whole or not at all, and wait until it and its name are on the disk."""
     target = Path(path)
-    handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data.encode() if isinstance(data, str) else data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    flush_folder(target.parent)
+    with told_if_full(target):
+        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data.encode() if isinstance(data, str) else data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, target)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+        flush_folder(target.parent)
     return target
+
+
+@contextlib.contextmanager
+def told_if_full(path: Path) -> Iterator[None]:
+    """Turn the system's word for a full disk into an error that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise LedgerError(f"{path}: could not be written ({error.strerror}). Make room on the disk") from error
+        raise
 
 
 def flush_folder(folder: Path) -> None:

@@ -87,9 +87,10 @@ def test_a_paper_mode_run_is_contradicted(tmp_path: Path) -> None:
 def test_node_level_runs_are_audited_stage_by_stage(tmp_path: Path) -> None:
     found = audit_run(trained(tmp_path, Node(max_degree=10)), canaries=1000, seed=2)
     names = [finding.name for finding in found.findings]
-    assert names[0] == "all stages together"
+    together = "all audited stages together, 'encoder' and 'aggregation' and 'classifier'"
+    assert names[0] == together
     assert set(names[1:]) == {
-        "all stages together",
+        together,
         "node canaries in 'aggregation'",
         "gradient canaries in 'encoder'",
         "gradient canaries in 'classifier'",
@@ -103,7 +104,7 @@ def test_a_chorus_model_is_audited_in_all_stages() -> None:
     data = datasets.load("campus", num_nodes=300)
     found = audit_run(Chorus(epochs=1).fit(data, Node(), Budget(4.0, 1e-5)), canaries=2000, seed=1)
     assert {finding.name for finding in found.findings} == {
-        "all stages together",
+        "all audited stages together, 'label sums' and 'stage_1'",
         "node canaries in 'label sums'",
         "gradient canaries in 'stage_1'",
     }
@@ -299,11 +300,15 @@ def own(names: Sequence[str]) -> list[str]:
 
 
 def test_every_mechanism_has_a_canary_or_a_law() -> None:
-    """Raw data has neither: it is refused wherever something is promised."""
+    """Raw data has neither: it is refused wherever something is promised.
+
+    Private selection has neither: an audit covers the run that was kept and names the selection as not audited
+    (tests/methods/test_select.py).
+    """
     without = []
     for name in own(registry.names("mechanisms")):
         found = registry.load("mechanisms", name)
         base = hg.Mechanism
         if found.canary is base.canary and found.realized is base.realized:
             without.append(name)
-    assert without == []
+    assert without == ["best-of"]

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data, HeteroData
 
-from hushgraph.data.checks import check_graph
+import hushgraph
+from hushgraph.data.checks import check_graph, labeled_nodes
 from hushgraph.errors import InputError
 from hushgraph.methods.gap import GAP
 from hushgraph.privacy import units
@@ -51,7 +53,6 @@ nan_features[3, 2] = float("nan")
         (_broken(train_mask=None), "train_mask"),
         (_broken(val_mask=torch.ones(40, dtype=torch.bool)), "disjoint"),
         (_broken(edge_weight=torch.ones(3)), "unweighted"),
-        (_broken(y=torch.full((40,), -1)), "have none"),
         (HeteroData(), "HeteroData"),
         (Data(x=torch.ones(3, 1)), "edge_index"),
     ],
@@ -59,6 +60,26 @@ nan_features[3, 2] = float("nan")
 def test_bad_graphs_are_refused_with_the_reason(graph: Data, message: str) -> None:
     with pytest.raises(InputError, match=message):
         check_graph(graph)
+
+
+def test_an_unlabeled_node_of_any_split_is_an_empty_record(graph: Data) -> None:
+    graph.y[:] = -1
+    checked = check_graph(graph)
+    assert checked.metadata.num_train == 20
+    assert labeled_nodes(checked.val, checked.labels, "val").numel() == 0
+    with pytest.raises(InputError, match="a train node with a label"):
+        labeled_nodes(checked.train, checked.labels, "train")
+
+
+def test_a_refusal_of_features_counts_nothing() -> None:
+    both = nan_features.clone()
+    both[7, 1] = float("inf")
+    said = []
+    for x in (nan_features, both):
+        with pytest.raises(InputError) as caught:
+            check_graph(_broken(x=x))
+        said.append(str(caught.value))
+    assert said[0] == said[1]
 
 
 def test_all_problems_are_reported_at_once() -> None:
@@ -108,3 +129,29 @@ def test_the_default_unit_fits_the_kind_of_graph() -> None:
     symmetric, directed = check_graph(random_graph(1)), check_graph(random_graph(1, symmetric=False))
     assert GAP().default_unit(symmetric) == units.UndirectedEdge()
     assert GAP().default_unit(directed) == units.DirectedEdge()
+
+
+def test_words_are_looked_up_among_the_declared_class_names() -> None:
+    graph = random_graph(1)
+    numbers, graph.class_names = graph.y.clone(), None
+    graph.y = np.array(["red", "green", "blue"])[numbers.numpy()]
+    with pytest.raises(InputError, match=r"got words. Declare data.class_names"):
+        check_graph(graph)
+    graph.class_names = ["red", "green", "blue"]
+    assert torch.equal(check_graph(graph).labels, numbers)
+    graph.y = ["", *graph.y[1:]]
+    assert int(check_graph(graph).labels[0]) == -1
+    graph.class_names = ["red", "green"]
+    with pytest.raises(InputError, match="got others"):
+        check_graph(graph)
+
+
+def test_what_a_mask_is_instead_is_said_and_the_advice_works() -> None:
+    graph = random_graph(1)
+    graph.train_mask = graph.train_mask.long()
+    with pytest.raises(InputError, match=r"boolean train_mask of shape \[40\]; got int64 of shape \[40\]"):
+        check_graph(graph)
+    del graph.train_mask, graph.val_mask, graph.test_mask
+    with pytest.raises(InputError, match=r"hushgraph\.datasets\.random_split\(data\)"):
+        check_graph(graph)
+    assert check_graph(hushgraph.datasets.random_split(graph)).train.numel() == 30

@@ -18,6 +18,7 @@ from hushgraph.datasets.built_in import campus
 from hushgraph.datasets.npz import read_npz, write_npz
 from hushgraph.datasets.splits import MASKS, has_split, to_torch_csr
 from hushgraph.errors import InputError
+from small_graphs import random_graph
 
 # A path 0 - 1 - 2 - 3 and the isolated node 4.
 PATH_EDGES = np.array([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]], dtype=np.int32)
@@ -76,10 +77,10 @@ def test_a_file_without_features_needs_a_word(tmp_path: Path) -> None:
         read_npz(path, features="none")
 
 
-def test_unlabeled_nodes_are_in_no_mask(tmp_path: Path) -> None:
+def test_masks_are_taken_as_they_are(tmp_path: Path) -> None:
     masks = {name: np.arange(5) % 3 == number for number, name in enumerate(MASKS)}
     data = read_npz(_save(tmp_path, **masks))
-    assert [torch.nonzero(data[name]).flatten().tolist() for name in MASKS] == [[0, 3], [1, 4], []]
+    assert [torch.nonzero(data[name]).flatten().tolist() for name in MASKS] == [[0, 3], [1, 4], [2]]
 
 
 def test_chooses_among_several_splits(tmp_path: Path) -> None:
@@ -125,8 +126,9 @@ def test_separate_split_file(tmp_path: Path) -> None:
 
 def test_number_of_classes(tmp_path: Path) -> None:
     path = _save(tmp_path, class_names=None)
-    with pytest.warns(UserWarning, match="taken from the labels"):
-        assert read_npz(path).class_names == ["0", "1"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert "class_names" not in read_npz(path)  # the labels, which may be private, do not declare them
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert read_npz(path, num_classes=4).class_names == ["0", "1", "2", "3"]
@@ -216,3 +218,10 @@ def test_writes_edges_in_order_and_small_features_as_bytes(tmp_path: Path) -> No
         assert stored["x_data"].dtype == np.uint8
         assert stored["edge_index"].dtype == np.int32
     assert torch.equal(read_npz(path).edge_index, data.edge_index)
+
+
+def test_a_declared_number_of_classes_is_kept(tmp_path: Path) -> None:
+    graph = random_graph(1)
+    graph.class_names = None
+    graph.num_classes = 7
+    assert read_npz(write_npz(graph, tmp_path / "graph.npz")).class_names == [str(number) for number in range(7)]

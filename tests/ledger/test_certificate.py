@@ -106,7 +106,7 @@ def test_a_count_and_the_choice_made_from_it_are_on_the_certificate(monkeypatch:
 def test_the_total_says_why_it_is_not_private() -> None:
     for epsilon, seed, words in (
         (2.0, 0, "NOT PRIVATE over 1 run, because of a seeded one"),
-        (math.inf, None, "NOT PRIVATE over 1 run, because nothing is proved of one of them for this unit"),
+        (math.inf, None, "NOT PRIVATE over 1 run, because nothing is proved about one of them or more for this unit"),
     ):
         certificate = QUICK.fit(
             random_graph(1), None, Budget(epsilon, 1e-3), seed=seed, ledger=Ledger.in_memory(warn=False)

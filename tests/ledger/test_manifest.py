@@ -13,6 +13,7 @@ from hushgraph.ledger.certificate import certify
 from hushgraph.ledger.checking import Status
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.manifest import require_uncontradicted, verify_model, write_manifest
+from hushgraph.ledger.verify import register, sign_off
 from toy_plans import carry_out, sums, sums_of
 
 
@@ -23,7 +24,7 @@ def save(ledger: Ledger, folder: Path, epsilon: float = 1.0) -> Path:
     (folder / "model.safetensors").write_bytes(f"weights of epsilon {epsilon:g}".encode())
     certificate = certify(ledger.history(), run.identity).as_dict()
     (folder / "certificate.json").write_text(json.dumps(certificate))
-    (folder / "config.json").write_text("{}")
+    (folder / "config.json").write_text('{"format": 2}')
     write_manifest(folder, ledger, run.identity)
     return folder
 
@@ -69,7 +70,47 @@ def test_a_certificate_edited_to_0_01_is_contradicted_with_and_without_its_manif
     (model / "manifest.json").unlink()
     found = verify_model(model, ledger)
     assert found.status is Status.CONTRADICTED
-    assert require_uncontradicted(model) is Status.NOT_VERIFIED
+    with pytest.raises(ContradictionError, match="manifest: is missing"):
+        require_uncontradicted(model)
+
+
+def test_without_a_manifest_only_old_folders_and_runs_without_a_ledger_are_let_through(
+    ledger: Ledger, model: Path
+) -> None:
+    (model / "manifest.json").unlink()
+    (finding,) = verify_model(model, ledger).having(Status.CONTRADICTED)
+    assert finding.what == "manifest"
+    for name, values in (("config.json", {"format": 1}), ("certificate.json", {"ledger_in_memory": True})):
+        before = (model / name).read_text()
+        edit(model / name, **values)
+        assert require_uncontradicted(model, ledger) is Status.NOT_VERIFIED
+        (model / name).write_text(before)
+
+
+def test_other_files_are_not_called_verified(ledger: Ledger, model: Path) -> None:
+    (model / "audit.json").write_text("{}")
+    found = verify_model(model, ledger)
+    assert found.status is Status.VERIFIED
+    assert [finding.detail for finding in found.having(Status.NOT_CHECKED)] == [
+        "no part of the saved model: audit.json"
+    ]
+
+
+def test_the_last_word_of_a_person_decides_whether_a_run_is_rejected(ledger: Ledger, model: Path) -> None:
+    run = ledger.history().runs()[-1]
+    for name in ("officer", "second"):
+        register(ledger, name)
+    sign_off(ledger, run, "rejected", "officer", "too little noise")
+    found = verify_model(model, ledger)
+    assert (found.status, found.exit_code) == (Status.REJECTED, 6)
+    assert found.headline == "REJECTED (rejected by officer: too little noise); all else is verified"
+    sign_off(ledger, run, "approved", "second")
+    assert verify_model(model, ledger).status is Status.REJECTED  # for another person
+    sign_off(ledger, run, "approved", "officer")
+    assert verify_model(model, ledger).status is Status.VERIFIED
+    assert sum("by officer" in finding.detail for finding in verify_model(model, ledger).findings) == 1
+    (model / "model.safetensors").write_bytes(b"others")
+    assert verify_model(model, ledger).status is Status.CONTRADICTED
 
 
 FIELDS = {
@@ -91,10 +132,16 @@ FIELDS = {
 }
 
 
+def without_manifest(model: Path) -> None:
+    """As a folder of the first format."""
+    (model / "manifest.json").unlink()
+    edit(model / "config.json", format=1)
+
+
 @pytest.mark.parametrize("field", FIELDS)
 def test_every_field_of_a_certificate_is_compared(ledger: Ledger, model: Path, field: str) -> None:
     edit(model / "certificate.json", **{field: FIELDS[field]})
-    (model / "manifest.json").unlink()
+    without_manifest(model)
     found = verify_model(model, ledger)
     expected = Status.NOT_VERIFIED if field in ("run", "more", "ledger_hash") else Status.CONTRADICTED
     assert found.status is expected
@@ -108,7 +155,7 @@ def test_every_part_of_the_total_is_compared(ledger: Ledger, model: Path, field:
     total = json.loads((model / "certificate.json").read_text())["total"]
     assert total[field] != value
     edit(model / "certificate.json", total={**total, field: value})
-    (model / "manifest.json").unlink()
+    without_manifest(model)
     found = verify_model(model, ledger)
     assert [finding.what for finding in found.having(Status.CONTRADICTED)] == ["certificate, total"]
 
@@ -175,7 +222,8 @@ def _unlink(name: str) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("change", "what", "status"),
     [
-        (_unlink("manifest.json"), "manifest", Status.NOT_VERIFIED),
+        (_unlink("manifest.json"), "manifest", Status.CONTRADICTED),
+        (without_manifest, "manifest", Status.NOT_VERIFIED),
         (_unlink("ledger_head.json"), "head", Status.NOT_VERIFIED),
         (_unlink("config.json"), "config.json", Status.CONTRADICTED),
         (_unlink("certificate.json"), "certificate", Status.CONTRADICTED),
@@ -200,7 +248,13 @@ def test_without_its_ledger_a_model_is_not_verified(model: Path, tmp_path: Path)
     another = Ledger(tmp_path / "another")
     carry_out(another, sums())
     found = verify_model(model, another)
-    assert found.status is Status.CONTRADICTED  # its head contradicts a ledger that is put in the place of its own
+    assert found.status is Status.NOT_VERIFIED
+    (said,) = (finding.detail for finding in found.having(Status.NOT_VERIFIED))
+    assert "the model belongs to ledger" in said
+    assert "Pass --ledger DIR" in said
+    edit(model / "manifest.json", ledger=another.head().ledger)  # the manifest is signed as it was
+    assert verify_model(model, another).status is Status.CONTRADICTED
+    edit(model / "manifest.json", ledger=json.loads((model / "ledger_head.json").read_text())["ledger"])
     assert require_uncontradicted(model, another) is Status.NOT_VERIFIED
 
 

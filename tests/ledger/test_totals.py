@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from hushgraph.errors import BudgetError, InputError
 from hushgraph.ledger.accounts import Account, fold
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.limits import weights
+from hushgraph.ledger.occasion import Occasion
 from hushgraph.ledger.prices import unit_key
 from hushgraph.ledger.run import check_history, open_run
 from hushgraph.ledger.totals import Kind
@@ -27,6 +29,10 @@ def limited(epsilon: float, unit: units.Unit = EDGE, delta: float = DELTA, **mor
     ledger.create("data", unit.as_dict())
     ledger.set_limit(epsilon, delta, **more)
     return ledger
+
+
+def raise_limit(ledger: Ledger, epsilon: float, delta: float, **more: str) -> dict[str, Any]:
+    return ledger.on(Occasion(operator="ben", purpose="decision 13")).set_limit(epsilon, delta, **more)
 
 
 def current(ledger: Ledger) -> Account:
@@ -62,6 +68,8 @@ def test_a_smaller_delta_is_split_among_the_runs_and_a_larger_one_changes_nothin
 
 def test_runs_declared_together_compose_as_one_plan() -> None:
     ledger = Ledger()
+    ledger.declare_group("study", [sums_of(1.0)] * 10, dataset="data")
+    assert ledger.total("data", EDGE).kind is Kind.NONE  # a declaration alone releases nothing
     for _ in range(10):
         carry_out(ledger, sums_of(1.0), group="study")
     total = ledger.total("data", EDGE)
@@ -76,15 +84,77 @@ def test_runs_declared_together_compose_as_one_plan() -> None:
     check_history(ledger.history())
 
 
-def test_a_group_gives_back_what_its_runs_did_not_use() -> None:
+def test_a_group_counts_whole_from_its_first_run_on_whatever_is_used_of_it() -> None:
+    """Stopping early in view of results would not be covered by plans that were fixed beforehand."""
     ledger = Ledger()
-    first = open_run(ledger, sums(count=4), "data", seeded=False, group="study")
-    first.charge(first.plan.stages[0], 1)
-    second = open_run(ledger, sums(count=1), "data", seeded=False, group="study")
-    second.charge(second.plan.stages[0])
-    second.close()
+    ledger.declare_group("study", [sums(count=4), sums(count=1)], dataset="data")
+    first = open_run(ledger, sums(count=1), "data", seeded=False, group="study")  # in any order
+    whole = sums(count=5).epsilon
+    assert ledger.total("data", EDGE).epsilon == pytest.approx(whole)
     first.close()
-    assert ledger.total("data", EDGE).epsilon == pytest.approx(sums(count=2).epsilon)
+    assert ledger.total("data", EDGE).epsilon == pytest.approx(whole)
+    smaller = PrivacyLoss(sums(count=5).ways(EDGE)[0], EDGE.relation).epsilon(1e-9)
+    assert ledger.total("data", EDGE, 1e-9).epsilon == pytest.approx(smaller)
+    check_history(ledger.history())
+
+
+def test_a_run_that_was_not_declared_does_not_join_a_group() -> None:
+    ledger = Ledger()
+    with pytest.raises(InputError, match="declared before its first run; got none"):
+        open_run(ledger, sums_of(1.0), "data", seeded=False, group="study")
+    ledger.declare_group("study", [sums_of(1.0), sums_of(1.0), sums_of(2.0)], dataset="data")
+    carry_out(ledger, sums_of(1.0), group="study")
+    for other in (sums_of(1.1), sums_of(1.0, delta=1e-7), sums(count=2)):
+        with pytest.raises(InputError, match=r"not run yet .2 of 3 are left.; got another"):
+            open_run(ledger, other, "data", seeded=False, group="study")
+    carry_out(ledger, sums_of(1.0), group="study")
+    with pytest.raises(InputError, match=r"1 of 3 are left"):
+        open_run(ledger, sums_of(1.0), "data", seeded=False, group="study")
+    assert len(ledger.history().runs()) == 2
+    carry_out(ledger, sums_of(1.1))  # beside the group, it is added up
+    assert ledger.total("data", EDGE).kind is Kind.BASIC
+    check_history(ledger.history())
+
+
+def test_what_cannot_be_declared_is_refused() -> None:
+    ledger = Ledger()
+    for plans, message in (
+        ([], "got none"),
+        ([sums_of(1.0), sums_of(1.0, delta=1e-7)], "one unit and one delta"),
+        ([sums_of(1.0), training()], "one unit and one delta"),
+        ([choice()], "chooses its way"),
+        ([baseline()], "epsilon inf"),
+    ):
+        with pytest.raises(InputError, match=message):
+            ledger.declare_group("study", plans, dataset="data")
+    ledger.declare_group("study", [sums_of(1.0)], dataset="data")
+    with pytest.raises(InputError, match="was declared before"):
+        ledger.declare_group("study", [sums_of(1.0)], dataset="data")
+    with pytest.raises(InputError, match="expected no limit"):
+        limited(5.0).declare_group("study", [sums_of(1.0)], dataset="data")
+
+
+def test_under_a_limit_that_comes_later_runs_of_a_group_count_in_the_filter() -> None:
+    ledger = Ledger()
+    ledger.declare_group("study", [sums_of(1.0)] * 2, dataset="data")
+    carry_out(ledger, sums_of(1.0), group="study")
+    found = ledger.set_limit(6.0, 1e-5)
+    assert found["earlier"]["epsilon"] == pytest.approx(sums_of(1.0).epsilon * 1.42, rel=0.05)  # both, together
+    carry_out(ledger, sums_of(1.0), group="study")
+    assert ledger.total("data", EDGE).kind is Kind.FILTER
+    check_history(ledger.history())
+
+
+def test_for_other_units_runs_of_a_group_are_added_up() -> None:
+    ledger, other = Ledger(), units.NodeReplace(max_degree=5)
+    plan = training(unit=NODE)
+    ledger.create("data", other.as_dict())
+    ledger.declare_group("study", [plan, plan], dataset="data")
+    for _ in range(2):
+        carry_out(ledger, plan, group="study")
+    one = PrivacyLoss(plan.ways(other)[0], other.relation).epsilon(DELTA)
+    assert ledger.total("data", other).epsilon == pytest.approx(2 * one)
+    assert ledger.total("data", NODE).epsilon < 2 * plan.epsilon
     check_history(ledger.history())
 
 
@@ -95,7 +165,7 @@ def test_a_seeded_run_makes_the_total_not_private_unless_it_stays_inside() -> No
     inside = ledger.total("data", EDGE)
     assert (inside.private, inside.runs, inside.left_out) == (True, 1, 1)
     assert inside.epsilon == pytest.approx(1.0)
-    assert "1 run(s) declared unpublished are left out" in inside.reason
+    assert "1 run declared unpublished is left out" in inside.reason
     run = carry_out(ledger, sums_of(1.0), seeded=True)
     outside = ledger.total("data", EDGE)
     assert not outside.private
@@ -186,7 +256,7 @@ def test_a_gaussian_filter_takes_pure_parts_and_refuses_sampled_ones_by_name() -
     with pytest.raises(BudgetError, match=r"no bound for the releases of this run.*--filter renyi"):
         open_run(ledger, training(), "data", seeded=False)
     with pytest.raises(InputError, match="filter: expected one of"):
-        ledger.set_limit(60.0, DELTA, filter="magic")
+        raise_limit(ledger, 60.0, 2 * DELTA, filter="magic")
 
 
 def test_a_run_gives_back_what_it_did_not_use_under_a_filter_too() -> None:
@@ -249,9 +319,9 @@ def test_earlier_runs_are_stated_at_smaller_deltas_where_theirs_leave_too_little
     ledger = Ledger()
     carry_out(ledger, sums_of(1.0))
     found = ledger.set_limit(4.0, DELTA)
-    earlier = PrivacyLoss(sums_of(1.0).ways(EDGE)[0], EDGE.relation).epsilon(0.5 * DELTA * weights(1)[0])
-    assert found["earlier"]["epsilon"] == pytest.approx(earlier)
-    assert found["cap_delta"] == pytest.approx(0.5 * DELTA)
+    earlier = PrivacyLoss(sums_of(1.0).ways(EDGE)[0], EDGE.relation).epsilon(DELTA * weights(1)[0])
+    assert found["earlier"]["epsilon"] == pytest.approx(earlier)  # as without a limit, at that delta
+    assert found["cap_delta"] == pytest.approx(DELTA * (1.0 - weights(1)[0]))
     assert found["cap_epsilon"] == pytest.approx(4.0 - earlier)
     check_history(ledger.history())
 
@@ -261,15 +331,41 @@ def test_raising_a_limit_begins_a_new_filter_with_the_rest() -> None:
     carry_out(ledger, sums_of(1.9))
     with pytest.raises(BudgetError):
         carry_out(ledger, sums_of(1.5))
-    found = ledger.set_limit(6.0, DELTA)
+    found = raise_limit(ledger, 6.0, 2 * DELTA)
     assert found["change"] == "raised"
-    assert 2.0 < found["earlier"]["epsilon"] < 2.3  # the first filter was given 2, stated at half of delta
+    assert (found["earlier"]["epsilon"], found["earlier"]["delta"]) == (2.0, DELTA)  # what the first filter was given
     carry_out(ledger, sums_of(1.5))
     total = ledger.total("data", EDGE)
-    assert total.epsilon == pytest.approx(6.0)
+    assert (total.epsilon, total.delta) == (pytest.approx(6.0), pytest.approx(2 * DELTA))
     assert len(current(ledger).phases) == 2
     assert total.used < 6.0
     check_history(ledger.history())
+
+
+def test_a_raised_limit_is_not_called_one_that_was_set_beforehand() -> None:
+    ledger = limited(2.0)
+    carry_out(ledger, sums_of(1.9))
+    assert "under a limit set beforehand" in ledger.total("data", EDGE).reason
+    raise_limit(ledger, 6.0, 2 * DELTA)
+    total = ledger.total("data", EDGE)
+    assert (total.kind, total.epsilon) == (Kind.RAISED, 2.0)  # nothing was let in by the second filter yet
+    carry_out(ledger, sums_of(1.0))
+    total = ledger.total("data", EDGE)
+    assert "under a limit set beforehand" not in total.reason
+    assert "raised once in view of results" in total.reason
+
+
+def test_raising_a_limit_needs_a_reason_and_a_delta_of_its_own() -> None:
+    """At the same delta, a filter that was given all of it leaves nothing that another one could fail with."""
+    ledger = limited(2.0)
+    carry_out(ledger, sums_of(1.0))
+    entries = len(ledger.history().entries)
+    for epsilon, delta in ((6.0, DELTA), (2.0, 2 * DELTA)):
+        with pytest.raises(InputError, match=r"purpose: expected why the limit is raised from epsilon 2.*--why"):
+            ledger.set_limit(epsilon, delta)
+    with pytest.raises(InputError, match=r"delta: expected more than 1e-06.*--delta 2e-06"):
+        raise_limit(ledger, 6.0, DELTA)
+    assert len(ledger.history().entries) == entries
 
 
 def test_lowering_a_limit_lets_less_through_and_proves_no_more() -> None:
@@ -282,14 +378,14 @@ def test_lowering_a_limit_lets_less_through_and_proves_no_more() -> None:
     total = ledger.total("data", EDGE)
     assert total.epsilon == 6.0
     assert total.used < 2.0
-    assert ledger.set_limit(5.0, DELTA)["change"] == "lowered"  # back up, but still within what the filter was given
+    assert raise_limit(ledger, 5.0, DELTA)["change"] == "lowered"  # back up, but still within what the filter was given
     carry_out(ledger, sums_of(1.9))
     check_history(ledger.history())
 
 
 def test_a_limit_that_is_changed_before_any_run_is_simply_replaced() -> None:
     ledger = limited(6.0)
-    ledger.set_limit(9.0, 1e-5)
+    assert raise_limit(ledger, 9.0, 1e-5)["change"] == "set"
     assert [(phase.epsilon, phase.delta) for phase in current(ledger).phases] == [(9.0, 1e-5)]
 
 
@@ -305,7 +401,7 @@ def test_a_limit_cannot_be_kept_where_the_past_is_not_private() -> None:
 def test_the_end_of_a_run_from_an_earlier_filter_changes_nothing() -> None:
     ledger = limited(2.0)
     run = open_run(ledger, sums_of(1.9), "data", seeded=False)
-    ledger.set_limit(6.0, DELTA)
+    raise_limit(ledger, 6.0, 2 * DELTA)
     before = current(ledger).as_dict()
     run.close()  # used nothing, but the new filter was given the rest already
     after = current(ledger).as_dict()
@@ -361,7 +457,7 @@ def test_training_that_reads_no_edge_costs_nothing_for_one_edge() -> None:
 
 def test_a_run_without_proof_for_a_limited_unit_is_refused() -> None:
     ledger = limited(8.0, NODE)
-    with pytest.raises(BudgetError, match=r"the unit 'node'.*nothing is proved of this run for that unit"):
+    with pytest.raises(BudgetError, match=r"the unit 'node'.*nothing is proved about this run for that unit"):
         carry_out(ledger, baseline(EDGE))
     with pytest.raises(BudgetError, match="nothing is proved"):
         carry_out(ledger, sums_of(1.0, EDGE))
@@ -421,6 +517,7 @@ def test_running_totals_are_those_of_the_entries() -> None:
     ledger = limited(5.0)
     carry_out(ledger, sums_of(1.0))
     carry_out(ledger, sums_of(1.0), seeded=True, unpublished=True)
+    ledger.declare_group("study", [training()] * 2, dataset="other")
     carry_out(ledger, training(), "other", group="study")
     again = fold(ledger.history()).accounts
     assert {key: account.as_dict() for key, account in again.items()} == {
@@ -444,3 +541,15 @@ def test_a_limit_check_reads_the_same_number_of_rows_however_many_runs_there_are
     for _ in range(60):
         carry_out(ledger, sums_of(0.01))
     assert rows_of_a_refusal() == first < 40
+
+
+def test_all_runs_without_proof_are_named_or_counted() -> None:
+    ledger = Ledger()
+    names = [carry_out(ledger, sums_of(1.0, EDGE)).identity for _ in range(2)]
+    ledger.create("data", NODE.as_dict())
+    reason = ledger.total("data", NODE).reason
+    assert f"nothing is proved about runs {names[0]} and {names[1]} for this unit" in reason
+    seeded = [carry_out(ledger, sums_of(1.0, EDGE), seeded=True).identity for _ in range(5)]
+    reason = ledger.total("data", EDGE).reason
+    assert f"the noise of runs {seeded[0]}, {seeded[1]} and {seeded[2]} were seeded" in reason
+    assert "the same holds for 2 more runs" in reason

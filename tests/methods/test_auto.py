@@ -55,7 +55,7 @@ def test_the_choice_at_node_level_follows_sizes_and_degree() -> None:
         (small, 15.0, 8.0, "dp-mlp"),
         (small, 40.0, 8.0, "chorus"),
     ):
-        for answers in (Answers(degree), Answers(degree, "as counted", 0.5)):
+        for answers in (Answers(degree), Answers(degree, "counted with noise", 0.5)):
             method, reason = rule.decide(sizes, units.Node(), Budget(epsilon), answers)
             assert method.name == expected == reason.values["method"]
             assert reason.values["train"] == sizes.num_train
@@ -74,6 +74,22 @@ def test_train_nodes_of_one_batch_and_few_classes_go_to_the_linear_model(
         assert method.name == expected
         assert reason.code is (Code.CHOSE_ONE_BATCH if expected == "chorus" else Code.CHOSE_FEW_TRAIN)
         assert not Auto().plan(sizes, units.Node(), Budget(epsilon)).branches  # no degree decides, none is counted
+
+
+@pytest.mark.parametrize("train", [50, 174, 400, 7_500])
+@pytest.mark.parametrize("epsilon", [1.0, 8.0, math.inf])
+def test_a_table_of_records_of_any_size_goes_to_the_model_of_features(train: int, epsilon: float) -> None:
+    sizes = Metadata(10_000, train, 100, 100, 16, 4)
+    plan = Auto(average_degree=50.0).plan(sizes, units.Record(), Budget(epsilon, 1e-6))
+    assert [stage.name for stage in plan] == ["classifier"]
+    assert not plan.branches
+
+
+def test_a_table_of_records_is_trained_on_and_the_reason_is_said() -> None:
+    table = random_graph(0)
+    table.edge_index = None
+    model = Auto().fit(table, units.Record(), BUDGET, ledger=Ledger.in_memory(warn=False))
+    assert (model.method.name, model.reason and model.reason.code) == ("dp-mlp", Code.CHOSE_RECORDS)
 
 
 def test_the_number_of_edges_is_never_asked_at_node_level() -> None:
@@ -162,7 +178,7 @@ def test_fit_counts_chooses_and_certifies_both(unit: units.Unit, num_edges: int,
     certificate = model.certificate
     assert model.method.name == expected == certificate.chosen
     assert model.reason is not None
-    assert model.reason.values["source"] == "as counted"
+    assert model.reason.values["source"] == "counted with noise"
     assert certificate.reason == model.reason
     check_history(ledger.history())
     asked = Auto()._questions(check_graph(graph).metadata, unit, budget)

@@ -9,8 +9,9 @@ from scipy import optimize, stats
 
 from hushgraph.errors import LedgerError
 from hushgraph.privacy import events, filters
-from hushgraph.privacy.filters import GaussianFilter, RenyiFilter, mixture_renyi, pure_mu, worst_cost
+from hushgraph.privacy.filters import GaussianFilter, RenyiFilter, pure_mu, worst_cost
 from hushgraph.privacy.loss import PrivacyLoss
+from hushgraph.privacy.renyi import mixture_renyi
 from hushgraph.privacy.units import Relation
 
 EDGE, NULL, REPLACE = Relation.ADD_OR_REMOVE, Relation.NULL, Relation.REPLACE

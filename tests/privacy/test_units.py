@@ -11,6 +11,7 @@ from hushgraph.data.checks import check_graph
 from hushgraph.errors import InputError
 from hushgraph.mechanisms import NeighborSum
 from hushgraph.privacy import units
+from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.mechanism import mechanism_from_dict
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.units import Footprint, Relation
@@ -129,6 +130,16 @@ def test_the_number_of_edges_is_assumed_from_public_sizes_where_it_was_not_decla
     assert "edges-declared" in [note.code for note in units.UndirectedEdge().notes(METADATA)]
 
 
+def test_a_refused_delta_says_what_the_number_of_edges_was_taken_from() -> None:
+    edge, unknown = units.UndirectedEdge(), Metadata(8000, 6000)
+    with pytest.raises(InputError, match=r"1/80000 .*for an assumed 10 edges per node; declare .*--edges"):
+        Budget(4.0, 1e-3).for_units(edge.count(unknown), edge.counted(unknown))
+    with pytest.raises(InputError, match=r"1/15 .*the number of edges, as declared"):
+        Budget(4.0, 0.5).for_units(edge.count(METADATA), edge.counted(METADATA))
+    (assumed, *_) = edge.notes(unknown)
+    assert "delta was set" not in str(assumed)
+
+
 def test_directed_edges_are_charged_as_undirected_ones_in_paper_mode() -> None:
     assert units.DirectedEdge().honest == units.UndirectedEdge()
     assert all(unit.honest == unit for unit in all_units() if unit.name != "directed-edge")
@@ -148,11 +159,11 @@ def test_units_must_fit_the_kind_of_graph() -> None:
 def test_a_broken_degree_promise_is_refused_in_both_directions() -> None:
     hub = check_graph(hub_graph(60))
     units.BoundedDegreeNode(max_degree=60).check(hub)
-    with pytest.raises(InputError, match="got one with 60"):
+    with pytest.raises(InputError, match=r"got one\. Raise"):
         units.BoundedDegreeNode(max_degree=59).check(hub)
     graph = random_graph(0)
     graph.edge_index = graph.edge_index.new_tensor([[*range(1, 30)], [0] * 29])  # node 0 names nobody
-    with pytest.raises(InputError, match="got one with 29"):
+    with pytest.raises(InputError, match=r"got one\. Raise"):
         units.BoundedDegreeNode(max_degree=5).check(check_graph(graph))
 
 

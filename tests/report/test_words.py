@@ -134,7 +134,7 @@ def test_paper_mode_shows_both_epsilons() -> None:
         ),
         (
             DatasetTotal(math.inf, 1e-5, "basic composition", False, 2, None),
-            "NOT PRIVATE over 2 runs, because nothing is proved of one of them for this unit; no limit",
+            "NOT PRIVATE over 2 runs, because nothing is proved about one of them or more for this unit; no limit",
         ),
         (DatasetTotal(6.0, 1e-5, "a new kind", True, 2, 8.0), "by a new kind; limit 8"),
     ],

@@ -376,3 +376,14 @@ def test_a_killed_run_has_charged_all_it_released_and_counts_as_its_plan(tmp_pat
         assert released <= sum(1 for entry in history.entries if entry.kind == "charge")
         some_released += released > 0
     assert some_released >= 2
+
+
+def test_what_can_be_stacked_and_joined_is_said() -> None:
+    vault, _ = make_vault(EDGE, [SUMS])
+    wide, narrow = torch.zeros(40, 5), torch.zeros(40, 3)
+    with pytest.raises(InputError, match=r"stack: expected parts of one width; got \[5, 3\]"):
+        vault.stack([wide, narrow])
+    with pytest.raises(InputError, match=r"expected one list of rows, vault.join\(\[a, b\]\)"):
+        vault.join(wide, narrow)
+    with pytest.raises(InputError, match=r"a module that reads each of `rows\.parts`"):
+        Linear(8, 2)(vault.join([wide, narrow]))

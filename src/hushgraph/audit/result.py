@@ -84,7 +84,9 @@ class Finding:
             return "epsilon on record"
         if self.bound is Bound.LAW:
             return f"law of {where}"
-        return "all stages together" if len(self.stages) > 1 else f"{self.planted} canaries in {where}"
+        return (
+            f"all audited stages together, {where}" if len(self.stages) > 1 else f"{self.planted} canaries in {where}"
+        )
 
     @property
     def method(self) -> str:

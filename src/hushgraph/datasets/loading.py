@@ -37,6 +37,7 @@ from hushgraph.datasets.catalog import (
 )
 from hushgraph.datasets.splits import MASKS, has_split, random_split, split_from
 from hushgraph.errors import HushgraphError, InputError, did_you_mean
+from hushgraph.ledger.manifest import GRAPH
 
 Split = int | str | Path | tuple[float, ...] | list[float] | None
 
@@ -49,7 +50,7 @@ def load(
     seed: int = 0,
     **options: Any,
 ) -> Data:
-    """Load a graph by name (`available()` lists them) or from an npz file.
+    """Load a graph by name (`available()` lists them), from an npz file, or from the folder of a released graph.
 
     Names with a slash are files in the data folder, which the environment variable HUSHGRAPH_DATA names.
 
@@ -60,7 +61,8 @@ def load(
     seed: for the random split, and for what is generated.
     options: passed to the reader, for example `num_nodes` for "campus" or `task=False` for a file.
 
-    The result has `x` (dense or sparse CSR, float32), `edge_index`, `y`, the three masks, `class_names` and `name`.
+    The result has `x` (dense or sparse CSR, float32), `edge_index`, `y`, the three masks, `name`, and `class_names`
+    where they are declared.
     """
     _check_split(split)
     data = _read(name_or_path, root, split, seed, options)
@@ -121,7 +123,7 @@ def _call(reader: Callable[..., Data], name: str, options: dict[str, Any], *give
 
 def _graph_file(source: str | Path) -> Path:
     """The file a path or a name stands for."""
-    found = _existing(source)
+    found = local_file(source)
     if found is not None:
         return found
     name = str(source)
@@ -144,7 +146,7 @@ def _graph_file(source: str | Path) -> Path:
 
 def _split_file(split: str | Path) -> Path:
     path = Path(split).expanduser()
-    found = path if path.is_file() else _existing(split)
+    found = path if path.is_file() else local_file(split)
     if found is not None:
         return found
     where = "" if data_folder() is None else f" in {data_folder()}"
@@ -154,13 +156,13 @@ def _split_file(split: str | Path) -> Path:
     )
 
 
-def _existing(source: str | Path) -> Path | None:
-    """The npz file at this path, or of this name in the data folder."""
+def local_file(source: str | Path) -> Path | None:
+    """The npz file at this path, in the folder of a released graph, or of this name in the data folder."""
     path, folder = Path(source).expanduser(), data_folder()
     known = known_file(source)
     short = known.name if known is not None and path.name == str(source) else path  # mnist is mnist/mnist
     named = path if path.suffix == ".npz" else Path(f"{short}.npz")
-    places = [path, *([] if folder is None else [folder / named])]
+    places = [path, path / GRAPH, *([] if folder is None else [folder / named])]
     return next((place for place in places if place.suffix == ".npz" and place.is_file()), None)
 
 

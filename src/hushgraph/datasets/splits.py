@@ -30,15 +30,16 @@ def random_split(
     seed: int = 0,
     labeled: Tensor | None = None,
 ) -> Data:
-    """A copy of `data` with a uniform random split of its labeled nodes; `data` itself is not changed.
+    """A copy of `data` with a uniform random split of its nodes; `data` itself is not changed.
 
-    The fractions are of the labeled nodes and may sum to less than one: the nodes left over are in no mask.
-    `labeled` is a boolean mask of the nodes that may be used; without it, those with `y >= 0`.
+    The fractions may sum to less than one: the nodes left over are in no mask. The split is public, so it does not
+    look at `y`: nodes without a label are in it. `labeled` is a boolean mask of the nodes that may be used, where it
+    is public knowledge who has a label (`labeled=data.y >= 0` makes it public).
     """
     _check_fractions(train, val, test)
-    ids = torch.nonzero(_labeled_mask(data, labeled)).flatten().numpy()
+    ids = torch.nonzero(_usable(data, labeled)).flatten().numpy()
     if len(ids) == 0:
-        raise InputError("expected at least one labeled node (y >= 0) to split; got none")
+        raise InputError("expected at least one node to split; got none")
     shuffled = np.random.default_rng(seed).permutation(ids)
     first = round(train * len(ids))
     second = first + round(val * len(ids))
@@ -46,14 +47,16 @@ def random_split(
     last = len(ids) if math.isclose(train + val + test, 1.0) else second + round(test * len(ids))
     parts = (shuffled[:first], shuffled[first:second], shuffled[second:last])
     masks = tuple(index_to_mask(torch.from_numpy(part), int(data.y.shape[0])) for part in parts)
-    return with_masks(data, *masks)
+    result = with_masks(data, *masks)
+    result.split_seed = seed
+    return result
 
 
 def split_from(data: Data, file: str | Path) -> Data:
     """A copy of `data` with the split stored in an npz file (`train_mask`, `val_mask`, `test_mask`).
 
     If the file holds `node_ids`, they must be those of `data.node_ids`, in that order (a graph without `node_ids` has
-    the ids 0 to n - 1). Nodes without a label are taken out of all masks.
+    the ids 0 to n - 1). The masks are taken as they are, whoever has a label.
     """
     from hushgraph.datasets.archive import Archive
 
@@ -64,7 +67,7 @@ def split_from(data: Data, file: str | Path) -> Data:
             _check_node_ids(data, archive.integers("node_ids", (None,)), archive.path)
         masks = [torch.from_numpy(archive.booleans(name, (count,))) for name in MASKS]
     check_masks(masks[0], masks[1], masks[2], str(archive.path))
-    return with_masks(data, *(mask & (data.y >= 0) for mask in masks))
+    return with_masks(data, *masks)
 
 
 def disjoint_graphs(data: Data, seed: int = 0) -> tuple[Data, Data]:
@@ -129,18 +132,18 @@ def _check_fractions(train: float, val: float, test: float) -> None:
     InputError.collect(problems)
 
 
-def _labeled_mask(data: Data, labeled: Tensor | None) -> Tensor:
+def _usable(data: Data, labeled: Tensor | None) -> Tensor:
     if not isinstance(data.get("y"), Tensor):
-        raise InputError("expected data.y, the class of each node, to split by; got data without y")
-    has_label = data.y >= 0
+        raise InputError("expected data.y, the class of each node; got data without y")
+    count = int(data.y.shape[0])
     if labeled is None:
-        return has_label
-    if labeled.dtype != torch.bool or labeled.shape != has_label.shape:
+        return torch.ones(count, dtype=torch.bool)
+    if labeled.dtype != torch.bool or labeled.shape != (count,):
         raise InputError(
-            f"expected labeled to be a boolean mask of shape {tuple(has_label.shape)}; "
+            f"expected labeled to be a boolean mask of shape {(count,)}; "
             f"got {labeled.dtype} of shape {tuple(labeled.shape)}"
         )
-    return labeled & has_label
+    return labeled
 
 
 def _check_node_ids(data: Data, stored: np.ndarray, path: Path) -> None:
@@ -205,9 +208,12 @@ def induced(data: Data, keep: Tensor) -> Data:
         raise InputError(f"expected a boolean mask of shape ({count},); got {keep.dtype} of {tuple(keep.shape)}")
     nodes = keep.nonzero().squeeze(1)
     edge_index, _, edges = subgraph(keep, data.edge_index, relabel_nodes=True, num_nodes=count, return_edge_mask=True)
+    relabeled = {"edge_index": edge_index}
+    if (public := data.get("public_edge_index")) is not None:
+        relabeled["public_edge_index"] = subgraph(keep, public, relabel_nodes=True, num_nodes=count)[0]
     result = Data()
     for key, value in data.to_dict().items():
-        result[key] = edge_index if key == "edge_index" else _part(data, key, value, nodes, edges)
+        result[key] = relabeled[key] if key in relabeled else _part(data, key, value, nodes, edges)
     # An isolated last node is invisible in edge_index, and Data may have stored the old count.
     result.num_nodes = len(nodes)
     old_ids = data.get("node_ids")

@@ -13,12 +13,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from hushgraph.errors import LedgerError
-from hushgraph.ledger.accounts import Account, Books, Sum
+from hushgraph.errors import InputError, LedgerError
+from hushgraph.ledger.accounts import FILTER, Account, Books, Sum
 from hushgraph.ledger.entries import Entry, History
+from hushgraph.ledger.groups import declaration_problems
+from hushgraph.ledger.joining import join_problems
 from hushgraph.ledger.limits import Refusal, Request, cause_in_words, closing_price, over_before, price_run
-from hushgraph.ledger.prices import Ways, loss_of, unit_key, ways_of_run
+from hushgraph.ledger.prices import Ways, unit_key
 from hushgraph.privacy import events, units
+from hushgraph.text import counted
 
 _TOLERANCE = 1e-6
 """Relative; versions of the accountants may differ in the last digits."""
@@ -39,7 +42,7 @@ def history_problems(history: History) -> list[str]:
         return problems
     for run in history.runs():
         problems += run_problems(history, run)
-    return problems + _price_problems(history)
+    return problems + _price_problems(history) + join_problems(history)
 
 
 def _unknown_runs(history: History) -> list[str]:
@@ -95,19 +98,26 @@ def _price_problems(history: History) -> list[str]:
             problems += _close_problems(history, entry)
         elif entry.kind == "limit":
             problems += _limit_problems(books, entry)
+        elif entry.kind == "group":
+            account = books.accounts.get((entry.dataset or "", unit_key(entry.values["unit"])))
+            problems += declaration_problems(entry, account)
         books.take_in(entry)
-    return problems + [problem for account in books.accounts.values() for problem in _group_problems(history, account)]
+    return problems
 
 
 def _open_problems(books: Books, entry: Entry) -> list[str]:
     values, found = entry.values, []
     expected = {key for (dataset, key) in books.accounts if dataset == entry.dataset}
     if missing := expected - {unit_key(price["unit"]) for price in values["prices"]}:
-        found.append(f"run {values['run']}: has no price for {len(missing)} unit(s) of its dataset")
+        found.append(f"run {values['run']}: has no price for {counted(len(missing), 'unit')} of its dataset")
     for price in values["prices"]:
         account = books.account(entry.dataset or "", price["unit"])
         own = price["unit"] == values["unit"]
-        again = price_run(account, _request(values, price, own), lambda _: [])
+        try:
+            again = price_run(account, _request(values, price, own))
+        except InputError as error:
+            found.append(f"run {values['run']}: {error}")
+            continue
         if isinstance(again, Refusal):
             found.append(f"run {values['run']}: was let in over the limit ({cause_in_words(again.cause)})")
         elif not _same_price(price, again):
@@ -119,11 +129,11 @@ def _request(values: dict[str, Any], price: dict[str, Any], own: bool) -> Reques
     stored = values["ways"] if own else price["ways"]
     ways: Ways | None = None if stored is None else [events.from_json(way) for way in stored]
     unit, delta = units.from_dict(price["unit"]), values["claim"]["delta"]
-    return Request(unit, ways, delta, values["seeded"], values["unpublished"], values["group"])
+    return Request(unit, ways, delta, values["seeded"], values["unpublished"], values["group"] if own else None)
 
 
 def _same_price(stored: dict[str, Any], again: dict[str, Any]) -> bool:
-    exact = all(stored[name] == again[name] for name in ("counts", "phase", "filter", "delta"))
+    exact = all(stored[name] == again[name] for name in ("counts", "phase", "filter", "delta", "group"))
     return exact and all(_close(float(stored[name]), again[name]) for name in ("epsilon", "cost", "cost_delta"))
 
 
@@ -131,11 +141,14 @@ def _close_problems(history: History, entry: Entry) -> list[str]:
     """What a run gives back at its end must be what its charges leave over."""
     run = entry.values["run"]
     opened = {unit_key(price["unit"]): price for price in history.opened(run)["prices"]}
+    own, had_choice = history.opened(run)["unit"], len(history.opened(run)["ways"]) > 1
+    ways = [events.composed([events.from_json(charge.values["event"]) for charge in history.of_run(run, "charge")])]
     for price in entry.values["prices"]:
         before, unit = opened.get(unit_key(price["unit"])), units.from_dict(price["unit"])
-        ways = ways_of_run(history, run)
-        if before is None or ways is None or price["unit"] != history.opened(run)["unit"] or len(ways) != 1:
+        if before is None or price["unit"] != own:
             return [f"run {run}: its end names a unit it was not charged for"]
+        if had_choice and before["counts"] != FILTER:
+            return [f"run {run}: gives back at its end what it could have chosen, which only a filter allows"]
         again = closing_price(before, ways, unit)
         same = all(price[name] == before[name] for name in ("counts", "phase", "filter"))
         same = same and all(price["was"][name] == before[name] for name in ("epsilon", "delta", "cost", "cost_delta"))
@@ -154,6 +167,8 @@ def _limit_problems(books: Books, entry: Entry) -> list[str]:
     least = account.earlier if values["change"] == "lowered" else over_before(account)
     given = _close(float(values["cap_epsilon"]), values["epsilon"] - earlier["epsilon"])
     given = given and _close(float(values["cap_delta"]), values["delta"] - earlier["delta"])
+    if values["change"] == "raised" and earlier["delta"] < least.delta * (1.0 - _TOLERANCE) and account.is_private:
+        given = False  # a filter keeps the delta that it was given
     if not given or not _covers(earlier, least, account):
         return [f"entry {entry.number}: the limit gives more to the runs that follow than earlier runs leave"]
     return []
@@ -164,18 +179,6 @@ def _covers(earlier: dict[str, float], least: Sum, account: Account) -> bool:
     return enough and earlier["epsilon"] >= least.epsilon * (1.0 - _TOLERANCE) and earlier["delta"] >= 0.0
 
 
-def _group_problems(history: History, account: Account) -> list[str]:
-    relation = units.from_dict(account.unit).relation
-    problems = []
-    for name, group in account.groups.items() if not account.phases else ():
-        ways = [ways_of_run(history, run, account.unit) for run in group["runs"]]
-        known = [one for one in ways if one is not None]
-        again = loss_of(known, relation).epsilon(group["delta"]) if len(known) == len(ways) else math.inf
-        if not _close(group["epsilon"], again):
-            problems.append(f"group '{name}': its price is not that of its runs")
-    return problems
-
-
 def _close(stored: float, again: float) -> bool:
     return stored == again or math.isclose(stored, again, rel_tol=_TOLERANCE, abs_tol=1e-12)
 
@@ -184,11 +187,14 @@ class Status(StrEnum):
     """The outcome of one check, or of all of them together (the worst)."""
 
     VERIFIED = "verified"
+    NOT_CHECKED = "not checked"
     NOT_VERIFIED = "not verified"
+    REJECTED = "rejected"
     CONTRADICTED = "contradicted"
 
 
-EXIT_CODES = {Status.VERIFIED: 0, Status.NOT_VERIFIED: 5, Status.CONTRADICTED: 4}
+EXIT_CODES = {Status.VERIFIED: 0, Status.NOT_VERIFIED: 5, Status.REJECTED: 6, Status.CONTRADICTED: 4}
+_WORST_FIRST = (Status.CONTRADICTED, Status.REJECTED, Status.NOT_VERIFIED)
 
 
 @dataclass(frozen=True)
@@ -213,6 +219,16 @@ def missing(what: str, detail: str) -> Finding:
     return Finding(what, Status.NOT_VERIFIED, detail)
 
 
+def outside(what: str, detail: str) -> Finding:
+    """It is no part of what is checked, and says nothing for or against it."""
+    return Finding(what, Status.NOT_CHECKED, detail)
+
+
+def rejected(what: str, detail: str) -> Finding:
+    """A person said no."""
+    return Finding(what, Status.REJECTED, detail)
+
+
 def bad(what: str, detail: str) -> Finding:
     """It does not hold."""
     return Finding(what, Status.CONTRADICTED, detail)
@@ -226,13 +242,22 @@ class Verification:
 
     @property
     def status(self) -> Status:
-        """Contradicted if anything is, verified if everything is."""
+        """The worst that was found: contradicted, rejected by a person, not verified; else verified."""
         found = {finding.status for finding in self.findings}
-        return next((s for s in (Status.CONTRADICTED, Status.NOT_VERIFIED) if s in found), Status.VERIFIED)
+        return next((status for status in _WORST_FIRST if status in found), Status.VERIFIED)
+
+    @property
+    def headline(self) -> str:
+        """The outcome in one line; of a run that a person rejected, who did, and how the rest came out."""
+        if self.status is not Status.REJECTED:
+            return self.status.value.upper()
+        rest = Verification(tuple(one for one in self.findings if one.status is not Status.REJECTED))
+        who = "; ".join(finding.detail for finding in self.having(Status.REJECTED))
+        return f"REJECTED ({who}); all else is {rest.status.value}"
 
     @property
     def exit_code(self) -> int:
-        """What the command line returns: 0 verified, 5 not verified, 4 contradicted."""
+        """What the command line returns: 0 verified, 5 not verified, 6 rejected, 4 contradicted."""
         return EXIT_CODES[self.status]
 
     def having(self, status: Status) -> list[Finding]:
@@ -242,4 +267,4 @@ class Verification:
     def as_dict(self) -> dict[str, Any]:
         """The verification as plain JSON values."""
         shown = [{"what": f.what, "status": f.status.value, "detail": f.detail} for f in self.findings]
-        return {"status": self.status.value, "findings": shown}
+        return {"status": self.status.value, "headline": self.headline, "findings": shown}

@@ -11,34 +11,38 @@ import contextlib
 import copy
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from hushgraph.errors import InputError, LedgerError
-from hushgraph.ledger import old
+from hushgraph.ledger import groups, joining, old
 from hushgraph.ledger.accounts import Account, RunningTotals, fold, new_account
 from hushgraph.ledger.entries import FIRST_LINK, Entry, History, check_chain, seal
 from hushgraph.ledger.identity import (
+    JOINED,
     Dataset,
     DatasetIdentity,
     GraphArrays,
     arrays_of,
     decide,
+    features_alone,
     identify,
     known_datasets,
+    read_sketches,
     resolve,
     sketch_text,
 )
 from hushgraph.ledger.keys import KEYS, Head, Keys, signed_last
-from hushgraph.ledger.limits import new_limit
+from hushgraph.ledger.limits import new_limit, require_purpose
 from hushgraph.ledger.lock import TIMEOUT, held, private_folder
 from hushgraph.ledger.occasion import Occasion
 from hushgraph.ledger.prices import earlier_runs
 from hushgraph.ledger.store import FILE, FORMAT, Rows, Store
 from hushgraph.ledger.totals import Total, curves_of, total_of
+from hushgraph.privacy.plan import Plan
 from hushgraph.privacy.units import Unit, from_dict
 from hushgraph.text import write_whole
 
@@ -241,18 +245,32 @@ class Ledger:
                 if decision.values.get("sketch") is not None:
                     rows.add_sketch(link, content)
                 self.append(decision.kind, {**decision.values, **self.occasion.who})
+            for pending in decision.joins:
+                joining.join(self, rows, pending, decision.dataset)
             return decision.dataset
 
     def dataset_named(self, name: str) -> str:
         """The id of the dataset called `name`, entered by its name alone if there is none yet."""
         with self.transaction() as rows:
-            if rows.of_kind("dataset", last=1, dataset=name):
+            if rows.of_kind("dataset", last=1, dataset=name) and not rows.of_kind(JOINED, last=1, dataset=name):
                 return name
             known = known_datasets(rows)
             if any(name in dataset.names for dataset in known.values()):
                 return resolve(known, name)
             self.append("dataset", {"dataset": name, "name": name, "sketch": None, **self.occasion.who})
             return name
+
+    def recognizes_records(self, run: str, features: Any) -> bool | None:
+        """Whether these are the records a run was made on, as far as the sketches tell; None where they do not."""
+        with self.reading() as rows:
+            known, sketches = known_datasets(rows), read_sketches(rows)
+            opened = next((one for one in rows.of_kind("open") if one.values["run"] == run), None)
+        dataset = None if opened is None else known.get(opened.values["dataset"])
+        of_run = [] if dataset is None else dataset.sketches
+        stored = [sketches[link].records for link in of_run if link in sketches and sketches[link].records.size]
+        if not stored:
+            return None
+        return self.identify(features_alone(features)).records in stored
 
     def datasets(self) -> dict[str, Dataset]:
         """All datasets of the ledger by their id."""
@@ -308,14 +326,39 @@ class Ledger:
     ) -> dict[str, Any]:
         """Declare (raise, lower) the limit on a dataset for a unit; runs over it are refused from now on.
 
-        Dataset and unit may be left out where the ledger has one of each. Returns what was entered.
+        Dataset and unit may be left out where the ledger has one of each. A dataset that is known by its name alone has
+        a *pending* limit: it binds the first data that is called so. Raising a limit needs the occasion's purpose.
+        Returns what was entered.
         """
         with self.transaction() as rows:
             account = self._one_account(rows, dataset, unit)
-            given = new_limit(account, epsilon, delta, filter, lambda: curves_of(self.history(), account))
-            values = {"dataset": account.dataset, "unit": account.unit, "epsilon": epsilon, "delta": delta}
-            self.append("limit", {**values, **given, **self.occasion.who})
-            return {**values, **given, "runs": account.runs}
+            require_purpose(account, epsilon, delta, self.occasion.purpose)
+            values = self.enter_limit(account, epsilon, delta, filter, self.occasion.who)
+            pending = not (account.runs or known_datasets(rows)[account.dataset].sketches)
+            return {**values, "runs": account.runs, "pending": pending}
+
+    def enter_limit(
+        self, account: Account, epsilon: float, delta: float, filter: str | None, who: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Write a limit down, with what earlier runs leave of it; a part of a transaction."""
+        given = new_limit(account, epsilon, delta, filter, lambda: curves_of(self.history(), account))
+        values = {"dataset": account.dataset, "unit": account.unit, "epsilon": epsilon, "delta": delta, **given}
+        self.append("limit", {**values, **who})
+        return values
+
+    def declare_group(self, name: str, plans: Sequence[Plan], *, dataset: str) -> dict[str, Any]:
+        """Declare runs on a dataset together, with all their plans, before the first of them; they compose as one plan.
+
+        Returns what was entered. Runs join it by `group=name`, in any order, each once; other plans are refused there.
+        """
+        if not plans:
+            raise InputError(f"group '{name}': expected the plans of its runs; got none")
+        values = groups.declaration(name, plans, plans[0].unit)
+        with self.transaction() as rows:
+            found = self.dataset_named(dataset)
+            groups.require_new(self.begin_unit(rows, found, plans[0].unit), name)
+            self.append("group", {"dataset": found, **values, **self.occasion.who})
+        return {"dataset": found, **values}
 
     def begin_unit(self, rows: Rows, dataset: str, unit: Unit) -> Account:
         """The account of a dataset for a unit, opened if there is none, with what earlier runs cost under the unit."""

@@ -10,7 +10,8 @@ from typing import Any
 
 from hushgraph.errors import InputError
 from hushgraph.ledger.accounts import BASIC, FILTER, GROUP, LEFT_OUT, PLAIN, SEEDED, UNPROVED, Account, Phase, Sum
-from hushgraph.ledger.prices import Ways, epsilon_of, loss_of
+from hushgraph.ledger.groups import place_in
+from hushgraph.ledger.prices import Ways, epsilon_of
 from hushgraph.privacy import events, filters
 from hushgraph.privacy.filters import GaussianFilter, RenyiFilter, worst_cost
 from hushgraph.privacy.units import Unit
@@ -25,7 +26,10 @@ Curve = Callable[[float], float]
 
 @dataclass(frozen=True)
 class Request:
-    """A run that asks to be let in, seen under one unit. `ways` is None where nothing is proved for that unit."""
+    """A run that asks to be let in, seen under one unit. `ways` is None where nothing is proved for that unit.
+
+    `group` is None for other units than the run's own: there it is added up.
+    """
 
     unit: Unit
     ways: Ways | None
@@ -68,10 +72,10 @@ class Refusal:
 
 _CAUSES = {
     Cause.SEEDED: "a run with seeded noise is not private",
-    Cause.UNPROVED: "nothing is proved of this run for that unit (epsilon is infinite)",
+    Cause.UNPROVED: "nothing is proved about this run for that unit (epsilon is infinite)",
     Cause.NOT_PRIVATE_BEFORE: "what was spent before is not private already",
     Cause.NO_FILTER: "the filter under this limit has no bound for the releases of this run",
-    Cause.FULL: "the limit is reached",
+    Cause.FULL: "the limit would be exceeded",
 }
 _ADVICE = {
     Cause.SEEDED: "Leave out the seed, or declare that nothing of the run will be published (--unpublished)",
@@ -87,11 +91,8 @@ def cause_in_words(code: str) -> str:
     return _CAUSES[Cause(code)] if code in set(Cause) else code
 
 
-def price_run(account: Account, request: Request, members: Callable[[str], list[Ways]]) -> dict[str, Any] | Refusal:
-    """What the run adds to an account, as its entry will say, or why it is refused.
-
-    `members` gives the runs that a group has already.
-    """
+def price_run(account: Account, request: Request) -> dict[str, Any] | Refusal:
+    """What the run adds to an account, as its entry will say, or why it is refused."""
     epsilon = epsilon_of(request.ways, request.unit.relation, request.delta)
     price: dict[str, Any] = {
         "unit": request.unit.as_dict(),
@@ -112,15 +113,8 @@ def price_run(account: Account, request: Request, members: Callable[[str], list[
         return {**price, "counts": SEEDED if request.seeded else UNPROVED}
     if request.group is not None:
         assert request.ways is not None
-        group = group_price(account, request.group, [*members(request.group), request.ways], request)
-        return {**price, "counts": GROUP, "group": group}
+        return {**price, "counts": GROUP, "group": place_in(account, request.group, request.ways, request.delta)}
     return {**price, "counts": PLAIN}
-
-
-def group_price(account: Account, name: str, runs: list[Ways], request: Request) -> dict[str, Any]:
-    """What a group of runs declared together costs, at the delta of its first run."""
-    delta = float(account.groups[name]["delta"]) if name in account.groups else request.delta
-    return {"name": name, "epsilon": loss_of(runs, request.unit.relation).epsilon(delta), "delta": delta}
 
 
 def closing_price(opened: dict[str, Any], ways: Ways, unit: Unit) -> dict[str, Any]:
@@ -220,36 +214,65 @@ def split_epsilon(curves: Sequence[Curve], delta: float) -> float:
     return math.fsum(curve(delta * share) for curve, share in zip(curves, weights(len(curves))))
 
 
+def require_purpose(account: Account, epsilon: float, delta: float, purpose: str) -> None:
+    """Refuse to raise a limit without a reason: whoever reads the ledger later has to find it there."""
+    before = account.limit
+    if before is None or (epsilon <= before["epsilon"] and delta <= before["delta"]) or purpose.strip():
+        return
+    raise InputError(
+        f"purpose: expected why the limit is raised from epsilon {before['epsilon']:g} at delta {before['delta']:g} to "
+        f"{epsilon:g} at {delta:g}; got none. Say it (--why REASON, Occasion(purpose=REASON)); it is entered and shown"
+    )
+
+
 def new_limit(
     account: Account, epsilon: float, delta: float, kind: str | None, curves: Callable[[], Sequence[Curve]]
 ) -> dict[str, Any]:
     """What a limit that is set now gives to the filter of the runs that follow.
 
-    Parts that are over keep the deltas they have, if these leave half of delta; else they are stated at smaller deltas
-    that add up to half of it. `curves` gives them as functions of delta.
+    Runs from before any limit keep the deltas they have, if these leave half of delta; else they are stated at the
+    shares of it that they would have without a limit (`weights`), and the filter gets the rest. `curves` gives them as
+    functions of delta. A filter that has let something through keeps what it was given: a raised limit needs more
+    epsilon *and* more delta than that (docs/proofs/filters.md says why).
     """
     if kind is not None and kind not in FILTERS:
         raise InputError(f"filter: expected one of {', '.join(FILTERS)}; got {kind!r}")
-    phase = account.phase
+    phase, over = account.phase, over_before(account)
     if phase is not None and phase.filter is not None:
         caps = epsilon - account.earlier.epsilon, delta - account.earlier.delta
         if caps[0] <= phase.epsilon and caps[1] <= phase.delta and kind in (None, phase.kind):
             return _limit("lowered", account.earlier, *caps, kind)
-    over = over_before(account)
     if over.runs and not account.is_private:
         over = Sum(math.inf, 0.0, over.runs)
+    elif _has_filtered(account):
+        _require_delta(over, delta)
     elif over.delta > 0.5 * delta:
-        over = Sum(split_epsilon(curves(), 0.5 * delta), 0.5 * delta, over.runs)
-    return _limit("set" if phase is None else "raised", over, epsilon - over.epsilon, delta - over.delta, kind)
+        parts = curves()
+        over = Sum(split_epsilon(parts, delta), delta * math.fsum(weights(len(parts))), over.runs)
+    change = "raised" if _has_filtered(account) else "set"
+    return _limit(change, over, epsilon - over.epsilon, delta - over.delta, kind)
+
+
+def _has_filtered(account: Account) -> bool:
+    """Whether a run was let in under a limit."""
+    return any(phase.filter is not None for phase in account.phases)
+
+
+def _require_delta(over: Sum, delta: float) -> None:
+    if over.delta >= delta:
+        raise InputError(
+            f"delta: expected more than {over.delta:g}, which was given to the runs under the limit so far; got "
+            f"{delta:g}. A raised limit begins another filter, which needs a delta of its own, such as --delta "
+            f"{2.0 * over.delta:g}"
+        )
 
 
 def over_before(account: Account) -> Sum:
     """Everything before the filter that is about to begin."""
-    phase = account.phase
-    if phase is None:
+    phase, earlier = account.phase, account.earlier
+    if phase is None or not _has_filtered(account):
         before = account.unlimited
         return Sum(before.epsilon, before.delta, account.runs)
-    earlier = account.earlier
     if phase.filter is None:
         return Sum(earlier.epsilon, earlier.delta, account.runs)
     given = (phase.cost, phase.cost_delta) if phase.kind == BASIC else (phase.epsilon, phase.delta)

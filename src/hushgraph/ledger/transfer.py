@@ -22,6 +22,7 @@ from hushgraph.errors import HushgraphError, InputError, LedgerError
 from hushgraph.ledger import old
 from hushgraph.ledger.accounts import RunningTotals, fold
 from hushgraph.ledger.entries import FIRST_LINK, Entry, History, canonical, check_chain
+from hushgraph.ledger.identity import JOINED
 from hushgraph.ledger.keys import Head, Keys
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.limits import Refusal, Request, closing_price, price_run
@@ -86,7 +87,9 @@ def replay_old(ledger: Ledger, found: OldLedger, source: str, dataset: str | Non
 
 def _replay_export(ledger: Ledger, found: History, source: str, dataset: str | None) -> dict[str, Any]:
     """Enter the runs of an export, dataset by dataset; sketches stay where they are, so datasets go by their names."""
-    names = list(dict.fromkeys(entry.dataset for entry in found.of_kind("dataset") if entry.dataset))
+    joined = {entry.dataset for entry in found.of_kind(JOINED)}
+    named = dict.fromkeys(entry.dataset for entry in found.of_kind("dataset"))
+    names = [name for name in named if name is not None and name not in joined]
     if dataset is not None and len(names) != 1:
         raise InputError(f"dataset: expected an export of one dataset to rename; got {len(names)}")
     facts = {"source": source, "format": 2, "last_hash": found.last_hash, "torn_bytes": 0}
@@ -154,7 +157,7 @@ class _Replay:
                 ways = None if stored is None else [events.from_json(way) for way in stored]
                 unit, delta = units.from_dict(account.unit), values["claim"]["delta"]
                 request = Request(unit, ways, delta, values["seeded"], values["unpublished"], None)
-                price = price_run(account, request, lambda _: [])
+                price = price_run(account, request)
                 assert not isinstance(price, Refusal)
                 prices.append(price if own else {**price, "ways": stored})
             self.ledger.append("open", {**values, "dataset": self.dataset, "group": None, "prices": prices})

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
@@ -19,19 +19,22 @@ from torch import Tensor, nn
 from hushgraph import registry
 from hushgraph.data.checks import CheckedGraph, check_graph
 from hushgraph.errors import InputError, UnprovenError
+from hushgraph.ledger.identity import digest_of
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.project import default_ledger
 from hushgraph.ledger.run import Run, open_run
 from hushgraph.methods.model import Model
 from hushgraph.noise.source import NoiseSource
-from hushgraph.privacy.budget import Budget
+from hushgraph.privacy.budget import Budget, as_budget
 from hushgraph.privacy.calibration import Accountant
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.notes import Code, Note, note
 from hushgraph.privacy.plan import Plan, Stage
-from hushgraph.privacy.units import DirectedEdge, UndirectedEdge, Unit
+from hushgraph.privacy.units import DirectedEdge, UndirectedEdge, Unit, as_unit
 from hushgraph.settings import Settings
 from hushgraph.vault import PrivateRows, Progress, Vault
+
+Stages = Callable[[Metadata, Unit, Budget], Sequence[Stage]]
 
 
 @dataclass
@@ -102,30 +105,44 @@ class Method(Settings):
         """The releases and what they cost, from public sizes only."""
         if metadata.num_train < 1:
             raise InputError(f"train nodes: expected at least 1; got {metadata.num_train}")
-        self._require_trust(unit, budget)
-        return self._planned(self.name, metadata, unit, budget, paper_mode)
+        try:
+            self._require_trust(unit, budget)
+            return self._planned(self.name, metadata, unit, budget, self.stages, paper_mode)
+        except UnprovenError as error:
+            raise UnprovenError(f"{error}. {self._instead(unit)}") from error
+
+    def _instead(self, unit: Unit) -> str:
+        """Units that this method is proved for, and methods that are proved for the unit."""
+        own, others = self.units(), [name for name in registry.names("methods") if _is_proved(name, unit)]
+        units = f"{self.name} is proved for: {', '.join(own)}" if own else f"{self.name} runs with epsilon=inf only"
+        return f"{units}. Proved for '{unit.name}': {', '.join(others) or 'no method'}"
 
     def inference_plan(self, metadata: Metadata, unit: Unit, budget: Budget, *, paper_mode: bool = False) -> Plan:
         """The releases without the training: what predictions about another graph cost."""
-        return self._planned(f"{self.name}-inference", metadata, unit, budget, paper_mode, trains=False)
+        name = f"{self.name}-inference"
+        return self._planned(name, metadata, unit, budget, self._stages_without_training, paper_mode)
+
+    def _stages_without_training(self, metadata: Metadata, unit: Unit, budget: Budget) -> Sequence[Stage]:
+        return [stage for stage in self.stages(metadata, unit, budget) if not stage.mechanism.trains]
 
     def _planned(
-        self, name: str, metadata: Metadata, unit: Unit, budget: Budget, paper_mode: bool, *, trains: bool = True
+        self, name: str, metadata: Metadata, unit: Unit, budget: Budget, listed: Stages, paper_mode: bool
     ) -> Plan:
-        """What is not protected, what is public, then what is released: with training, or without."""
+        """What is not protected, what is public, then what is released."""
         unprotected, public = self.unprotected_notes(metadata, unit), self.public_notes(metadata, unit)
-        listed = self.stages(metadata, unit, budget.for_units(unit.count(metadata)))
-        stages = [stage for stage in listed if trains or not stage.mechanism.trains]
+        stages = listed(metadata, unit, budget.for_units(unit.count(metadata), unit.counted(metadata)))
         if paper_mode:
             stages = [replace(stage, mechanism=stage.mechanism.as_published()) for stage in stages]
+        if not any("edges" in stage.mechanism.reads for stage in stages):
+            public = [one for one in public if one.code is not Code.DEGREE_CAP]
         paper = self.paper_accountant(unit) if paper_mode else None
         return Plan.make(name, metadata, unit, budget, stages, public=public, unprotected=unprotected, paper=paper)
 
     def fit(
         self,
         graph: Any,
-        unit: Unit | None = None,
-        budget: Budget | None = None,
+        unit: Unit | str | None = None,
+        budget: Budget | float | tuple[float, float] | None = None,
         *,
         ledger: Ledger | None = None,
         num_edges: int | None = None,
@@ -135,15 +152,16 @@ class Method(Settings):
     ) -> Model:
         """Train on a PyG `Data` graph and return the model with its certificate.
 
-        Without `unit`, a symmetric graph is protected per undirected edge. `num_edges` declares the number of directed
-        edges to be public knowledge. `seed` makes the run repeatable and NOT private.
+        Without `unit`, a symmetric graph is protected per undirected edge, and in paper mode the unit is the one that
+        publications state. A unit may be given by its name, a budget as epsilon or (epsilon, delta). `num_edges`
+        declares the number of directed edges to be public knowledge. `seed` makes the run repeatable and NOT private.
         """
-        if budget is None:
-            raise InputError("budget: expected a Budget(epsilon, delta); got none")
-        checked = graph if isinstance(graph, CheckedGraph) else _checked(graph, unit, num_edges)
-        unit = unit if unit is not None else self.default_unit(checked)
+        budget, named = as_budget(budget), None if unit is None else as_unit(unit)
+        checked = graph if isinstance(graph, CheckedGraph) else _checked(graph, named, num_edges)
+        default = self.default_unit(checked) if named is None else named
+        unit = default.published if named is None and paper_mode else default
         unit.check(checked, paper_mode=paper_mode)
-        _require_public_classes(checked, unit, budget)
+        require_public_classes(checked, unit, budget)
         plan = self.plan(checked.metadata, unit, budget, paper_mode=paper_mode)
         started = time.perf_counter()
         run, noise = enter(checked, plan, ledger, seed)
@@ -166,7 +184,7 @@ class Method(Settings):
         if unit.trust == "local" and self.trust != "local" and budget.is_private:
             raise UnprovenError(
                 f"{self.name} has no proof under the unit '{unit}': it is run by a holder who sees raw data, and there "
-                "nobody may. Use lpgnn or pgc"
+                "nobody may"
             )
 
     def proves(self, metadata: Metadata, unit: Unit) -> bool:
@@ -179,6 +197,10 @@ class Method(Settings):
         except InputError:
             return False
         return True
+
+
+def _is_proved(method: str, unit: Unit) -> bool:
+    return unit.name in registry.load("methods", method).units()
 
 
 def enter(graph: CheckedGraph, plan: Plan, ledger: Ledger | None, seed: int | None) -> tuple[Run, NoiseSource]:
@@ -225,6 +247,7 @@ def finished(
         reason=output.reason,
         class_names=graph.class_names,
         nodes=nodes,
+        features_digest=digest_of(graph.features),
         seconds={**vault.seconds, "total": seconds},
         certificate=run.certificate(),
         ledger=run.ledger,
@@ -237,10 +260,11 @@ def _checked(graph: Any, unit: Unit | None, num_edges: int | None) -> CheckedGra
     return check_graph(graph, num_edges=num_edges, needs_edges=unit is None or unit.has_edges)
 
 
-def _require_public_classes(graph: CheckedGraph, unit: Unit, budget: Budget) -> None:
+def require_public_classes(graph: CheckedGraph, unit: Unit, budget: Budget) -> None:
     """Where labels are private, so is the list of classes that occur among them."""
     if not graph.classes_declared and "labels" not in unit.public and budget.is_private:
         raise InputError(
             f"classes: expected their names or number to be declared, because labels are private under the unit "
-            f"'{unit}'; got neither. Set data.class_names = [...] or data.num_classes = C from public knowledge"
+            f"'{unit}'; got neither. From public knowledge, set data.class_names = [...] or data.num_classes = C; on "
+            "the command line --classes C, or --classes NAME,NAME,..."
         )

@@ -74,7 +74,8 @@ class LocalMethod(Method):
         if budget.is_private and not paper_mode and self.reads_features and (self.low is None or self.high is None):
             raise InputError(
                 "low, high: expected the public range of the features; got none. State it from what the features mean, "
-                "without looking at the data (paper mode takes it from the data, and then nothing is proved)"
+                "without looking at the data: low=0, high=1 (--set low=0 --set high=1). Paper mode takes it from the "
+                "data, and then nothing is proved"
             )
         return super().plan(metadata, unit, budget, paper_mode=paper_mode)
 

@@ -139,7 +139,7 @@ class PATE(Method):
 
     def _public(self, vault: Vault) -> Part:
         rows = dense_rows(vault.public_features)
-        return Part(rows, vault.public_edges.edge_index() if self.learner == "gnn" else None)
+        return Part(rows, vault.public_node_edges.edge_index() if self.learner == "gnn" else None)
 
     def _asked(self, vault: Vault, public: Part) -> Tensor:
         """The public records that are put to the teachers, by public randomness."""

@@ -10,11 +10,8 @@ The loss of a run that chose its way: the most that any of the ways it could hav
 
 from __future__ import annotations
 
-import contextlib
 import json
-import logging
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -26,7 +23,9 @@ from dp_accounting.rdp import RdpAccountant
 from scipy import stats
 
 from hushgraph.errors import CalibrationError, InputError, UnprovenError
+from hushgraph.privacy import renyi
 from hushgraph.privacy.events import (
+    BestOfDpEvent,
     Event,
     PureDpEvent,
     SampledGroupDpEvent,
@@ -37,6 +36,7 @@ from hushgraph.privacy.events import (
     to_json,
 )
 from hushgraph.privacy.mixture import group_pld
+from hushgraph.privacy.renyi import NEIGHBORS, without_order_warnings
 from hushgraph.privacy.units import Relation
 
 ROUGH_GRID = 1e-2
@@ -44,6 +44,10 @@ COARSE_GRID = 1e-3
 FINE_GRID = 5e-4
 _FEW_POINTS_MU = 5.0  # beyond, the loss of one release spreads over too many points to be worth it
 RENYI_ORDERS = tuple([1 + x / 10 for x in range(1, 100)] + list(range(11, 64)) + [80, 96, 128, 256, 512, 1024])
+
+
+SELECTION_ROUNDING = 2.0**-40
+"""The share of delta that is kept back for how the number of runs is drawn (docs/proofs/selection.md)."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +115,8 @@ class PrivacyLoss:
             return _gaussian_delta(self._gaussian_mu, epsilon)
         if self._has_pld:
             return float(_composed_pld(*self._key).get_delta_for_epsilon(epsilon))
+        if self._selects:
+            return min(1.0, renyi.delta(self._leaves, self.relation, epsilon) * (1.0 + SELECTION_ROUNDING))
         return float(self._renyi.get_delta(epsilon))
 
     def renyi_epsilon(self, delta: float) -> float:
@@ -119,6 +125,8 @@ class PrivacyLoss:
             return math.inf
         if self._pure:
             return self._pure + (self._rest.renyi_epsilon(delta) if self._rest._leaves else 0.0)
+        if self._selects:
+            return renyi.epsilon(self._leaves, self.relation, delta * (1.0 - SELECTION_ROUNDING))
         return float(self._renyi.get_epsilon(delta))
 
     @cached_property
@@ -162,6 +170,11 @@ class PrivacyLoss:
         leaves = sorted(json.dumps([to_json(leaf), count], sort_keys=True) for leaf, count in self._leaves)
         return tuple(leaves), self.relation, self.grid
 
+    @property
+    def _selects(self) -> bool:
+        """Whether a part publishes the best of several runs, which has a Renyi bound of our own only."""
+        return any(isinstance(leaf, BestOfDpEvent) for leaf, _ in self._leaves)
+
     @cached_property
     def _renyi(self) -> RdpAccountant:
         accountant = RdpAccountant(RENYI_ORDERS, NEIGHBORS[self.relation])
@@ -173,25 +186,6 @@ class PrivacyLoss:
             with without_order_warnings():
                 accountant.compose(leaf, count)
         return accountant
-
-
-@contextlib.contextmanager
-def without_order_warnings() -> Iterator[None]:
-    """The Renyi accountant warns of each order whose series does not converge; leaving an order out is safe."""
-    logger = logging.getLogger("absl")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
-
-
-NEIGHBORS = {
-    Relation.ADD_OR_REMOVE: NeighboringRelation.ADD_OR_REMOVE_ONE,
-    Relation.NULL: NeighboringRelation.REPLACE_SPECIAL,
-    Relation.REPLACE: NeighboringRelation.REPLACE_ONE,
-}
 
 
 @lru_cache(maxsize=64)

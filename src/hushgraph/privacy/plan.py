@@ -159,7 +159,7 @@ class Plan:
         branches: Sequence[Plan] = (),
     ) -> Plan:
         """The plan with the least noise that meets `budget`; `paper` names the accountant of a publication."""
-        budget = budget.for_units(unit.count(metadata))
+        budget = budget.for_units(unit.count(metadata), unit.counted(metadata))
         made = _scaled(stages, unit, budget, paper)
         honest = unit if paper is None else unit.honest
         claim = None if paper is None else PaperClaim(unit, paper, _claimed(made, unit, budget, paper))

@@ -1,4 +1,4 @@
-"""What is protected: the unit of privacy, a typed and required value.
+"""What is protected: the unit of privacy, a typed value that every epsilon is stated with.
 
 A guarantee means nothing without the change it hides. A `Unit` says which change that is, what it leaves public, and
 its `Footprint`: how much of a graph one such change can touch, in numbers. The bound of every mechanism is arithmetic
@@ -19,7 +19,7 @@ from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.notes import Code, Note, note
 
 EDGES_PER_NODE = 10
-"""Undirected edges per node that delta is set for where their number, which is private, was not declared."""
+"""Undirected edges per node to judge delta by, where their number, which is private, was not declared."""
 
 
 class Relation(Enum):
@@ -98,6 +98,11 @@ class Unit:
         """The unit that is charged where a publication states this one (paper mode)."""
         return self
 
+    @property
+    def published(self) -> Unit:
+        """The unit that publications state for such data; paper mode takes it where none is named."""
+        return self
+
     def covers(self, other: Unit, *, edges: bool = True) -> bool:
         """Whether a run that was charged for this unit can be priced for `other` by the same bounds.
 
@@ -111,6 +116,10 @@ class Unit:
     def count(self, metadata: Metadata) -> int:
         """How many units a dataset of this public size holds: sets the default and the largest delta."""
         return metadata.num_nodes
+
+    def counted(self, metadata: Metadata) -> str:
+        """How `count` counts, in words."""
+        return "the number of nodes"
 
     def notes(self, metadata: Metadata) -> tuple[Note, ...]:
         """What the unit takes as public beyond sizes and settings."""
@@ -142,6 +151,12 @@ class _EdgeUnit(Unit):
 
     public = frozenset({"features", "labels"})
     unprotected = (note(Code.FEATURES), note(Code.LABELS), note(Code.NODE_SET), note(Code.MANY_EDGES))
+
+    def counted(self, metadata: Metadata) -> str:
+        """Edges as declared, or an assumption: their real number is private."""
+        if metadata.num_edges is not None:
+            return "the number of edges, as declared"
+        return f"for an assumed {EDGES_PER_NODE} edges per node; declare their number with --edges or num_edges="
 
     def notes(self, metadata: Metadata) -> tuple[Note, ...]:
         """The number of edges is declared, or it is not looked at."""
@@ -204,6 +219,11 @@ class UndirectedEdge(_EdgeUnit):
     def footprint(self) -> Footprint:
         """Two receivers, each gains or loses one row."""
         return Footprint(receivers=2, own_list=1, other_entries=1, records=0, groups=0, mirrored=True, incident=True)
+
+    @property
+    def published(self) -> Unit:
+        """One direction of it."""
+        return DirectedEdge()
 
     def count(self, metadata: Metadata) -> int:
         """Undirected edges: half of the declared entries."""
@@ -318,8 +338,8 @@ class BoundedDegreeNode(Node):
         largest = max(int(data.edges.out_degree().max()), int(data.edges.in_degree().max()))
         if largest > self.max_degree:
             raise InputError(
-                f"{self.name}: expected no node with more than {self.max_degree} neighbors (max_degree); got one with "
-                f"{largest}. Raise max_degree if the bound is known without the data, or use the unit node"
+                f"{self.name}: expected no node with more than {self.max_degree} neighbors (max_degree); got one. "
+                "Raise max_degree if the bound is known without the data, or use the unit node"
             )
 
     def neighbors(self, data: Any, rng: Any) -> Iterator[Any]:
@@ -415,6 +435,18 @@ class Local(Unit):
             yield data.with_record(
                 node, data.random_record(node, rng, keep_list=True, keep_label=not self.private_labels)
             )
+
+
+def as_unit(given: Any) -> Unit:
+    """A unit, its class or its name as a unit."""
+    if isinstance(given, Unit):
+        return given
+    if isinstance(given, str):
+        return by_name(given)
+    if isinstance(given, type) and issubclass(given, Unit):
+        return given()
+    known = ", ".join(registry.names("units"))
+    raise InputError(f"unit: expected a unit such as hushgraph.units.Node(), or a name ({known}); got {given!r}")
 
 
 def by_name(name: str, **parameters: Any) -> Unit:

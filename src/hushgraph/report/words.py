@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from hushgraph.ledger.certificate import Certificate, Charge, DatasetTotal, Randomness
 from hushgraph.privacy.notes import Code, Note
 from hushgraph.privacy.units import Relation, Unit
-from hushgraph.text import rounded_up
+from hushgraph.text import counted, listed, rounded_up
 
 WIDTH = 80
 _INDENT = 16
@@ -26,12 +26,17 @@ _RELATIONS = {
 _LAWS = {
     "gaussian": "Gaussian noise of standard deviation {scale}",
     "discrete-laplace": "discrete Laplace noise of scale {scale}",
+    "randomized-response": "randomized response on every pair of nodes, of loss 1/{scale} a pair",
+    "noisy-top": "discrete Laplace noise of scale {scale} on every pair of nodes, of which the largest are kept",
     "randomizer": "one randomized report per person",
+    "selection": "a random number of runs, each with noise of its own, of which the best is shown",
     "none": "no noise",
 }
 _SAMPLERS = {
     "gaussian": "Gaussian noise is drawn in whole multiples of a grid",
     "discrete-laplace": "noise on counts is a whole number, sampled exactly",
+    "randomized-response": "pairs of nodes are drawn by exact coins",
+    "noisy-top": "noise on pairs of nodes is a whole number of steps, sampled exactly and compared exactly",
 }
 _SAMPLING = {"poisson": "Poisson-sampled batches"}
 _COMPOSITIONS = {
@@ -39,6 +44,7 @@ _COMPOSITIONS = {
     "declared together": "composition of plans that were declared together",
     "basic composition": "adding up epsilons and deltas, which holds however each run was chosen",
     "filter": "a privacy filter under a limit set beforehand, which holds however each run was chosen",
+    "filters under raised limits": "adding up privacy filters, one for each limit, because the limit was raised",
     "none": "nothing was spent",
 }
 _SIMPLE = frozenset({"together", "basic composition"})
@@ -48,11 +54,6 @@ _SIMPLE = frozenset({"together", "basic composition"})
 def number(value: float, digits: int = 4) -> str:
     """A cost for people: rounded up, and infinity is spelled out."""
     return "infinite" if math.isinf(value) else rounded_up(value, digits)
-
-
-def counted(count: int, noun: str) -> str:
-    """`1 run`, `2 runs`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 # The claim
@@ -125,7 +126,7 @@ def noise_of(charge: Charge) -> str:
 
 
 def _bound(charge: Charge) -> list[str]:
-    bounded = charge.scale > 0.0 and charge.law != "randomizer" and math.isfinite(charge.sensitivity)
+    bounded = charge.scale > 0.0 and charge.law not in ("randomizer", "selection") and math.isfinite(charge.sensitivity)
     return [f"sensitivity {rounded_up(charge.sensitivity)}"] if bounded else []
 
 
@@ -219,7 +220,7 @@ def total(found: DatasetTotal) -> str:
     """What all runs on a dataset cost together, how that is proved, and the limit."""
     runs = counted(found.runs, "run")
     if not found.private:
-        cause = "of a seeded one" if found.seeded else "nothing is proved of one of them for this unit"
+        cause = "of a seeded one" if found.seeded else "nothing is proved about one of them or more for this unit"
         return f"NOT PRIVATE over {runs}, because {cause}; {limit(found)}"
     how = "" if found.runs == 1 and found.kind in _SIMPLE else f", by {composition(found.kind)}"
     return f"epsilon {number(found.epsilon)} at delta {found.delta:g} over {runs}{how}; {limit(found)}"
@@ -284,10 +285,3 @@ def _entry(title: str, items: Sequence[str], width: int) -> list[str]:
             item, width, initial_indent=f"{head:<{_INDENT}}", subsequent_indent=" " * (_INDENT + 2)
         ) or [""]
     return lines
-
-
-def listed(items: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
-    if len(items) < 2:
-        return "".join(items)
-    return f"{', '.join(items[:-1])} and {items[-1]}"

@@ -10,8 +10,8 @@ from torch import nn
 
 from hushgraph.nn.backbones import RawGraph
 from hushgraph.nn.hog import image_shape
-from hushgraph.nn.pictures import KernelStudent, gaussian_kernel, hog_student
-from hushgraph.training.kernel_ridge import best_weights, kernel_width
+from hushgraph.nn.pictures import KernelStudent, hog_student
+from hushgraph.training.kernel_ridge import fit_kernels
 from hushgraph.training.learners import fit_classes, fit_nodes, sage, small_convnet
 from hushgraph.training.lesson import Lesson, Report, Student
 from hushgraph.training.semi_gan import GAN_STUDENTS
@@ -30,13 +30,9 @@ class Kernel(Student):
     def learn(self, network: nn.Module, lesson: Lesson, generator: torch.Generator, report: Report) -> dict[str, float]:
         """In closed form."""
         student = cast(KernelStudent, network)
-        rows = student.look(lesson.public.x[lesson.labeled])
-        gamma = kernel_width(rows) / 2.0
-        weights, ridge = best_weights(gaussian_kernel(rows, rows, gamma), lesson.targets)
-        student.centers[: len(rows)], student.weights[: len(rows)] = rows, weights
-        student.gamma.fill_(gamma)
+        ridge = fit_kernels(student, lesson.public.x[lesson.labeled], lesson.targets)
         report(1, 1)
-        return {"ridge": ridge, "labeled": float(len(rows))}
+        return {"ridge": ridge, "labeled": float(lesson.labeled.numel())}
 
 
 @dataclass(frozen=True)

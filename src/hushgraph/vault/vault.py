@@ -13,7 +13,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from hushgraph.data.checks import CheckedGraph
+from hushgraph.data.checks import CheckedGraph, labeled_nodes
 from hushgraph.data.rows import JoinedRows, Rows, dense_rows, take_rows
 from hushgraph.errors import InputError, PrivateAccessError, UnprovenError
 from hushgraph.graph.edges import Edges
@@ -43,6 +43,7 @@ class Vault:
         self.released: dict[str, list[Any]] = {}
         self._graph, self._run, self._noise, self._progress = graph, run, noise, progress or NOBODY
         self._nodes = {"train": graph.train, "val": graph.val, "test": graph.test}
+        self._cut: dict[int, Edges] = {}
         self._count: Counter[str] = Counter()
         self._trained: dict[str, Tensor] = {}
         self._rows: weakref.WeakKeyDictionary[PrivateRows, Rows] = weakref.WeakKeyDictionary()
@@ -87,7 +88,7 @@ class Vault:
         return take_rows(self._graph.features, self._public_nodes())
 
     @property
-    def public_edges(self) -> Edges:
+    def public_node_edges(self) -> Edges:
         """The edges between records that were declared public knowledge, numbered as the rows of `public_features`."""
         return self._graph.edges.load().induced(self._public_nodes())
 
@@ -99,6 +100,10 @@ class Vault:
     def nodes(self, split: str) -> Tensor:
         """The node numbers of `train`, `val` or `test` (membership is public)."""
         return self._nodes[split]
+
+    def labeled(self, split: str) -> Tensor:
+        """The nodes of a split that have a label, where labels are public."""
+        return labeled_nodes(self.nodes(split), self.labels, split)
 
     def generator(self, purpose: str) -> torch.Generator:
         """A generator for public randomness such as initial weights."""
@@ -113,6 +118,8 @@ class Vault:
         mechanism that trains to a part of the training nodes; parts without a common node share one charge.
         """
         stage, started = self.plan[name], time.perf_counter()
+        for one in inputs:
+            self._open(one)  # refuses, before anything is charged, what no mechanism may read
         if nodes is not None:
             options = {**options, "nodes": self._checked_nodes(nodes)}
         exact = self.plan.runs_exactly(name)
@@ -166,7 +173,8 @@ class Vault:
         return number
 
     def _view(self, stage: Stage, cap: int | None) -> View:
-        return View(self._graph, stage.mechanism.reads, cap, self._noise, stage.name, self.progress_of(stage.name))
+        report = self.progress_of(stage.name)
+        return View(self._graph, stage.mechanism.reads, cap, self._noise, stage.name, report, self._cut)
 
     def _checked_nodes(self, nodes: Tensor) -> Tensor:
         if not bool(torch.isin(nodes, self._graph.train).all()) or nodes.unique().numel() != nodes.numel():
@@ -208,12 +216,20 @@ class Vault:
         with torch.no_grad():
             return self._keep(function(opened), f"rows computed from {rows.what}")
 
-    def stack(self, parts: Sequence[Held]) -> Held:
-        """The parts side by side, `[nodes, parts, columns]`; private as soon as one part is."""
+    def stack(self, parts: Sequence[Held], *more: Held) -> Held:
+        """The parts of one width side by side, `[nodes, parts, columns]`; private as soon as one part is."""
+        _require_list("stack", parts, more)
+        widths = [int(part.shape[-1]) for part in parts]
+        if len(set(widths)) > 1:
+            raise InputError(f"stack: expected parts of one width; got {widths}. Parts of several widths: vault.join")
         return self._combined(parts, torch.stack([dense_rows(self._open(part)) for part in parts], dim=1))
 
-    def join(self, parts: Sequence[Held]) -> Held:
-        """The parts side by side, each in its own form and width; private as soon as one part is."""
+    def join(self, parts: Sequence[Held], *more: Held) -> Held:
+        """The parts side by side, each in its own form and width; private as soon as one part is.
+
+        A module gets them as `JoinedRows` and reads `rows.parts`; a linear layer takes no joined rows.
+        """
+        _require_list("join", parts, more)
         return self._combined(parts, cast(Rows, JoinedRows([self._open(part) for part in parts])))
 
     def _combined(self, parts: Sequence[Held], together: Rows) -> Held:
@@ -243,10 +259,12 @@ class Vault:
             raise UnprovenError("predictions from raw neighborhoods: expected a plan that declares them unprotected")
         with torch.no_grad():
             scores = network(self._graph.features, self._graph.edges)
-        return self._keep(scores, "class scores from raw neighborhoods") if private else scores
+        return self._keep(scores, "class scores from raw neighborhoods", raw=True) if private else scores
 
     def hand_over(self, scores: Tensor | PrivateRows | None) -> Tensor | None:
         """The scores for the holder of the data, who evaluates them; not protected where they are private."""
+        if isinstance(scores, PrivateRows) and scores.raw:
+            return dense_rows(self._rows[scores])
         return None if scores is None else dense_rows(self._open(scores))
 
     def report(self, stage: str, done: int, total: int) -> None:
@@ -265,8 +283,8 @@ class Vault:
                 f"{part} are private under the unit '{self.unit}'; the only way out is a charged mechanism (release)"
             )
 
-    def _keep(self, rows: Rows, what: str) -> PrivateRows:
-        handle = PrivateRows(tuple(rows.shape), what)
+    def _keep(self, rows: Rows, what: str, *, raw: bool = False) -> PrivateRows:
+        handle = PrivateRows(tuple(rows.shape), what, raw=raw)
         self._rows[handle] = rows
         return handle
 
@@ -276,7 +294,14 @@ class Vault:
             return rows
         if rows not in self._rows:
             raise InputError("these private rows belong to another vault")
+        if rows.raw:
+            raise UnprovenError(f"{rows.what} can only be handed over: nothing is proved of what is computed from them")
         return self._rows[rows]
+
+
+def _require_list(name: str, parts: Any, more: Any) -> None:
+    if more or not isinstance(parts, list | tuple) or not parts:
+        raise InputError(f"{name}: expected one list of rows, vault.{name}([a, b]); got something else")
 
 
 def _noise_of(stage: Stage) -> float:

@@ -19,6 +19,7 @@ _CHECKED = {
     None: ("not verified", "warn"),
     "not verified": ("not verified", "warn"),
     "verified": ("verified against the ledger", "good"),
+    "rejected": ("rejected by a sign-off", "bad"),
     "contradicted": ("contradicted by the ledger", "bad"),
 }
 

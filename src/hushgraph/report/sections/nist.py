@@ -11,6 +11,8 @@ from hushgraph.report.sections import Row, State, section
 _NUMBERS = {
     "gaussian": "Sums are brought to whole multiples of a grid and noised on that grid (docs/proofs/noise.md).",
     "discrete-laplace": "Counts are whole numbers with whole-number noise (docs/proofs/count.md).",
+    "randomized-response": "A pair of nodes is linked or not, by an exact coin (docs/proofs/graph-release.md).",
+    "noisy-top": "Pairs of nodes are compared by whole numbers (docs/proofs/graph-release.md).",
     "randomizer": "A report is one of finitely many values (docs/proofs/local-features.md).",
 }
 _TRAINING = (
@@ -41,7 +43,7 @@ def nist_rows(context: RunContext) -> list[Row]:
     epsilon = f"epsilon {words.number(context.epsilon)} at delta {context.delta:g}"
     return [
         Row("Privacy parameters (epsilon, delta)", stated, f"{epsilon}, over every release of the run."),
-        Row("Unit of privacy", stated, f"Typed and required: {context.unit.name}."),
+        Row("Unit of privacy", stated, f"Stated with every epsilon: {context.unit.name}."),
         Row("Composition over time", "handled", _composition(context)),
         _algorithms(context),
         Row("Randomness", stated, f"{words.randomness(certificate)}."),

@@ -12,6 +12,7 @@ _PROOF: dict[str | None, tuple[State, str]] = {
     None: ("partly", "The certificate is computed from the ledger, which was not at hand when this page was written."),
     "not verified": ("partly", "The ledger was read when this page was written; not everything could be checked."),
     "verified": ("handled", "The ledger was read when this page was written and agrees with the certificate."),
+    "rejected": ("not handled", "The ledger agrees with the certificate, and a person rejected the run."),
     "contradicted": ("not handled", "The ledger was read when this page was written and contradicts this run."),
 }
 
