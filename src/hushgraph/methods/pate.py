@@ -27,7 +27,7 @@ from hushgraph.privacy.notes import Code, Note, note
 from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units import NodeWithEdges, Record, Unit
 from hushgraph.settings import setting
-from hushgraph.training.learners import Part, learner_from, learner_names
+from hushgraph.training.learners import PICTURE_LEARNERS, Part, learner_from, learner_names
 from hushgraph.training.lesson import Lesson, Student
 from hushgraph.training.students import STUDENTS
 from hushgraph.training.teachers import central_rows
@@ -85,7 +85,7 @@ class PATE(Method):
         return [Stage("votes", self._ballot(metadata))]
 
     def _ballot(self, metadata: Metadata) -> Ballot:
-        pictures = {} if self.learner not in ("hog-ridge", "cnn") else {"image_height": self.image_height}
+        pictures = {} if self.learner not in PICTURE_LEARNERS else {"image_height": self.image_height}
         learner = learner_from({"name": self.learner, **pictures})
         asked = min(self.queries, metadata.num_public or self.queries)
         if self.noise == "laplace":

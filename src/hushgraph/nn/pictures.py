@@ -7,7 +7,6 @@ from torch import Tensor, nn
 
 from hushgraph.data.rows import Rows, dense_rows
 from hushgraph.errors import InputError
-from hushgraph.nn.hog import HOG
 from hushgraph.nn.rowwise import rowwise
 
 _BATCH = 2_000
@@ -79,9 +78,3 @@ class KernelStudent(nn.Module):
         """Class scores, in batches."""
         gamma, parts = float(self.gamma), dense_rows(x).split(_BATCH)
         return torch.cat([gaussian_kernel(self.look(rows), self.centers, gamma) @ self.weights for rows in parts])
-
-
-def hog_student(columns: int, height: int | None, centers: int, classes: int) -> KernelStudent:
-    """A student that looks at histograms of oriented gradients."""
-    look = HOG(columns, height)
-    return KernelStudent(look, look.width_out, centers, classes)

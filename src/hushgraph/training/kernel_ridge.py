@@ -29,9 +29,12 @@ def kernel_width(rows: Tensor) -> float:
 
 
 def solve(kernel: Tensor, targets: Tensor, ridge: float) -> Tensor:
-    """The weights of the centers, `[centers, columns]`."""
+    """The weights of the centers, `[centers, columns]`; not numbers where rows are too large, but never an error.
+
+    An error would tell everybody that a private record is odd.
+    """
     shifted = kernel + ridge * torch.eye(len(kernel), dtype=kernel.dtype)
-    weights: Tensor = torch.linalg.solve(shifted, targets)
+    weights: Tensor = torch.linalg.solve_ex(shifted, targets)[0]
     return weights
 
 
