@@ -47,7 +47,7 @@ def test_epsilon_is_divided_between_the_tree_and_the_counts(share: float) -> Non
 
 
 def test_the_exact_choice_is_planned_by_a_setting() -> None:
-    plan = CHOICE.plan(SIZES, hg.units.PrivateEdge(), BUDGET)
+    plan = CHOICE.plan(SIZES, hg.units.PrivateEdge(), hg.Budget(2.0, 1e-6))
     assert plan["tree"].mechanism == DendrogramChoice(steps=500, candidates=4)
 
 
