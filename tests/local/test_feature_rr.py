@@ -86,7 +86,8 @@ def test_stated_bias_and_variance_are_those_of_the_law():
     mean = chances @ estimates
     assert mean - value == pytest.approx(mechanism.bias(value)[0], abs=1e-9)
     assert chances @ (estimates - mean) ** 2 == pytest.approx(mechanism.variance(value)[0], rel=1e-9)
-    assert estimates.min() >= 2.0 and estimates.max() <= 4.0
+    assert estimates.min() >= 2.0
+    assert estimates.max() <= 4.0
 
 
 def test_scores_by_the_published_formula():

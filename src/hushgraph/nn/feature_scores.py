@@ -1,7 +1,7 @@
 """What each feature is worth to a public model and betrays about what must not be known: the inputs of FeatureRR.
 
-Both are computed from public records only. A graph must say which of its records are public (`data.public_mask`); a score
-that follows from a protected record is refused, because the budgets of FeatureRR would then follow from it too.
+Both are computed from public records only. A graph must say which of its records are public (`data.public_mask`); a
+score that follows from a protected record is refused, because the budgets of FeatureRR would then follow from it too.
 """
 
 from __future__ import annotations
