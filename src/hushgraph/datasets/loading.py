@@ -34,9 +34,9 @@ from hushgraph.datasets.catalog import (
     known_file,
     public_dataset,
 )
-from hushgraph.datasets.projection import project as reduced
 from hushgraph.datasets.public_edges import groups_of, split_edges
 from hushgraph.datasets.splits import MASKS, has_split, random_split, split_from
+from hushgraph.datasets.splits import project as reduced
 from hushgraph.errors import HushgraphError, InputError, did_you_mean
 from hushgraph.ledger.manifest import GRAPH
 
