@@ -88,6 +88,7 @@ _KNOWN: dict[str, dict[str, str | type]] = {
         "degree": _ATTACKS + "regression:DegreeInference",
         "features": _ATTACKS + "regression:FeatureReconstruction",
         "attribute": _ATTACKS + "regression:AttributeInference",
+        "reconstruction": _ATTACKS + "reconstruction:ImageReconstruction",
         "inversion": _ATTACKS + "inversion:EnhancedInversion",
     },
     "experiments": {

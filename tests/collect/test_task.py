@@ -46,7 +46,8 @@ def test_every_change_changes_the_hash(task_maker):
 def test_scores_are_part_of_what_is_agreed_to(task_maker):
     task = task_maker(features=BinnedQuestion((0.25, 0.75), 2.0, bins=4))
     assert Task.from_json(task.canonical_json()) == task
-    assert task.features.dimensions == 2 and task.features.build().epsilons == (0.5, 1.5)
+    assert task.features.dimensions == 2
+    assert task.features.build().epsilons == (0.5, 1.5)
     others = [BinnedQuestion((0.75, 0.25), 2.0, bins=4), BinnedQuestion((0.25, 0.75), 2.0, bins=5)]
     assert len({task.sha256, *(task_maker(features=other).sha256 for other in others)}) == 3
     with pytest.raises(InputError, match="sum to 1"):

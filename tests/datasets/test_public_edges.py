@@ -69,7 +69,9 @@ def test_files_are_split_by_share_or_by_a_column(tmp_path: Path) -> None:
     found = load(tmp_path / "school.npz", num_classes=3, private_edges="local_info:1")
     source, target = found.public_edge_index
     here = house[4:]
-    assert source.numel() and (here[source] == here[target]).all() and (here[source] > 0).all()
+    assert source.numel()
+    assert (here[source] == here[target]).all()
+    assert (here[source] > 0).all()
     assert torch.equal(groups_of(found, "local_info:1"), torch.from_numpy(np.where(here > 0, here, -1)))
     assert load(tmp_path / "school.npz", num_classes=3, private_edges=0.5).public_edge_index.shape[1]
     for wrong in ("local_info", "local_info:2", "other:0"):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hushgraph.errors import InputError
 from hushgraph.local import FeatureRR, from_dict, realized_epsilon, unified_scores
-from hushgraph.local.feature_rr import PARTS_OF_ONE, bin_law
+from hushgraph.local.feature_rr import LEAST_EPSILON, PARTS_OF_ONE, bin_law
 
 
 def as_published(epsilon: float, bins: int) -> np.ndarray:
@@ -35,7 +35,7 @@ def test_the_law_is_the_published_one_and_realizes_its_epsilon(epsilon, bins):
 def test_whole_numbers_never_exceed_the_claim(epsilon, bins):
     # The comparison is exact: a / b <= e^epsilon in whole numbers, with e^epsilon rounded down.
     law = [[int(part) for part in row] for row in bin_law(epsilon, bins)]
-    bound = int(math.exp(epsilon) * (1 - 2**-50) * 2**80) if epsilon > 1e-9 else 2**80
+    bound = int(math.exp(epsilon) * (1 - 2**-50) * 2**80) if epsilon >= LEAST_EPSILON else 2**80
     for column in zip(*law):
         assert max(column) << 80 <= min(column) * bound
 
@@ -86,7 +86,8 @@ def test_stated_bias_and_variance_are_those_of_the_law():
     mean = chances @ estimates
     assert mean - value == pytest.approx(mechanism.bias(value)[0], abs=1e-9)
     assert chances @ (estimates - mean) ** 2 == pytest.approx(mechanism.variance(value)[0], rel=1e-9)
-    assert estimates.min() >= 2.0 and estimates.max() <= 4.0
+    assert estimates.min() >= 2.0
+    assert estimates.max() <= 4.0
 
 
 def test_scores_by_the_published_formula():

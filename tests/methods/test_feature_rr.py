@@ -34,10 +34,12 @@ def test_the_price_is_the_budget_and_is_realized(epsilon: float) -> None:
     plan = method.plan(SIZES, LOCAL, Budget(epsilon))
     mechanism = plan["features"].mechanism
     assert isinstance(mechanism, LocalReport)
-    assert plan.epsilon == pytest.approx(epsilon, rel=1e-12) and plan.epsilon <= epsilon
+    assert plan.epsilon == pytest.approx(epsilon, rel=1e-12)
+    assert plan.epsilon <= epsilon
     assert mechanism.randomizer == local.FeatureRR(plan.epsilon, method.scores(4), 5)
     realized = mechanism.realized(LOCAL, 1.0)
-    assert realized is not None and epsilon - 4e-9 < realized <= epsilon
+    assert realized is not None
+    assert epsilon - 4e-9 < realized <= epsilon
 
 
 def test_scores_weigh_importance_against_sensitivity() -> None:

@@ -1,8 +1,9 @@
 """Exports: all noisy reports of a task in one npz file, together with the task they answer.
 
 Arrays: `task` (the canonical JSON as bytes), `node` [r], and, for what the task asks, `x_index` and `x_bit` [r, m]
-(multi-bit), `x_bits` [r, d] (one-bit), `x_bins` [r, d] (FeatureRR), `y` [r] with -1 for no label (randomized response), `y_bits` [r, k] and
-`y_sent` [r] (unary). Nothing in it is more private than the reports themselves: what follows is post-processing.
+(multi-bit), `x_bits` [r, d] (one-bit), `x_bins` [r, d] (FeatureRR), `y` [r] with -1 for no label (randomized response),
+`y_bits` [r, k] and `y_sent` [r] (unary). Nothing in it is more private than the reports themselves: what
+follows is post-processing.
 
 From an export to arrays a model can be trained on: unbiased estimates, numpy only.
 

@@ -1,8 +1,9 @@
 """One person's report on the wire: drawing it, writing it down, and checking one that arrived.
 
 The body is JSON: `report_id` (16 random bytes, hex), `node_token`, `task_hash`, `x` and `y`. For multi-bit features `x`
-is a list of [feature number, bit] pairs; for one-bit features the packed bits in hex; for binned ones a byte each. `y` is a class number, or the
-bits of a unary code, or null. `payload` is the canonical form of x and y, which is all that the server stores.
+is a list of [feature number, bit] pairs; for one-bit features the packed bits in hex; for binned ones a byte each.
+`y` is a class number, or the bits of a unary code, or null. `payload` is the canonical form of x and y,
+which is all that the server stores.
 
 The checks accept exactly the reports the mechanism can produce: nothing else is ever stored.
 """

@@ -35,9 +35,9 @@ from hushgraph.datasets.catalog import (
     known_file,
     public_dataset,
 )
-from hushgraph.datasets.projection import project as reduced
 from hushgraph.datasets.public_edges import groups_of, split_edges
 from hushgraph.datasets.splits import MASKS, has_split, random_split, split_from
+from hushgraph.datasets.splits import project as reduced
 from hushgraph.errors import HushgraphError, InputError, did_you_mean
 from hushgraph.ledger.manifest import GRAPH
 
@@ -63,8 +63,8 @@ def load(
         number of a split, for files with several. Without it, the split that comes with the data, or else a random
         75/10/15 split.
     seed: for the random split, and for what is generated.
-    private_edges: the share of pairs that is private, or the rule "array:column" by which pairs with the same public value
-        are public and others private ("local_info:4", the house, in the facebook100 files); see `split_edges`.
+    private_edges: the share of pairs that is private, or the rule "array:column" by which pairs with the same public
+        value are public and others private ("local_info:4", the house, in the facebook100 files); see `split_edges`.
     project: how many features to keep, by a public random projection to [0, 1]; see `hushgraph.datasets.project`.
     options: passed to the reader, for example `num_nodes` for "campus" or `task=False` for a file.
 

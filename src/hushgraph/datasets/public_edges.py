@@ -41,7 +41,7 @@ def split_edges(data: Data, private: float | Tensor, seed: int = 0) -> Data:
 
 
 def groups_of(data: Data, rule: str) -> Tensor:
-    """The numbers of a rule "array:column", such as "local_info:4": a column of a public array, 0 or less is unknown."""
+    """The numbers of a rule "array:column", such as "local_info:4": a column of a public array, below 1 unknown."""
     name, _, column = rule.partition(":")
     array: Any = data.get(name)
     width = array.shape[1] if isinstance(array, Tensor) and array.dim() == 2 else 0

@@ -25,7 +25,10 @@ FEATURES = (MultiBit.name, *SCALARS)
 
 RANDOMIZERS: dict[str, type[Randomizer]] = {
     **SCALARS,
-    **{kind.name: kind for kind in (MultiBit, FeatureRR, PerFeature, SampledFeatures, RandomizedResponse, UnaryEncoding)},
+    **{
+        kind.name: kind
+        for kind in (MultiBit, FeatureRR, PerFeature, SampledFeatures, RandomizedResponse, UnaryEncoding)
+    },
 }
 """Every randomizer that `from_dict` reads."""
 

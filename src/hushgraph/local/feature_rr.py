@@ -73,7 +73,7 @@ def _whole(probabilities: np.ndarray, rest: int) -> np.ndarray:
 def unified_scores(importance: Any, sensitivity: Any, gamma: float = 0.5) -> tuple[float, ...]:
     """theta (Eqs 5-7): high for features that matter much and betray little. Both inputs are public numbers.
 
-    Each is scaled to sum 1 first; theta_i = gamma alpha_i + (1 - gamma) (beta_min + beta_max - beta_i), scaled to sum 1.
+    Each is scaled to sum 1 first; theta_i = gamma alpha_i + (1 - gamma) (beta_min + beta_max - beta_i), scaled again.
     """
     alpha, beta = (_share(name, values) for name, values in (("importance", importance), ("sensitivity", sensitivity)))
     problems = []

@@ -102,7 +102,7 @@ class FeatureRR(LocalMethod):
             for name, part in zip(("importance", "sensitivity"), given)
             if len(part) != columns
         )
-        return local.unified_scores(*given, self.gamma)
+        return local.unified_scores(given[0], given[1], self.gamma)
 
     def network(self, plan: Plan, generator: torch.Generator) -> nn.Module:
         """Two layers."""
@@ -125,7 +125,7 @@ class FeatureRR(LocalMethod):
         """What the reports say about the features, with the range moved to [0, 1]."""
         value = vault.release("features")
         if vault.plan.runs_exactly("features"):
-            return value  # type: ignore[no-any-return]
+            return value
         randomizer = vault.plan.mechanism("features", LocalReport).randomizer
         found = torch.as_tensor(randomizer.estimate(value)).to(torch.float32)
         return found.clamp(0.0, 1.0) if self.clip else found

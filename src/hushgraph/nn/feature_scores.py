@@ -1,7 +1,7 @@
 """What each feature is worth to a public model and betrays about what must not be known: the inputs of FeatureRR.
 
-Both are computed from public records only. A graph must say which of its records are public (`data.public_mask`); a score
-that follows from a protected record is refused, because the budgets of FeatureRR would then follow from it too.
+Both are computed from public records only. A graph must say which of its records are public (`data.public_mask`); a
+score that follows from a protected record is refused, because the budgets of FeatureRR would then follow from it too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def feature_scores(model: nn.Module, data: Data, masked: Tensor | None = None) -
     model: a public model of rows, class scores `[n, classes]` for rows `[n, features]`. Importance is the mean over
         records of the size of integrated gradients toward the predicted class, from the mean public row.
     masked: what the rows of the public records become when the sensitive part of the input is masked out, such as the
-        embedding of an image with a covered face. Sensitivity is the mean size of that change; without it all are alike.
+        embedding of an image with a covered face. Sensitivity is the mean size of that change; without it all alike.
     """
     rows = _public_rows(data)
     changed = None if masked is None else _like(masked, rows)
