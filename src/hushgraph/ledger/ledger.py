@@ -20,21 +20,17 @@ from typing import Any
 from hushgraph.errors import InputError, LedgerError
 from hushgraph.ledger import groups, joining, old
 from hushgraph.ledger.accounts import Account, RunningTotals, fold, new_account
-from hushgraph.ledger.entries import FIRST_LINK, Entry, History, check_chain, seal
-from hushgraph.ledger.identity import (
+from hushgraph.ledger.datasets import (
     JOINED,
     Dataset,
-    DatasetIdentity,
-    GraphArrays,
-    arrays_of,
     decide,
-    features_alone,
-    identify,
     known_datasets,
     read_sketches,
     resolve,
     sketch_text,
 )
+from hushgraph.ledger.entries import FIRST_LINK, Entry, History, check_chain, seal
+from hushgraph.ledger.identity import DatasetIdentity, GraphArrays, arrays_of, features_alone, identify
 from hushgraph.ledger.keys import KEYS, Head, Keys, signed_last
 from hushgraph.ledger.limits import new_limit, require_purpose
 from hushgraph.ledger.lock import TIMEOUT, held, private_folder
