@@ -200,7 +200,7 @@ def _read_edges(edges: np.ndarray | Callable[[], Iterator[np.ndarray]] | None, k
     kept = np.zeros(0, dtype=np.uint64)
     for ordered in edges() if callable(edges) else _sorted_edges(edges):
         for directed, undirected in _pieces(ordered):
-            digest.update(directed)
+            digest.update(directed.data)
             kept = _smallest_of(kept, _mixed(undirected, seed))
     return digest.digest(), kept
 
@@ -239,7 +239,7 @@ class _RowsDigest:
 
     def update(self, block: _Nonzeros) -> None:
         for digest, part in zip(self._parts, block):
-            digest.update(np.ascontiguousarray(part))
+            digest.update(np.ascontiguousarray(part).data)
 
     def digest(self) -> bytes:
         return b"".join(part.digest() for part in self._parts)
@@ -266,11 +266,13 @@ def _row_hashes(block: _Nonzeros, seed: np.uint64) -> np.ndarray:
 
 def _blocks(features: np.ndarray | SparseArrays) -> Iterator[_Nonzeros]:
     """Some rows at a time: how many non-zeros each has, their columns in order, and their values as float32."""
-    sparse = isinstance(features, SparseArrays)
     count = len(features.offsets) - 1 if isinstance(features, SparseArrays) else len(features)
     for start in range(0, count, _ROWS_AT_ONCE):
         stop = min(start + _ROWS_AT_ONCE, count)
-        yield _of_sparse(features, start, stop) if sparse else _of_dense(features, start, stop)
+        if isinstance(features, SparseArrays):
+            yield _of_sparse(features, start, stop)
+        else:
+            yield _of_dense(features, start, stop)
 
 
 def _of_dense(features: np.ndarray, start: int, stop: int) -> _Nonzeros:
