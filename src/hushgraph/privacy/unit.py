@@ -87,6 +87,11 @@ class Unit:
         return None
 
     @property
+    def promised_degree(self) -> float:
+        """The most neighbors that a node of the data can have, where the unit promises that and `check` sees to it."""
+        return math.inf
+
+    @property
     def honest(self) -> Unit:
         """The unit that is charged where a publication states this one (paper mode)."""
         return self
@@ -100,14 +105,18 @@ class Unit:
         """Whether a run that was charged for this unit can be priced for `other` by the same bounds.
 
         What is public here was handed out raw, so it must be public there too. Lists were cut by this unit's cap, and
-        the bounds of `other` are about lists that its own cap cuts; that does not matter to a run that reads no list
-        (`edges=False`). The trust must be the same.
+        the bounds of `other` are about lists that its own cap cuts, or of data that keeps its promise; that does not
+        matter to a run that reads no list (`edges=False`). The trust must be the same.
         """
-        same_lists = self.cap == other.cap or not edges
-        return self.public <= other.public and same_lists and self.trust == other.trust
+        same_lists = self.cap == other.cap and self.promised_degree <= other.promised_degree
+        return self.public <= other.public and (same_lists or not edges) and self.trust == other.trust
 
     def count(self, metadata: Metadata) -> int:
-        """How many units a dataset of this public size holds: sets the default and the largest delta."""
+        """How many units a dataset of this public size holds: sets the default and the largest delta.
+
+        Never fewer than nodes: their number is known, and a number of edges that is declared too small must not make
+        delta large.
+        """
         return metadata.num_nodes
 
     def counted(self, metadata: Metadata) -> str:

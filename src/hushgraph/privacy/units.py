@@ -72,7 +72,8 @@ class DirectedEdge(_EdgeUnit):
 
     def count(self, metadata: Metadata) -> int:
         """Directed edges, as declared."""
-        return metadata.num_edges if metadata.num_edges is not None else 2 * EDGES_PER_NODE * metadata.num_nodes
+        assumed = 2 * EDGES_PER_NODE * metadata.num_nodes
+        return assumed if metadata.num_edges is None else max(metadata.num_edges, metadata.num_nodes)
 
     def check(self, data: Any, *, paper_mode: bool = False) -> None:
         """A symmetric graph is refused: one edge would be two entries."""
@@ -103,7 +104,8 @@ class UndirectedEdge(_EdgeUnit):
 
     def count(self, metadata: Metadata) -> int:
         """Undirected edges: half of the declared entries."""
-        return metadata.num_edges // 2 if metadata.num_edges is not None else EDGES_PER_NODE * metadata.num_nodes
+        assumed = EDGES_PER_NODE * metadata.num_nodes
+        return assumed if metadata.num_edges is None else max(metadata.num_edges // 2, metadata.num_nodes)
 
     def check(self, data: Any, *, paper_mode: bool = False) -> None:
         """A directed graph is refused."""
@@ -202,6 +204,11 @@ class BoundedDegreeNode(Node):
     def cap(self) -> int | None:
         """None: the bound is checked, not applied."""
         return None
+
+    @property
+    def promised_degree(self) -> float:
+        """The bound D."""
+        return self.max_degree
 
     def notes(self, metadata: Metadata) -> tuple[Note, ...]:
         """The promise."""
