@@ -167,6 +167,12 @@ class Certificate:
 
 def certify(history: History, run: str) -> Certificate:
     """The certificate of `run`, from the entries of the ledger alone."""
+    opened = history.opened(run)
+    return certify_run(history, run, dataset_total(history, opened["dataset"], opened["unit"]), history.last_hash)
+
+
+def certify_run(history: History, run: str, total: Total, ledger_hash: str) -> Certificate:
+    """The same from the entries of the run, what its dataset adds up to, and the hash of the ledger's last entry."""
     entry = history.opened(run)
     branch = chosen(history, run)
     loss, delta = spent(history, run), float(entry["claim"]["delta"])
@@ -192,12 +198,12 @@ def certify(history: History, run: str) -> Certificate:
         randomness=_randomness(entry, charges, epsilon),
         paper=None if paper is None else PaperClaim.from_dict(paper),
         reason=Note.from_dict(branch["reason"]) if branch else None,
-        total=_dataset_total(history, entry),
+        total=DatasetTotal.of(total),
         operator=entry["operator"],
         purpose=entry["purpose"],
         unpublished=entry["unpublished"],
         ledger_in_memory=history.in_memory,
-        ledger_hash=history.last_hash,
+        ledger_hash=ledger_hash,
         versions={name: version(name) for name in ("hushgraph", "torch", "numpy", "dp-accounting")},
         asymptotic=tuple(charge.stage for charge in charges if charge.asymptotic),
     )
@@ -207,10 +213,6 @@ def dataset_total(history: History, dataset: str, unit: dict[str, Any]) -> Total
     """What all runs on a dataset add up to for a unit that was charged, as this history has it."""
     account = fold(history).accounts[dataset, unit_key(unit)]
     return total_of(account, None, lambda: curves_of(history, account))
-
-
-def _dataset_total(history: History, entry: dict[str, Any]) -> DatasetTotal:
-    return DatasetTotal.of(dataset_total(history, entry["dataset"], entry["unit"]))
 
 
 def _profile(loss: Any, delta: float) -> dict[str, float]:

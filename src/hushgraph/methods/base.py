@@ -157,7 +157,9 @@ class Method(Settings):
         declares the number of directed edges to be public knowledge. `seed` makes the run repeatable and NOT private.
         """
         budget, named = as_budget(budget), None if unit is None else as_unit(unit)
-        checked = graph if isinstance(graph, CheckedGraph) else _checked(graph, named, num_edges)
+        needs_edges = named is None or named.has_edges
+        given = isinstance(graph, CheckedGraph)
+        checked = graph if given else check_graph(graph, num_edges=num_edges, needs_edges=needs_edges)
         default = self.default_unit(checked) if named is None else named
         unit = default.published if named is None and paper_mode else default
         unit.check(checked, paper_mode=paper_mode)
@@ -259,10 +261,6 @@ def finished(
     )
     model.metrics = model.method.evaluate(model, graph)
     return model
-
-
-def _checked(graph: Any, unit: Unit | None, num_edges: int | None) -> CheckedGraph:
-    return check_graph(graph, num_edges=num_edges, needs_edges=unit is None or unit.has_edges)
 
 
 def require_public_classes(graph: CheckedGraph, unit: Unit, budget: Budget) -> None:

@@ -67,7 +67,7 @@ class PATE(Method):
 
     name = "pate"
     summary = "teachers on disjoint parts of the records label public ones with noise; a student learns from those"
-    paper = "Papernot et al., ICLR 2018; PATE+ and PATE++ of Jia 2021"
+    paper = "Papernot et al., ICLR 2018; PATE+ and PATE++ of Zhang (Emory University)"
 
     def problems(self) -> list[str]:
         """Also: what goes together."""
