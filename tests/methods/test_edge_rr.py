@@ -5,8 +5,11 @@ from typing import Any
 
 import pytest
 import torch
+from sklearn.metrics import roc_auc_score
 
 import hushgraph as hg
+from hushgraph.attacks.links import LinkTeller
+from hushgraph.attacks.targets import target_of
 from hushgraph.audit.run import audit_run
 from hushgraph.ledger.certificate import Certificate
 from hushgraph.ledger.checking import Status
@@ -97,3 +100,23 @@ def test_a_model_predicts_the_same_after_saving(method: Any, tmp_path: Path) -> 
     model.save(tmp_path / "model")
     again = hg.load(tmp_path / "model")
     assert torch.equal(model.predict(), again.predict())
+
+
+def test_linkteller_finds_private_edges_in_a_raw_graph_and_none_in_a_released_one() -> None:
+    """An attacker who queries a GCN about private pairs: 0.95 without protection, chance on the released graph."""
+    data = random_graph(1, num_nodes=400, num_edges=1_600)
+    known = data.edge_index.sum(0) % 5 != 0
+    data.public_edge_index = data.edge_index[:, known]
+    secret = data.clone()
+    secret.edge_index = data.edge_index[:, ~known]
+
+    def auc(graph: Any) -> float:
+        unlimited, ledger = hg.Budget(float("inf")), Ledger.in_memory(warn=False)
+        model = hg.GCN(epochs=30).fit(graph, None, unlimited, ledger=ledger, seed=0)
+        found = LinkTeller(sources=60, per_source=20).run(target_of(model, graph), secret)
+        return float(roc_auc_score(found.truth, found.scores))
+
+    assert auc(data) > 0.9
+    for epsilon in (0.1, 1.0):
+        released = hg.release_graph(hg.EdgeRR(steps=80_000), data, None, hg.Budget(epsilon, 1e-6), seed=2)
+        assert 0.4 < auc(released.data) < 0.6
