@@ -105,6 +105,6 @@ def test_every_method_is_proved_for_some_unit_or_says_that_it_never_is() -> None
     assert [name for name, found in proved.items() if not found] == ["sage", "gcn", "gin", "gat"]
     assert proved["gap"] == ["undirected-edge", "directed-edge", "node", "node-replace", "bounded-degree-node"]
     assert proved["dp-gnn"] == ["node", "node-replace"]
-    assert proved["dp-mlp"] == ["node", "node-replace", "bounded-degree-node", "record"]
+    assert proved["dp-mlp"] == ["node", "node-replace", "bounded-degree-node", "node-with-edges", "record"]
     assert proved["mlp"] == ["undirected-edge", "directed-edge"]
     assert proved["lpgnn"] == proved["pgc"] == ["local"]
