@@ -50,6 +50,7 @@ QUICK: dict[str, dict[str, Any]] = {
 }
 UNITS: list[units.Unit] = [
     units.UndirectedEdge(),
+    units.PrivateEdge(),
     units.DirectedEdge(),
     units.Node(max_degree=5),
     units.NodeReplace(max_degree=5),
