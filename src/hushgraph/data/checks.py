@@ -7,7 +7,7 @@ nothing is released.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -23,7 +23,8 @@ from hushgraph.privacy.metadata import Metadata
 class CheckedGraph:
     """A graph that passed all checks. It holds private data: hand it to a `Vault`, not to a method.
 
-    `classes_declared` is False where the number of classes had to be read off the labels.
+    `classes_declared` is False where the number of classes had to be read off the labels. `public` are the nodes whose
+    records are public knowledge, whatever the unit: no neighboring dataset differs in them.
     """
 
     metadata: Metadata
@@ -36,6 +37,7 @@ class CheckedGraph:
     class_names: tuple[str, ...]
     changes: tuple[str, ...] = ()
     classes_declared: bool = True
+    public: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
 
     def split(self, name: str) -> Tensor:
         """The node numbers of `train`, `val` or `test`."""
@@ -53,6 +55,7 @@ def check_graph(
 
     `known_classes` is for inference with a trained model: labels and a split are then not needed. `num_edges` is a
     number of directed edges that is public knowledge; it is never read off the data. A table of records has no edges.
+    `data.public_mask` marks records that are public knowledge; they are in no split.
     Edges that are too many for memory are given as `data.edges`, an `Edges` on disk, instead of `data.edge_index`.
     """
     inference = known_classes is not None
@@ -64,7 +67,7 @@ def check_graph(
     edge_index = data.edge_index if data.edge_index is not None else torch.empty((2, 0), dtype=torch.int64)
     labels = torch.as_tensor(data.y) if data.y is not None else torch.full((num_nodes,), -1)
     labels = labels.squeeze(1) if labels.dim() == 2 and labels.shape[1] == 1 else labels
-    masks = {name: getattr(data, f"{name}_mask", None) for name in ("train", "val", "test")}
+    masks = {name: getattr(data, f"{name}_mask", None) for name in ("train", "val", "test", "public")}
     class_names, declared = (known_classes, True) if known_classes else _class_names(data, labels)
     problems = [
         *_feature_problems(features),
@@ -74,6 +77,7 @@ def check_graph(
     ]
     InputError.collect(problems)
     index = {name: _indices(mask) for name, mask in masks.items()}
+    public = index.pop("public")
     InputError.collect(_unlabeled_problems(labels, index))
     edges = _edges(edge_index, num_nodes, changes) if stored is None else stored
     metadata = Metadata(
@@ -85,6 +89,7 @@ def check_graph(
         num_classes=len(class_names),
         num_edges=num_edges,
         name=str(getattr(data, "name", None) or "graph"),
+        num_public=public.numel(),
     )
     return CheckedGraph(
         metadata=metadata,
@@ -95,6 +100,7 @@ def check_graph(
         class_names=class_names,
         changes=tuple(changes),
         classes_declared=declared,
+        public=public,
     )
 
 
@@ -190,7 +196,7 @@ def _mask_problems(masks: dict[str, Any], num_nodes: int, *, train_needed: bool)
         return ["split: expected at least one train node; got none"]
     given = [mask for mask in masks.values() if mask is not None]
     if given and bool((torch.stack(given).sum(0) > 1).any()):
-        return ["split: expected train, val and test to be disjoint; some nodes are in two of them"]
+        return ["split: expected train, val, test and public masks to be disjoint; some nodes are in two of them"]
     return []
 
 

@@ -31,6 +31,7 @@ from hushgraph.datasets.catalog import (
     cache_folder,
     data_folder,
     declares_classes,
+    holds_images,
     known_file,
     public_dataset,
 )
@@ -81,12 +82,17 @@ def _read(source: str | Path, root: str | Path | None, split: Split, seed: int, 
             raise InputError(f"expected a split number only for files with several splits; got {number} for {name}")
         return _read_named(name, root, seed, options)
     path = _graph_file(source)
-    from hushgraph.datasets.npz import read_npz
-
     known = known_file(path)
     if known is not None and not declares_classes(path):
         options = {"num_classes": known.classes, **options}
-    data = _call(read_npz, name, options, path, split=number)
+    if holds_images(path):
+        from hushgraph.datasets.images import read_images
+
+        data = _call(read_images, name, options, path)
+    else:
+        from hushgraph.datasets.npz import read_npz
+
+        data = _call(read_npz, name, options, path, split=number)
     if Path(name).suffix != ".npz":
         data.name = name
     return data
@@ -151,7 +157,9 @@ def _split_file(split: str | Path) -> Path:
 def _existing(source: str | Path) -> Path | None:
     """The npz file at this path, or of this name in the data folder."""
     path, folder = Path(source).expanduser(), data_folder()
-    named = path if path.suffix == ".npz" else Path(f"{path}.npz")
+    known = known_file(source)
+    short = known.name if known is not None and path.name == str(source) else path  # mnist is mnist/mnist
+    named = path if path.suffix == ".npz" else Path(f"{short}.npz")
     places = [path, *([] if folder is None else [folder / named])]
     return next((place for place in places if place.suffix == ".npz" and place.is_file()), None)
 

@@ -149,6 +149,13 @@ class MemoryEdges:
         torch.cumsum(counts * receivers, 0, out=offsets[1:], dtype=offsets.dtype)
         return MemoryEdges(offsets, self.sources[kept])
 
+    def induced(self, nodes: Tensor) -> MemoryEdges:
+        """The edges between the distinct `nodes`, which are numbered anew in the order given."""
+        number = torch.full((self.num_nodes,), -1, dtype=torch.int64)
+        number[nodes] = torch.arange(nodes.numel())
+        ends = number[self.edge_index()]
+        return MemoryEdges.from_edge_index(ends[:, (ends >= 0).all(dim=0)], nodes.numel())
+
     def sum(self, rows: QuantizedRows) -> Tensor:
         """For every node, the exact sum of the rows of the nodes that send to it: int64 `[nodes, columns]`."""
         return collected(self._exact_sums(rows), rows.shape)

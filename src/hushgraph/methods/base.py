@@ -81,7 +81,8 @@ class Method(Settings):
     def public_notes(self, metadata: Metadata, unit: Unit) -> Sequence[Note]:
         """What is taken as public."""
         sizes = note(Code.SIZES, nodes=metadata.num_nodes, train=metadata.num_train)
-        return [sizes, note(Code.SETTINGS), *unit.notes(metadata)]
+        records = [note(Code.PUBLIC_RECORDS, records=metadata.num_public)] if metadata.num_public else []
+        return [sizes, note(Code.SETTINGS), *records, *unit.notes(metadata)]
 
     def unprotected_notes(self, metadata: Metadata, unit: Unit) -> Sequence[Note]:
         """What this method leaves unprotected beyond what the unit does."""

@@ -15,7 +15,7 @@ class Metadata:
     """Sizes declared public.
 
     `num_edges` counts directed entries. It is never taken from the data: it is what a user declares to be public
-    knowledge, or None.
+    knowledge, or None. `num_public` counts the nodes whose records are declared public knowledge.
     """
 
     num_nodes: int
@@ -26,6 +26,7 @@ class Metadata:
     num_classes: int | None = None
     num_edges: int | None = None
     name: str = "graph"
+    num_public: int = 0
 
     def __post_init__(self) -> None:
         least = {"nodes": (self.num_nodes, 1), "edges": (self.num_edges or 0, 0), "train nodes": (self.num_train, 0)}

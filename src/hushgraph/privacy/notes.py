@@ -34,6 +34,7 @@ class Code(StrEnum):
     RULE = "rule"
     CLASSES_FROM_LABELS = "classes-from-labels"
     DEVICE_TASK = "device-task"
+    PUBLIC_RECORDS = "public-records"
 
     # Left unprotected
     FEATURES = "features"
@@ -121,6 +122,7 @@ _SENTENCES = {
     Code.RULE: "the rule that chooses {methods} from these sizes and from what was asked with noise",
     Code.CLASSES_FROM_LABELS: "the number of classes ({classes}), taken from the labels, which are public here",
     Code.DEVICE_TASK: "the collection task {task} and the randomizer it names",
+    Code.PUBLIC_RECORDS: "the features of {records} records and the edges between them, declared public knowledge",
     Code.FEATURES: "features",
     Code.LABELS: "labels",
     Code.EDGES: "the edges",
