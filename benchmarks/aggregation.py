@@ -1,7 +1,7 @@
 """Sums over in-neighbors and noise, beside other libraries: `python benchmarks/aggregation.py [--quick] [--json]`.
 
-"Ours" is the exact sum of quantized rows that releases are made of; "float32 sum" the same kernel without exactness,
-"quantize and sum" all that happens between float rows and an exact sum. The libraries add floats.
+"Ours" is the exact sum of quantized rows that releases are made of; "float32 sum" torch's running sum, which is not
+exact; "quantize and sum" all that happens between float rows and an exact sum. The libraries add floats.
 
 Contenders take turns in one process and medians are compared, so ratios mean something on a busy machine. Graphs are
 synthetic (uniform random edges) with the sizes of two common large benchmarks: 117 thousand nodes with 46 million

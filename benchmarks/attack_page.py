@@ -8,6 +8,7 @@ from typing import Any
 
 Row = dict[str, Any]
 Table = list[list[str]]
+BEFORE_VERSIONS = "0.1.0"  # of rows that do not say
 HEAD = """# What attacks achieve
 
 Written by `python benchmarks/attacks.py`, from the rows in benchmarks/results/attacks.json. What each attack assumes,
@@ -42,8 +43,10 @@ images would score: these distances reward faint pictures, so compare with those
 
 def write_page(rows: dict[str, Row], root: Path) -> None:
     """Write the page; parts without rows say so."""
+    versions = sorted({row.get("version", BEFORE_VERSIONS) for row in rows.values()})
     parts = [
         HEAD,
+        f"\nMeasured with version {' and '.join(versions)}.\n",
         _graph_part(rows, "links", LINKS, _link_cells),
         _graph_part(rows, "membership", MEMBERSHIP, _member_cells),
     ]

@@ -67,7 +67,8 @@ class Rows:
         return [key for key in keys if key not in there]
 
     def keep(self, key: str, row: dict[str, Any]) -> None:
-        """Add one row; another process may have added others meanwhile."""
+        """Add one row, with the version that made it; another process may have added others meanwhile."""
+        row = {**row, "version": hg.__version__}
         self.path.parent.mkdir(parents=True, exist_ok=True)
         new = self.path.with_suffix(f".{os.getpid()}")
         new.write_text(json.dumps({**self.read(), key: row}, indent=1, sort_keys=True) + "\n")

@@ -5,7 +5,8 @@
 Each repeat is a whole audit with fresh coins and fresh noise (from the operating system, as a user's would be). A bound
 at 95% confidence may exceed the truth in 5 of 100 repeats. The truth is what the accountant charges: for Gaussian sums
 it is exact, for the others an upper bound. Repeats are kept in benchmarks/results/audit.json, so a run that was broken
-off goes on where it stopped. Needs no data. The page is docs/results-audit.md.
+off goes on where it stopped; a row of another version is measured anew. Needs no data. The page is
+docs/results-audit.md.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ KEEP = ROOT / "benchmarks" / "results" / "audit.json"
 PAGE = ROOT / "docs" / "results-audit.md"
 SIZES = Metadata(20_000, 15_000, 2_000, 3_000, 30, 6, 1_000_000)
 CONFIDENCE = 0.95
+BEFORE_VERSIONS = "0.1.0"  # of rows that do not say
 PUBLIC_LABELS = Local(private_labels=False)
 FOREWORD = """# Audits: how close, how often too high
 
@@ -107,7 +109,9 @@ CASES: dict[str, Callable[[], Case]] = {
 def measure(name: str, repeats: int) -> None:
     """Audits that are still missing in a row, each kept as soon as it is there."""
     kept = read()
-    row = kept.get(name) or {"bounds": [], "strict": [], "seconds": []}
+    row = kept.get(name, {})
+    if row.get("version", BEFORE_VERSIONS) != hg.__version__:  # repeats of two versions do not belong in one row
+        row = {"bounds": [], "strict": [], "seconds": [], "version": hg.__version__}
     if len(row["bounds"]) >= repeats:
         return
     case = CASES[name]()
@@ -144,7 +148,9 @@ def write_page() -> None:
     lines = [_line(name, kept[name]) for name in CASES if name in kept]
     missing = [name for name in CASES if name not in kept]
     note = f"\nNot run: {', '.join(missing)}.\n" if missing else ""
-    PAGE.write_text("\n".join([FOREWORD, head, "| --- " * 10 + "|", *lines, note]))
+    versions = sorted({kept[name].get("version", BEFORE_VERSIONS) for name in CASES if name in kept})
+    measured = f"Measured with version {' and '.join(versions)}.\n"
+    PAGE.write_text("\n".join([FOREWORD, measured, head, "| --- " * 10 + "|", *lines, note]))
 
 
 def _line(name: str, row: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
     python benchmarks/ledger_torture.py            everything, a few minutes
     python benchmarks/ledger_torture.py kills      one of kills, damages, full_disk, races, scale
+    python benchmarks/ledger_torture.py full_disk --folder /mnt/small    on a small file system of your own
 
 After each attempt: nothing was released that is not charged, the ledger can be used (or is recovered whole from an
 export), a run over the limit is not let in, and every alteration is found or changes nothing that can be read.
@@ -9,6 +10,8 @@ export), a run over the limit is not let in, and every alteration is found or ch
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import json
 import multiprocessing
 import os
@@ -44,6 +47,7 @@ from hushgraph.privacy.units import UndirectedEdge
 
 UNIT, DELTA, SIZES = UndirectedEdge(), 1e-6, Metadata(1_000, 750)
 FORK = multiprocessing.get_context("fork")
+_LARGEST_FILLED = 64 << 20
 DATA = GraphArrays(np.arange(2_000).reshape(2, 1_000))
 
 
@@ -168,34 +172,76 @@ def _require_refusal(ledger: Ledger) -> None:
 # A full disk
 
 
-def full_disk(place: Path) -> dict[str, Any]:
-    """Charge until nothing more can be written: on a tiny file system if that is allowed, else under a size limit."""
-    small = place / "small"
+def full_disk(place: Path, folder: Path | None = None) -> dict[str, Any]:
+    """Charge until nothing more can be written: in `folder`, or on tiny file systems; else under a size limit."""
+    if folder is not None:
+        return {"on": str(folder), **_fill(folder)}
+    found = {kind: _on_file_system(place, kind) for kind in ("tmpfs", "ext4")}
+    return found if any(found.values()) else limited_size(place)
+
+
+def _on_file_system(place: Path, kind: str) -> dict[str, Any] | None:
+    """The same on a file system made for it; None where that is not allowed."""
+    small, image = place / kind, place / f"{kind}.image"
     small.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(small)]
-    mounted = subprocess.run(mount, capture_output=True, check=False).returncode == 0
+    if kind == "ext4":
+        image.write_bytes(bytes(16 << 20))
+        if not _done(["mkfs.ext4", "-q", "-m", "0", str(image)]):
+            return None
+        mount = ["mount", "-o", "loop", str(image), str(small)]
+    if not _done(mount):
+        return None
     try:
-        return {"on": "tmpfs of 300 kB", **_fill(small / "book")} if mounted else limited_size(place)
+        return _fill(small)
     finally:
-        if mounted:
-            subprocess.run(["umount", str(small)], check=True)
+        subprocess.run(["umount", str(small)], check=True)
 
 
-def _fill(folder: Path) -> dict[str, Any]:
+def _done(command: list[str]) -> bool:
+    try:
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+def _fill(place: Path) -> dict[str, Any]:
+    free = shutil.disk_usage(place).free
+    if free > _LARGEST_FILLED:
+        raise SystemExit(f"expected a folder on a file system with at most {_LARGEST_FILLED} bytes free; got {free}")
+    folder, rest, ballast = place / "book", place / "rest", place / "ballast"
     ledger, charged, message = Ledger(folder), 0, ""
-    ballast = folder.parent / "ballast"
     ballast.write_bytes(bytes(50_000))
+    rest.write_bytes(bytes(max(shutil.disk_usage(place).free - 200_000, 0)))
     try:
         for _ in range(10_000):
             one_run(ledger)
             charged += 1
     except LedgerError as error:
         message = str(error)
+    assert message, "the file system never filled up"
+    _require_told(place)
     assert _charges(folder) >= charged
     assert not verify_ledger(Ledger(folder)).having(Status.CONTRADICTED)
     ballast.unlink()
     one_run(ledger)  # with room again it goes on
+    assert _charges(folder) > charged
+    rest.unlink()
     return {"charged": charged, "message": message[-120:]}
+
+
+def _require_told(place: Path) -> None:
+    """A new ledger on a full disk is refused in words, at whatever file it fails, and can be made later."""
+    filler, step, started = place / "filler", 4096, place / "started"
+    with contextlib.suppress(OSError), open(filler, "wb", buffering=0) as file:
+        while file.write(bytes(step)):
+            os.fsync(file.fileno())
+    for room in range(0, filler.stat().st_size, step):
+        os.truncate(filler, filler.stat().st_size - min(room, step))
+        with contextlib.suppress(LedgerError):  # and nothing else
+            one_run(Ledger(started))
+        shutil.rmtree(started, ignore_errors=True)
+    filler.unlink()
 
 
 def limited_size(place: Path) -> dict[str, Any]:
@@ -324,13 +370,19 @@ PARTS: dict[str, Callable[[Path], dict[str, Any]]] = {
 }
 
 
-def main(names: list[str]) -> None:
-    for name in names or list(PARTS):
-        with tempfile.TemporaryDirectory() as folder:
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("parts", nargs="*", choices=[[], *PARTS], help="what to try (everything)")
+    parser.add_argument("--folder", type=Path, help="where to work; for full_disk a small file system that is filled")
+    options = parser.parse_args()
+    for name in options.parts or list(PARTS):
+        with tempfile.TemporaryDirectory(dir=options.folder) as folder:
             started = time.perf_counter()
-            found = PARTS[name](Path(folder))
+            place = Path(folder)
+            fills = name == "full_disk" and options.folder is not None
+            found = full_disk(place, place) if fills else PARTS[name](place)
             print(f"{name}: {json.dumps(found)} ({_since(started):.0f} s)", flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

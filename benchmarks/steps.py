@@ -70,7 +70,7 @@ def our_step(x: Tensor, y: Tensor, known_norms: bool) -> Callable[[], None]:
     def step() -> None:
         with torch.no_grad():
             total = perturb(engine.sum(x, y, input_square_norms=square_norms))
-            adam.step(torch.mul(total, 1.0 / len(x), out=flat.gradient))
+            adam.step(torch.mul(total, perturb.grid / len(x), out=flat.gradient))
 
     return step
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -65,6 +66,23 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
         write_whole(path, "new")
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    path = write_whole(tmp_path / "file", "old")
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(number, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(LedgerError, match=r"file: could not be written .* Make room on the disk"):
+        write_whole(path, "new")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+    monkeypatch.setattr(Path, "mkdir", fail)
+    with pytest.raises(LedgerError, match="Make room on the disk"):
+        private_folder(tmp_path / "folder")
 
 
 def test_json_is_written_and_read_with_a_name_to_every_problem(tmp_path: Path) -> None:

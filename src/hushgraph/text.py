@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import json
 import math
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hushgraph.errors import InputError
+from hushgraph.errors import InputError, LedgerError
 
 
 def rounded_up(value: float, digits: int = 4) -> str:
@@ -40,18 +43,30 @@ def number(value: float | str | None) -> float | None:
 def write_whole(path: str | os.PathLike[str], data: bytes | str) -> Path:
     """Write a file for its owner only (0600), whole or not at all, and wait until it and its name are on the disk."""
     target = Path(path)
-    handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data.encode() if isinstance(data, str) else data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    flush_folder(target.parent)
+    with told_if_full(target):
+        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data.encode() if isinstance(data, str) else data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, target)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+        flush_folder(target.parent)
     return target
+
+
+@contextlib.contextmanager
+def told_if_full(path: Path) -> Iterator[None]:
+    """Turn the system's word for a full disk into an error that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise LedgerError(f"{path}: could not be written ({error.strerror}). Make room on the disk") from error
+        raise
 
 
 def flush_folder(folder: Path) -> None:

@@ -11,7 +11,7 @@ from audit_plans import PEOPLE, observed, plan_of
 from hushgraph import datasets
 from hushgraph.audit import audit_plan, audit_run
 from hushgraph.audit.result import AuditResult, Bound, Verdict
-from hushgraph.local import Laplace, MultiBit, OneBit, Piecewise, RandomizedResponse, feature_randomizer
+from hushgraph.local import Laplace, MultiBit, OneBit, Piecewise, RandomizedResponse, UnaryEncoding, feature_randomizer
 from hushgraph.mechanisms import LocalReport
 from hushgraph.methods.local import LocalMethod
 from hushgraph.methods.lpgnn import LPGNN
@@ -119,3 +119,15 @@ def test_a_trained_model_is_audited_from_its_folder(tmp_path: Path, method: Loca
     assert found.verdict is Verdict.CONSISTENT
     assert found.lower_bound == pytest.approx(10.0, rel=1e-6)
     assert found.skipped == ()
+
+
+@pytest.mark.parametrize("kind", ["symmetric", "optimized"])
+def test_bits_about_a_label_are_audited_like_a_class(kind: Any) -> None:
+    """A collection may ask for bits; the audit of its model draws such reports."""
+    mechanism = LocalReport(UnaryEncoding(2.0, 4, kind), "labels")
+    plan = plan_of(Local(), Stage("labels", mechanism, noise=None, scale=1.0))
+    found = audit_plan(plan, canaries=4000, seed=1)
+    assert found.verdict is Verdict.CONSISTENT
+    assert found.lower_bound == pytest.approx(2.0, rel=1e-9)
+    (drawn,) = [finding for finding in found.findings if finding.bound in DRAWN]
+    assert 0.75 * 2.0 < drawn.lower_bound <= 2.0

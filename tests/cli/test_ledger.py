@@ -12,7 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from hushgraph.cli import app
+from hushgraph.datasets.npz import write_npz
 from hushgraph.ledger.ledger import Ledger
+from small_graphs import random_graph
 from toy_plans import EDGE, carry_out, sums_of, training
 
 FORMAT1 = Path(__file__).parents[1] / "ledger" / "format1"
@@ -151,3 +153,20 @@ def test_verify_of_a_folder_without_a_manifest_and_of_none(tmp_path: Path, ledge
     assert "NOT VERIFIED" in shown
     assert "manifest: is missing" in shown
     assert "expected a model's folder" in run("verify", tmp_path / "nothing", expect=2)
+
+
+def test_runs_that_were_declared_together_join_their_group_and_others_do_not(tmp_path: Path) -> None:
+    write_npz(random_graph(0), tmp_path / "members.npz")
+    settings = ("--unit", "undirected-edge", "--epsilon", 2, "--delta", 1e-4, "--set", "epochs=1")
+    planned = run("plan", "gap", *settings, "--nodes", 40, "--json")
+    (tmp_path / "plan.json").write_text(planned)
+    twice = ("--plan", tmp_path / "plan.json") * 2
+    assert "2 run(s), epsilon" in run("ledger", "declare", "study", "--dataset", "members", *twice)
+    train = ("train", "gap", "--data", tmp_path / "members.npz", *settings, "--group", "study")
+    for name in ("one", "two"):
+        run(*train, "--out", tmp_path / name)
+    assert "0 of 2 are left" in " ".join(run(*train, "--out", tmp_path / "three", expect=2).split())
+    (total,) = run_json("ledger", "show")["datasets"][0]["totals"]
+    assert (total["kind"], total["runs"]) == ("declared together", 2)
+    assert 2.0 < total["epsilon"] < 4.0
+    run("ledger", "verify")

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch_geometric.data import Data, HeteroData
 
-from hushgraph.data.checks import check_graph
+from hushgraph.data.checks import check_graph, labeled_nodes
 from hushgraph.errors import InputError
 from hushgraph.methods.gap import GAP
 from hushgraph.privacy import units
@@ -51,7 +51,6 @@ nan_features[3, 2] = float("nan")
         (_broken(train_mask=None), "train_mask"),
         (_broken(val_mask=torch.ones(40, dtype=torch.bool)), "disjoint"),
         (_broken(edge_weight=torch.ones(3)), "unweighted"),
-        (_broken(y=torch.full((40,), -1)), "have none"),
         (HeteroData(), "HeteroData"),
         (Data(x=torch.ones(3, 1)), "edge_index"),
     ],
@@ -59,6 +58,26 @@ nan_features[3, 2] = float("nan")
 def test_bad_graphs_are_refused_with_the_reason(graph: Data, message: str) -> None:
     with pytest.raises(InputError, match=message):
         check_graph(graph)
+
+
+def test_an_unlabeled_node_of_any_split_is_an_empty_record(graph: Data) -> None:
+    graph.y[:] = -1
+    checked = check_graph(graph)
+    assert checked.metadata.num_train == 20
+    assert labeled_nodes(checked.val, checked.labels, "val").numel() == 0
+    with pytest.raises(InputError, match="a train node with a label"):
+        labeled_nodes(checked.train, checked.labels, "train")
+
+
+def test_a_refusal_of_features_counts_nothing() -> None:
+    both = nan_features.clone()
+    both[7, 1] = float("inf")
+    said = []
+    for x in (nan_features, both):
+        with pytest.raises(InputError) as caught:
+            check_graph(_broken(x=x))
+        said.append(str(caught.value))
+    assert said[0] == said[1]
 
 
 def test_all_problems_are_reported_at_once() -> None:

@@ -76,10 +76,10 @@ def test_a_file_without_features_needs_a_word(tmp_path: Path) -> None:
         read_npz(path, features="none")
 
 
-def test_unlabeled_nodes_are_in_no_mask(tmp_path: Path) -> None:
+def test_masks_are_taken_as_they_are(tmp_path: Path) -> None:
     masks = {name: np.arange(5) % 3 == number for number, name in enumerate(MASKS)}
     data = read_npz(_save(tmp_path, **masks))
-    assert [torch.nonzero(data[name]).flatten().tolist() for name in MASKS] == [[0, 3], [1, 4], []]
+    assert [torch.nonzero(data[name]).flatten().tolist() for name in MASKS] == [[0, 3], [1, 4], [2]]
 
 
 def test_chooses_among_several_splits(tmp_path: Path) -> None:
@@ -125,8 +125,9 @@ def test_separate_split_file(tmp_path: Path) -> None:
 
 def test_number_of_classes(tmp_path: Path) -> None:
     path = _save(tmp_path, class_names=None)
-    with pytest.warns(UserWarning, match="taken from the labels"):
-        assert read_npz(path).class_names == ["0", "1"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert "class_names" not in read_npz(path)  # the labels, which may be private, do not declare them
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert read_npz(path, num_classes=4).class_names == ["0", "1", "2", "3"]

@@ -1,13 +1,19 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import scipy.sparse
 import torch
+from torch_geometric.data import Data
 
+import hushgraph as hg
 from hushgraph.data.checks import check_graph
 from hushgraph.data.rows import SparseRows
 from hushgraph.errors import InputError
+from hushgraph.graph.disk import DiskEdges
+from hushgraph.graph.edges import MemoryEdges
 from hushgraph.ledger.identity import (
     SKETCH_SIZE,
     DatasetIdentity,
@@ -16,6 +22,7 @@ from hushgraph.ledger.identity import (
     arrays_of,
     identify,
 )
+from hushgraph.ledger.ledger import Ledger
 from small_graphs import random_graph
 
 KEY = b"k" * 32
@@ -152,3 +159,39 @@ def test_a_graph_is_the_same_before_and_after_it_was_checked() -> None:
 def test_impossible_arrays_are_named_together() -> None:
     with pytest.raises(InputError, match="2 problems"):
         of(edges=np.zeros((3, 4)), features=np.zeros(5))
+
+
+@pytest.mark.parametrize("memory_limit", [1, 40_000, 1 << 28])
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_edges_on_disk_have_the_identity_of_those_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory_limit: int, symmetric: bool
+) -> None:
+    """Repeats and self loops included; more edges than a sketch holds; never all of them in memory."""
+    pairs = edges(3_000, 9, nodes=400)
+    pairs = np.concatenate([pairs, pairs[::-1]], axis=1) if symmetric else pairs
+    expected = of(edges=pairs, features=rows(400))
+    assert expected.edges.size > SKETCH_SIZE
+    index = torch.from_numpy(pairs.copy())
+    stored = DiskEdges.write(tmp_path / "graph", index, 400, memory_limit=memory_limit)
+    for name in ("load", "edge_index"):
+        monkeypatch.delattr(DiskEdges, name)
+    for _ in range(2):  # sorted by source first; a graph that is known to be symmetric is not sorted again
+        assert identify(arrays_of(Data(x=torch.from_numpy(rows(400)), edges=stored)), KEY) == expected
+        assert stored.is_symmetric() == symmetric
+    kept = MemoryEdges.from_edge_index(index, 400)
+    assert identify(arrays_of(Data(x=torch.from_numpy(rows(400)), edges=kept)), KEY) == expected
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["graph"]
+
+
+def test_a_fit_from_disk_recognizes_the_dataset_without_loading_its_edges(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph, ledger = random_graph(1), Ledger(tmp_path / "book")
+    unit, budget = hg.units.UndirectedEdge(), hg.Budget(epsilon=1.0, delta=1e-6)
+    hg.GAP(hops=1, epochs=1).fit(graph, unit, budget, ledger=ledger)
+    graph.edges = DiskEdges.write(tmp_path / "graph", graph.edge_index, graph.num_nodes, memory_limit=1_000)
+    del graph.edge_index
+    for name in ("load", "edge_index"):
+        monkeypatch.delattr(DiskEdges, name)
+    hg.GAP(hops=1, epochs=1).fit(graph, unit, budget, ledger=ledger)
+    assert len(ledger.datasets()) == 1

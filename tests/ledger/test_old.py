@@ -137,6 +137,7 @@ def test_two_of_them_can_be_one_dataset(tmp_path: Path) -> None:
 def test_an_export_is_imported_like_one(tmp_path: Path) -> None:
     one, two = Ledger(tmp_path / "one"), Ledger(tmp_path / "two")
     carry_out(one, sums_of(1.0))
+    one.declare_group("study", [sums(count=4)], dataset="data")
     run = open_run(one, sums(count=4), "data", seeded=False, operator="ann", group="study")
     run.charge(run.plan.stages[0], 1)
     run.close()

@@ -242,6 +242,64 @@ def test_a_choice_that_could_exceed_the_limit_is_refused_before_anything_is_char
     assert ledger.history().runs() == []
 
 
+@pytest.mark.parametrize("kind", ["basic", "gaussian", "renyi"])
+def test_under_a_filter_a_choice_gives_back_the_way_it_did_not_take(kind: str) -> None:
+    used = {}
+    for chosen in ("cheap", "dear", None):
+        ledger = Ledger()
+        ledger.create("data", NODE.as_dict())
+        ledger.set_limit(10.0, 10 * DELTA, unit=NODE, dataset="data", filter=kind)
+        run = open_run(ledger, choice(), "data", seeded=False)
+        reserved = ledger.total("data", NODE).used
+        run.charge(COUNT)
+        if chosen is not None:
+            run.charge(run.choose(chosen, REASON).stages[0])
+        run.close()
+        check_history(ledger.history())
+        used[chosen] = ledger.total("data", NODE).used
+        assert run.certificate().epsilon == pytest.approx(run.plan.epsilon)  # the run's own promise covers both ways
+        assert used["cheap"] < reserved if chosen == "cheap" else True
+    assert used["dear"] == pytest.approx(reserved)
+    assert used[None] < used["cheap"] < used["dear"]
+    if kind == "basic":
+        assert used["cheap"] == pytest.approx(0.25 + choice().branch("cheap").epsilon)
+
+
+def test_what_a_choice_gives_back_lets_another_run_in() -> None:
+    plan = choice()
+    room = plan.epsilon + 0.25 + plan.branch("cheap").epsilon
+    ledger = Ledger()
+    ledger.create("data", NODE.as_dict())
+    ledger.set_limit(room, 10 * DELTA, filter="basic")
+    run = open_run(ledger, plan, "data", seeded=False)
+    with pytest.raises(BudgetError, match="Nothing was read"):  # both could still take the dear way
+        open_run(ledger, plan, "data", seeded=False)
+    run.charge(COUNT)
+    run.charge(run.choose("cheap", REASON).stages[0])
+    run.close()
+    open_run(ledger, plan, "data", seeded=False)
+    check_history(ledger.history())
+
+
+def test_a_choice_that_gives_back_too_much_or_without_a_filter_does_not_verify() -> None:
+    for limited, factor in ((True, 0.5), (False, 1.0)):
+        ledger = Ledger()
+        ledger.create("data", NODE.as_dict())
+        if limited:
+            ledger.set_limit(10.0, 10 * DELTA, filter="basic")
+        run = open_run(ledger, choice(), "data", seeded=False)
+        run.charge(COUNT)
+        run.charge(run.choose("cheap", REASON).stages[0])
+        opened = run.prices[0]
+        was = {name: opened[name] for name in ("epsilon", "delta", "cost", "cost_delta")}
+        cheap = factor * (0.25 + choice().branch("cheap").epsilon)
+        given = {**opened, "was": was, "epsilon": cheap, "cost": cheap if limited else 0.0}
+        values = {"run": run.identity, "dataset": "data", "prices": [given], "charges": 2}
+        ledger.append("close", {**values, "model_path": None, "weights_hash": None})
+        with pytest.raises(LedgerError, match="gives back"):
+            check_history(ledger.history())
+
+
 def test_branches_need_a_proof() -> None:
     with pytest.raises(UnprovenError, match="pure epsilon only"):
         choice(stages=(sum_stage("count", 1, 50.0),))

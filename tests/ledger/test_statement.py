@@ -23,7 +23,7 @@ def ledger(tmp_path: Path) -> Ledger:
     book.set_limit(2.0, 1e-5, dataset="data", unit=EDGE)
     with pytest.raises(BudgetError):
         carry_out(book, sums_of(1.9), operator="ben")
-    chosen = open_run(book, choice(), "other", seeded=False, group="study")
+    chosen = open_run(book, choice(), "other", seeded=False)
     chosen.charge(COUNT)
     chosen.choose("dear", note(Code.SETTINGS))
     carry_out(book, sums_of(0.5), "other", seeded=True)

@@ -26,6 +26,7 @@ def ledger(tmp_path: Path) -> Ledger:
     book.set_limit(5.0, DELTA, dataset="data", unit=EDGE)
     for _ in range(3):
         carry_out(book, sums_of(1.0))
+    book.declare_group("study", [training()], dataset="other")
     carry_out(book, training(), "other", group="study")
     open_run(book, choice(), "other", seeded=False)
     return book
@@ -141,13 +142,22 @@ def test_an_end_that_gives_back_too_much_is_found(ledger: Ledger) -> None:
 
 def test_a_group_with_another_price_is_found(ledger: Ledger) -> None:
     def cheaper(number: int, kind: str, values: dict) -> dict:
-        for price in values.get("prices", ()):
-            if price["group"] is not None:
-                price["group"]["epsilon"] = 0.1
-        return values
+        return {**values, "epsilon": 0.1} if kind == "group" else values
 
     rewrite(ledger, cheaper)
     assert any("group 'study'" in f.detail for f in verify_ledger(ledger).having(Status.CONTRADICTED))
+
+
+@pytest.mark.parametrize("change", ["name", "plans"])
+def test_a_run_in_a_group_that_did_not_declare_it_is_found(ledger: Ledger, change: str) -> None:
+    def another(number: int, kind: str, values: dict) -> dict:
+        if kind == "group":
+            return {**values, "group": "other"} if change == "name" else {**values, "plans": []}
+        return values
+
+    rewrite(ledger, another)
+    found = [f.detail for f in verify_ledger(ledger).having(Status.CONTRADICTED)]
+    assert any("group 'study': expected" in detail for detail in found)
 
 
 @pytest.mark.parametrize("attack", ["older copy", "cut tail", "hashed again", "new ledger", "deleted"])

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import math
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from scipy.stats import chisquare
 
 from hushgraph.data.checks import check_graph
 from hushgraph.errors import InputError, UnprovenError
-from hushgraph.local import MultiBit, RandomizedResponse
+from hushgraph.local import MultiBit, RandomizedResponse, UnaryEncoding
 from hushgraph.mechanisms import LocalReport
 from hushgraph.mechanisms.local_report import _device_randomness
 from hushgraph.noise.source import NoiseSource
@@ -65,6 +67,34 @@ def test_only_a_seeded_run_has_repeatable_devices() -> None:
     first, second = (_device_randomness(NoiseSource.seeded(1).stream("features")).random(4) for _ in range(2))
     assert first.tolist() == second.tolist()
     assert first.tolist() != _device_randomness(NoiseSource.seeded(1).stream("labels")).random(4).tolist()
+
+
+def test_a_report_of_bits_is_drawn_kept_and_read_back() -> None:
+    bits = LocalReport(UnaryEncoding(1.0, 3), "labels")
+    graph = check_graph(random_graph(0))
+    reports = bits.release(view_of(graph, bits, None), 1.0, NoiseSource.seeded(0))
+    asked = torch.cat([graph.train, graph.val])
+    assert reports.shape == (40, 3)
+    assert set(reports[asked].unique().tolist()) == {0, 1}
+    assert (reports[graph.test] == -1).all()
+    again = mechanism_from_dict(json.loads(json.dumps(bits.as_dict())))
+    assert torch.equal(again.from_tensors(again.to_tensors(reports)), reports)
+
+
+@pytest.mark.parametrize("randomizer", [RandomizedResponse(1.0, 3), UnaryEncoding(1.0, 3)])
+def test_a_report_of_somebody_without_a_label_is_within_epsilon_of_every_other(randomizer: Any) -> None:
+    """No label has the mean of the laws of all labels: it is one more input under the same claim."""
+    laws = [randomizer.law(label)[1] for label in range(3)]
+    nothing = np.mean(laws, axis=0)
+    assert max(np.abs(np.log(nothing / law)).max() for law in laws) < 1.0
+    graph = random_graph(0, num_nodes=60_000, num_edges=2)
+    graph.y[:] = -1
+    checked, mechanism = check_graph(graph), LocalReport(randomizer, "labels")
+    drawn = mechanism.release(view_of(checked, mechanism, None), 1.0, NoiseSource.seeded(0))
+    reports = drawn[torch.cat([checked.train, checked.val])].numpy()
+    outcomes = randomizer.law(0)[0]
+    equal = (reports[:, None] == outcomes[None]).reshape(len(reports), len(outcomes), -1).all(axis=2)
+    assert chisquare(equal.sum(axis=0), nothing * len(reports)).pvalue > 1e-7  # seeded: always the same
 
 
 def test_labels_are_asked_of_training_and_validation_nodes_only() -> None:

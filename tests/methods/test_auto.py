@@ -76,6 +76,22 @@ def test_train_nodes_of_one_batch_and_few_classes_go_to_the_linear_model(
         assert not Auto().plan(sizes, units.Node(), Budget(epsilon)).branches  # no degree decides, none is counted
 
 
+@pytest.mark.parametrize("train", [50, 174, 400, 7_500])
+@pytest.mark.parametrize("epsilon", [1.0, 8.0, math.inf])
+def test_a_table_of_records_of_any_size_goes_to_the_model_of_features(train: int, epsilon: float) -> None:
+    sizes = Metadata(10_000, train, 100, 100, 16, 4)
+    plan = Auto(average_degree=50.0).plan(sizes, units.Record(), Budget(epsilon, 1e-6))
+    assert [stage.name for stage in plan] == ["classifier"]
+    assert not plan.branches
+
+
+def test_a_table_of_records_is_trained_on_and_the_reason_is_said() -> None:
+    table = random_graph(0)
+    table.edge_index = None
+    model = Auto().fit(table, units.Record(), BUDGET, ledger=Ledger.in_memory(warn=False))
+    assert (model.method.name, model.reason and model.reason.code) == ("dp-mlp", Code.CHOSE_RECORDS)
+
+
 def test_the_number_of_edges_is_never_asked_at_node_level() -> None:
     """It may be declared: the choice does not depend on it all the same."""
     plans = [Auto().plan(Metadata(10_000, 7_500, num_edges=n), units.Node(), Budget(8.0)) for n in (None, 900_000)]

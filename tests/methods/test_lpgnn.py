@@ -51,6 +51,17 @@ def test_public_labels_cost_nothing_and_may_not_be_budgeted() -> None:
         LPGNN(low=0, high=1, label_epsilon=0.5).plan(SIZES, FEATURES_ONLY, Budget(1.0))
 
 
+def test_predictions_about_another_graph_ask_for_features_alone(graph: Data) -> None:
+    other, ledger = random_graph(1), Ledger.in_memory(warn=False)
+    found = fit(graph).predict_on(other, Budget(2.0, 1e-3), ledger=ledger)
+    (stage,) = found.plan.stages
+    assert (stage.name, stage.mechanism.epsilon) == ("features", 2.0)
+    assert found.certificate.epsilon == 2.0
+    assert ledger.total(other.name, units.Local()).epsilon == 2.0
+    free = fit(graph, LPGNN(features="ones", epochs=1, label_steps=2)).predict_on(other, Budget(2.0, 1e-3))
+    assert (free.plan.stages, free.certificate.epsilon) == ((), 0.0)
+
+
 def test_a_label_budget_over_the_total_is_refused() -> None:
     with pytest.raises(InputError, match="epsilon"):
         LPGNN(low=0, high=1, label_epsilon=2.0).plan(SIZES, LOCAL, Budget(2.0))

@@ -159,6 +159,49 @@ def test_the_comparison_sees_a_leak(tmp_path: Path) -> None:
     assert found[0] != found[1]
 
 
+# Refusals
+
+
+def with_records(unit: units.Unit, *, unlabeled: int = 0, size: float | None = None) -> Data:
+    """A graph as people hand it in, with train, val and test nodes without a label, or one train node's huge row."""
+    graph = random_graph(0, num_edges=150, symmetric=not isinstance(unit, units.DirectedEdge))
+    for mask in (graph.train_mask, graph.val_mask, graph.test_mask):
+        graph.y[mask.nonzero().squeeze(1)[:unlabeled]] = -1
+    if size is not None:
+        graph.x[TRAIN_NODE] = size * torch.tensor([1.0, -1.0, 1.0, -1.0, 0.0])
+    return graph
+
+
+@pytest.mark.parametrize(("name", "unit"), proven(), ids=str)
+def test_a_node_without_a_label_decides_nothing(name: str, unit: units.Unit, tmp_path: Path) -> None:
+    """Neighbors differ in who has a label: none of them is refused, and nothing says how many there are."""
+    found = []
+    for unlabeled in (0, 1, 3):
+        ledger, data = Ledger.in_memory(warn=False), with_records(unit, unlabeled=unlabeled)
+        model = quick(name).fit(data, unit, BUDGET, seed=0, ledger=ledger)
+        found.append(written(model, ledger, tmp_path / str(unlabeled)))
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("name", ["sage", "gcn", "gin", "gat", *sorted({name for name, _ in proven()})])
+def test_a_run_without_protection_leaves_out_nodes_without_a_label(name: str) -> None:
+    local = registry.load("methods", name).trust == "local"
+    unit = units.Local(private_labels=name == "lpgnn") if local else units.Node(max_degree=5)
+    method = quick(name) if name in QUICK or name == "auto" else registry.load("methods", name)(epochs=1)
+    model = method.fit(with_records(unit, unlabeled=3), unit, Budget(math.inf, 1e-3), seed=0)
+    assert math.isinf(model.certificate.epsilon) or name == "pgc-links"
+
+
+@pytest.mark.parametrize("size", [1e20, 3e38])
+@pytest.mark.parametrize(("name", "unit"), [pair for pair in proven() if "features" not in pair[1].public], ids=str)
+def test_a_record_of_any_size_decides_nothing(name: str, unit: units.Unit, size: float) -> None:
+    """Features are finite numbers, and every finite number is one: no run may break over one record."""
+    graph = with_records(unit, size=size)
+    model = quick(name).fit(graph, unit, BUDGET, seed=0, ledger=Ledger.in_memory(warn=False))
+    weights = [value for value in model.network.state_dict().values() if value.is_floating_point()]
+    assert all(bool(torch.isfinite(value).all()) for value in weights)
+
+
 # The number of edges
 
 WITH_PRIVATE_EDGES = [(name, unit) for name, unit in proven() if unit.has_edges and "edges" not in unit.public]

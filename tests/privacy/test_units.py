@@ -148,11 +148,11 @@ def test_units_must_fit_the_kind_of_graph() -> None:
 def test_a_broken_degree_promise_is_refused_in_both_directions() -> None:
     hub = check_graph(hub_graph(60))
     units.BoundedDegreeNode(max_degree=60).check(hub)
-    with pytest.raises(InputError, match="got one with 60"):
+    with pytest.raises(InputError, match=r"got one\. Raise"):
         units.BoundedDegreeNode(max_degree=59).check(hub)
     graph = random_graph(0)
     graph.edge_index = graph.edge_index.new_tensor([[*range(1, 30)], [0] * 29])  # node 0 names nobody
-    with pytest.raises(InputError, match="got one with 29"):
+    with pytest.raises(InputError, match=r"got one\. Raise"):
         units.BoundedDegreeNode(max_degree=5).check(check_graph(graph))
 
 

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from typing import Any
 
 import pytest
 import torch
@@ -19,7 +17,6 @@ from hushgraph.nn.progressive import Submodel, stage_base
 from hushgraph.nn.rowwise import Branches, register_rowwise, unfolds
 from hushgraph.training import ClippedGradient
 from hushgraph.training.clipping import METHODS
-from hushgraph.training.examples import filled_up
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -43,6 +40,13 @@ def naive_sum(module: nn.Module, rows: Tensor, labels: Tensor, bound: float) -> 
     return total
 
 
+def torch_linear(columns: int, outputs: int, g: torch.Generator, bias: bool = True) -> nn.Linear:
+    """A layer of torch's own, whose start does not come from the global generator."""
+    layer = nn.Linear(columns, outputs, bias)
+    layer.load_state_dict(Linear(columns, outputs, bias, generator=g).state_dict())
+    return layer
+
+
 def models() -> dict[str, tuple[nn.Module, Tensor]]:
     """Modules with rows that suit them."""
     g = generator(3)
@@ -53,9 +57,9 @@ def models() -> dict[str, tuple[nn.Module, Tensor]]:
         found[f"mlp-{activation}"] = (MLP(11, 8, 5, 3, activation=activation, generator=g), flat_rows)
     found["mlp-gelu"] = (MLP(11, 8, 5, 2, activation="gelu", generator=g), flat_rows)
     found["mlp-group"] = (MLP(11, 8, 5, 3, norm="group", order="activation-first", generator=g), flat_rows)
-    found["layer-norm"] = (nn.Sequential(nn.LayerNorm(11), nn.Linear(11, 5)), flat_rows)
-    found["two-groups"] = (nn.Sequential(nn.Linear(11, 8), nn.GroupNorm(2, 8), nn.Linear(8, 5)), flat_rows)
-    found["no-bias"] = (nn.Sequential(nn.Linear(11, 8, bias=False), nn.Tanh(), nn.Linear(8, 5)), flat_rows)
+    found["layer-norm"] = (nn.Sequential(nn.LayerNorm(11), torch_linear(11, 5, g)), flat_rows)
+    found["two-groups"] = (nn.Sequential(torch_linear(11, 8, g), nn.GroupNorm(2, 8), torch_linear(8, 5, g)), flat_rows)
+    found["no-bias"] = (nn.Sequential(torch_linear(11, 8, g, bias=False), nn.Tanh(), torch_linear(8, 5, g)), flat_rows)
     found["encoder"] = (Encoder(11, 8, 5, generator=g), flat_rows)
     found["encoder-group"] = (Encoder(11, 8, 5, norm="group", generator=g), flat_rows)
     for combine in ("cat", "sum", "max", "attention"):
@@ -81,10 +85,11 @@ def test_every_method_equals_the_naive_sum(name: str, bound: float) -> None:
         if method == "manual" and name in ("mlp-gelu", "two-groups", "hops-max", "hops-attention"):
             continue
         engine = ClippedGradient(module, max_grad_norm=bound, method=method)
-        expected = naive_sum(module, rows, LABELS, engine.clip_norm)
+        # In double precision: a norm over few channels can make rounding errors of two sums as large as the tolerance.
+        expected = naive_sum(copy.deepcopy(module).double(), rows.double(), LABELS, engine.clip_norm)
         assert float(expected.norm()) > 0.1
         assert 0.99 * bound < engine.clip_norm < bound
-        torch.testing.assert_close(engine.sum(rows, LABELS), expected.double(), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(engine.sum(rows, LABELS), expected, rtol=1e-5, atol=1e-5)
         tried += 1
     assert tried >= 3
 
@@ -428,32 +433,20 @@ def test_a_sum_of_linear_maps_has_a_manual_backward_that_equals_autograd() -> No
     torch.testing.assert_close(manual.sum(rows, LABELS), expected, rtol=1e-5, atol=1e-6)  # type: ignore[arg-type]
 
 
-def seen(engine: ClippedGradient, rows: Tensor, labels: Tensor, size: int | None = None) -> list[Tensor]:
+def seen(engine: ClippedGradient, rows: Tensor, labels: Tensor) -> list[Tensor]:
     """All that an engine computes per row: the factors, and inputs and output gradients of layers with parameters."""
-    found: list[Tensor] = []
+    pieces: list[list[Tensor]] = []
     write = engine.strategy.write_sum
 
     def watch(factors: Tensor) -> None:
-        found.append(factors)
-        strategy = engine.strategy
-        for step in flat_steps(getattr(strategy, "steps", [])):
-            found.extend(part.clone() for part in (step.x, step.grad) if isinstance(part, Tensor))
-        for record in getattr(strategy, "records", []):
-            found.extend((record.x, record.grad))
-        found.extend(getattr(strategy, "gradients", {}).values())
+        pieces.append([part.clone() for part in (factors, *engine.strategy.per_row())])
         write(factors)
 
     engine.strategy.write_sum = watch  # type: ignore[method-assign]
-    engine.sum(rows, labels, size=size)
+    engine.sum(rows, labels)
     engine.strategy.write_sum = write  # type: ignore[method-assign]
-    assert len(found) >= 3
-    return found
-
-
-def flat_steps(steps: Sequence[object]) -> list[Any]:
-    """The steps that have parameters, those of branches too."""
-    branches = [flat_steps(branch) for step in steps for branch in getattr(step, "branches", [])]
-    return [step for step in steps if hasattr(step, "x")] + [step for branch in branches for step in branch]
+    assert len(pieces[0]) >= 3
+    return [torch.cat(parts) for parts in zip(*pieces)]
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -464,13 +457,13 @@ def test_what_is_computed_for_a_row_does_not_depend_on_other_rows(name: str, met
         method = "ghost"
     module, rows = MODELS[name]
     engine = ClippedGradient(module, max_grad_norm=0.5, method=method)  # type: ignore[arg-type]
-    before = seen(engine, rows, LABELS)
+    before = [part[: len(rows)] for part in seen(engine, rows, LABELS)]
     others = torch.arange(len(rows)) != 7
     for scale in (-30.0, 1e-30, 1e10):
         changed, labels = rows.clone(), LABELS.clone()
         changed[7], labels[7] = scale * rows[3], (LABELS[7] + 1) % 5
         for old, new in zip(before, seen(engine, changed, labels)):
-            assert torch.equal(old[others], new[others])
+            assert torch.equal(old[others], new[: len(rows)][others])
 
 
 def shipped_models() -> dict[str, tuple[nn.Module, Tensor]]:
@@ -494,14 +487,13 @@ SHIPPED = shipped_models()
 @pytest.mark.parametrize("method", ["manual", "ghost"])
 @pytest.mark.parametrize("name", SHIPPED)
 def test_what_is_computed_for_a_row_does_not_depend_on_its_batch(name: str, method: str, expected: int) -> None:
-    """Bit by bit, for batches of whole vectors as private training makes them, for widths in use."""
+    """Bit by bit, in other places of the one shape that an engine takes rows in."""
     module, rows = SHIPPED[name]
     labels = torch.randint(6, (400,), generator=generator(1))
     engine = ClippedGradient(module, max_grad_norm=0.5, method=method, expected_rows=expected)  # type: ignore[arg-type]
-    whole = seen(engine, *[part[filled_up([torch.arange(400)])] for part in (rows, labels)], size=400)
+    whole = seen(engine, rows, labels)
+    assert engine.piece_rows(rows, labels) % 32 == 0
     for size in (1, 97, 256, 399):
         batch = torch.randperm(400, generator=generator(size))[:size]
-        index = filled_up([batch])
-        assert len(index) % 32 == 0
-        for old, new in zip(whole, seen(engine, rows[index], labels[index], size=size)):
+        for old, new in zip(whole, seen(engine, rows[batch], labels[batch])):
             assert torch.equal(old[batch], new[:size])

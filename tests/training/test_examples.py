@@ -13,7 +13,7 @@ from hushgraph.errors import InputError
 from hushgraph.nn import MLP, SparseRows
 from hushgraph.noise import NoiseSource, PoissonSampler, grid_of
 from hushgraph.training import NoisySteps, RowExamples
-from hushgraph.training.examples import filled_up, shuffled, whole_vectors, without_null
+from hushgraph.training.examples import filled_up, shuffled, whole_pieces, without_null
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -113,10 +113,10 @@ def test_batches_keep_their_examples_and_equal_keys_are_drawn_again() -> None:
     assert noise.calls == 2
 
 
-def test_batches_are_filled_up_to_whole_vectors() -> None:
-    index = filled_up([torch.arange(5), torch.empty(0, dtype=torch.int64), torch.arange(32), torch.arange(40, 73)])
+def test_batches_are_filled_up_to_whole_pieces() -> None:
+    index = filled_up([torch.arange(5), torch.empty(0, dtype=torch.int64), torch.arange(32), torch.arange(40, 73)], 32)
     assert index.tolist() == [*range(5), *[0] * 27, *range(32), *range(40, 73), *[40] * 31]
-    assert [whole_vectors(size) for size in (0, 1, 32, 33)] == [0, 32, 32, 64]
+    assert [whole_pieces(size, 32) for size in (0, 1, 32, 33)] == [0, 32, 32, 64]
 
 
 def test_null_examples_are_left_out() -> None:

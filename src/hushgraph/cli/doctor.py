@@ -26,6 +26,7 @@ CORE = (
     "jinja2",
 )
 OPTIONAL = {
+    "numba": "faster sums over large graphs",
     "fastapi": "hushgraph collect serve",
     "opacus": "benchmarks",
     "ray": "distributed studies",

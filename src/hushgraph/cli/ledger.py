@@ -117,6 +117,32 @@ def limit(
 
 @app.command()
 @command
+def declare(
+    name: Annotated[str, typer.Argument(help="The name of the group; `train --group NAME` joins it.")],
+    dataset: Annotated[str, typer.Option(help="The dataset, by its id or a name.")],
+    plan: Annotated[list[Path], typer.Option(help="What `hushgraph plan --json` printed; one for every run.")],
+    ledger: LedgerOption = None,
+    operator: Operator = None,
+    purpose: Purpose = "",
+    as_json: Json = False,
+) -> None:
+    """Declare runs together, with all their plans, before the first of them: they compose as one plan."""
+    from hushgraph.ledger.project import default_ledger
+    from hushgraph.privacy.plan import Plan
+    from hushgraph.text import read_json
+
+    plans = [Plan.from_dict(read_json(path)["plan"]) for path in plan]
+    book = default_ledger(ledger).on(occasion_of(operator, purpose))
+    found = book.declare_group(name, plans, dataset=dataset)
+    if as_json:
+        show_json({"folder": str(book.folder), **found})
+        return
+    cost = f"epsilon {rounded_up(found['epsilon'])} at delta {found['delta']:g}"
+    typer.echo(f"group '{name}' on '{found['dataset']}': {len(plans)} run(s), {cost} together, from the first one on")
+
+
+@app.command()
+@command
 def head(
     folder: Folder = None,
     out: Annotated[Path | None, typer.Option(help="Write it to this file instead of printing it.")] = None,

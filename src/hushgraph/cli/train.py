@@ -33,7 +33,9 @@ Separate = Annotated[
 Unpublished = Annotated[
     bool, typer.Option("--unpublished", help="Nothing of a seeded or unprotected run will leave: not in totals.")
 ]
-Group = Annotated[str | None, typer.Option(help="The study that declared this run, its noise and number, beforehand.")]
+Group = Annotated[
+    str | None, typer.Option(help="The group that declared this run beforehand (`hushgraph ledger declare`).")
+]
 
 
 @command

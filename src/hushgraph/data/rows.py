@@ -26,6 +26,11 @@ from hushgraph.errors import InputError
 
 # Below this many non-zeros, adding entry by entry beats the fixed cost of building a scipy matrix (measured).
 _SMALL = 6_000
+NARROW = 12
+"""Products with fewer columns than this are computed transposed: faster, and the same for every row wherever it stands.
+
+Kernels of linear algebra libraries treat rows of a narrow result differently, depending on their place.
+"""
 
 
 class SparseRows:
@@ -35,7 +40,7 @@ class SparseRows:
     empty. Instances are never changed after construction; a transposed copy is made and kept on demand.
     """
 
-    __slots__ = ("_transposed", "indices", "indptr", "shape", "values")
+    __slots__ = ("_owners", "_transposed", "indices", "indptr", "shape", "values")
 
     def __init__(self, indptr: Tensor, indices: Tensor, values: Tensor | None, shape: tuple[int, int]) -> None:
         """Check the structure and keep it; indices are stored as int64. Values that are all one are dropped."""
@@ -44,6 +49,7 @@ class SparseRows:
         self.values = None if values is None else values.detach().contiguous()
         self.shape = (int(shape[0]), int(shape[1]))
         self._transposed: SparseRows | None = None
+        self._owners: Tensor | None = None
         InputError.collect(self._problems())
         if self.values is not None and not self.values.is_floating_point():
             self.values = self.values.to(torch.get_default_dtype())
@@ -55,7 +61,7 @@ class SparseRows:
         """Build from parts that are known to be well formed, without reading them."""
         rows = cls.__new__(cls)
         rows.indptr, rows.indices, rows.values, rows.shape = indptr, indices, values, shape
-        rows._transposed = None
+        rows._transposed = rows._owners = None
         return rows
 
     @classmethod
@@ -105,8 +111,10 @@ class SparseRows:
         return f"SparseRows(shape={self.shape}, nonzeros={self.indices.numel()})"
 
     def _row_of_entry(self) -> Tensor:
-        """The row number of every stored entry."""
-        return torch.repeat_interleave(torch.arange(self.shape[0]), self.indptr.diff())
+        """The row number of every stored entry, computed once."""
+        if self._owners is None:
+            self._owners = torch.repeat_interleave(torch.arange(self.shape[0]), self.indptr.diff())
+        return self._owners
 
     def rows(self, index: Tensor) -> SparseRows:
         """The rows named by `index` (int64 positions, repeats allowed, or a boolean mask), in that order."""
@@ -127,7 +135,9 @@ class SparseRows:
         indptr = self.indptr.narrow(0, start, length + 1)
         first, last = int(indptr[0]), int(indptr[-1])
         values = None if self.values is None else self.values[first:last]
-        return self._trusted(indptr - first, self.indices[first:last], values, (length, self.shape[1]))
+        part = self._trusted(indptr - first, self.indices[first:last], values, (length, self.shape[1]))
+        part._owners = self._row_of_entry()[first:last] - start
+        return part
 
     def to_dense(self) -> Tensor:
         """The same matrix with its zeros written out."""

@@ -60,7 +60,8 @@ def load(
     seed: for the random split, and for what is generated.
     options: passed to the reader, for example `num_nodes` for "campus" or `task=False` for a file.
 
-    The result has `x` (dense or sparse CSR, float32), `edge_index`, `y`, the three masks, `class_names` and `name`.
+    The result has `x` (dense or sparse CSR, float32), `edge_index`, `y`, the three masks, `name`, and `class_names`
+    where they are declared.
     """
     _check_split(split)
     data = _read(name_or_path, root, split, seed, options)

@@ -9,7 +9,6 @@ or `class_years`, and `keep_mask`, the nodes of the classification task. Nothing
 from __future__ import annotations
 
 import os
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -50,11 +49,12 @@ def read_npz(
     task: when the file has a `keep_mask`, return the subgraph induced by it, with the ids of its nodes in `node_ids`;
         `False` returns all nodes.
     num_classes: the number of classes, a public fact. It is needed only if the file names no classes; without it
-        the largest label decides, with a warning, because that reads the labels.
+        the graph declares none, and is refused under units that keep labels private.
     features: "required" refuses a file without features; "constant" gives such a graph one column of ones.
     directed: accept a graph in which an edge is stored in one direction only.
 
-    Nodes without a class (`y = -1`) stay in the graph and are in no mask. Without a split there are no masks.
+    Nodes without a class (`y = -1`) stay in the graph, and in the masks that name them: a split is public, and who has
+    a class may not be. Without a split there are no masks.
     """
     with Archive(path) as archive:
         archive.require(["edge_index", "y"], "a graph file holds")
@@ -64,9 +64,11 @@ def read_npz(
             edge_index=_read_edges(archive, len(y), directed),
             y=torch.from_numpy(y),
             num_nodes=len(y),
-            class_names=_read_class_names(archive, y, num_classes),
             name=archive.path.stem,
         )
+        names = _read_class_names(archive, y, num_classes)
+        if names is not None:
+            data.class_names = names
         data = _with_stored_split(archive, data, split)
         if task and "keep_mask" in archive:
             data = induced(data, torch.from_numpy(archive.booleans("keep_mask", (len(y),))))
@@ -167,7 +169,8 @@ def _read_sparse_features(archive: Archive, count: int) -> Tensor:
     return to_torch_csr(sparse.csr_matrix((values, indices, indptr), shape=(rows, columns)))
 
 
-def _read_class_names(archive: Archive, y: NDArray[np.int64], num_classes: int | None) -> list[str]:
+def _read_class_names(archive: Archive, y: NDArray[np.int64], num_classes: int | None) -> list[str] | None:
+    """The declared classes; none where neither the file nor the caller declares them."""
     stored = next((name for name in ("class_names", "class_years") if name in archive), None)
     highest = int(y.max())
     if stored is not None:
@@ -177,13 +180,7 @@ def _read_class_names(archive: Archive, y: NDArray[np.int64], num_classes: int |
     elif num_classes is not None:
         names = [str(number) for number in range(num_classes)]
     else:
-        warnings.warn(
-            f"{archive.path} names no classes: their number, {highest + 1}, was taken from the labels and is treated "
-            "as public; store class_names in the file or pass num_classes",
-            UserWarning,
-            stacklevel=3,
-        )
-        names = [str(number) for number in range(highest + 1)]
+        return None
     if highest >= len(names):
         raise InputError(f"{archive.path}: expected classes from 0 to {len(names) - 1} in y; got {highest}")
     return names
@@ -205,7 +202,7 @@ def _with_stored_split(archive: Archive, data: Data, split: int | str | Path | N
         archive.require(MASKS, "a split consists of")
         masks = [torch.from_numpy(archive.booleans(name, (count,))) for name in MASKS]
     check_masks(masks[0], masks[1], masks[2], str(archive.path))
-    return with_masks(data, *(mask & (data.y >= 0) for mask in masks))
+    return with_masks(data, *masks)
 
 
 def _numbered_masks(archive: Archive, count: int, number: int) -> list[Tensor]:

@@ -30,15 +30,16 @@ def random_split(
     seed: int = 0,
     labeled: Tensor | None = None,
 ) -> Data:
-    """A copy of `data` with a uniform random split of its labeled nodes; `data` itself is not changed.
+    """A copy of `data` with a uniform random split of its nodes; `data` itself is not changed.
 
-    The fractions are of the labeled nodes and may sum to less than one: the nodes left over are in no mask.
-    `labeled` is a boolean mask of the nodes that may be used; without it, those with `y >= 0`.
+    The fractions may sum to less than one: the nodes left over are in no mask. The split is public, so it does not
+    look at `y`: nodes without a label are in it. `labeled` is a boolean mask of the nodes that may be used, where it
+    is public knowledge who has a label (`labeled=data.y >= 0` makes it public).
     """
     _check_fractions(train, val, test)
-    ids = torch.nonzero(_labeled_mask(data, labeled)).flatten().numpy()
+    ids = torch.nonzero(_usable(data, labeled)).flatten().numpy()
     if len(ids) == 0:
-        raise InputError("expected at least one labeled node (y >= 0) to split; got none")
+        raise InputError("expected at least one node to split; got none")
     shuffled = np.random.default_rng(seed).permutation(ids)
     first = round(train * len(ids))
     second = first + round(val * len(ids))
@@ -53,7 +54,7 @@ def split_from(data: Data, file: str | Path) -> Data:
     """A copy of `data` with the split stored in an npz file (`train_mask`, `val_mask`, `test_mask`).
 
     If the file holds `node_ids`, they must be those of `data.node_ids`, in that order (a graph without `node_ids` has
-    the ids 0 to n - 1). Nodes without a label are taken out of all masks.
+    the ids 0 to n - 1). The masks are taken as they are, whoever has a label.
     """
     from hushgraph.datasets.archive import Archive
 
@@ -64,7 +65,7 @@ def split_from(data: Data, file: str | Path) -> Data:
             _check_node_ids(data, archive.integers("node_ids", (None,)), archive.path)
         masks = [torch.from_numpy(archive.booleans(name, (count,))) for name in MASKS]
     check_masks(masks[0], masks[1], masks[2], str(archive.path))
-    return with_masks(data, *(mask & (data.y >= 0) for mask in masks))
+    return with_masks(data, *masks)
 
 
 def disjoint_graphs(data: Data, seed: int = 0) -> tuple[Data, Data]:
@@ -129,18 +130,18 @@ def _check_fractions(train: float, val: float, test: float) -> None:
     InputError.collect(problems)
 
 
-def _labeled_mask(data: Data, labeled: Tensor | None) -> Tensor:
+def _usable(data: Data, labeled: Tensor | None) -> Tensor:
     if not isinstance(data.get("y"), Tensor):
-        raise InputError("expected data.y, the class of each node, to split by; got data without y")
-    has_label = data.y >= 0
+        raise InputError("expected data.y, the class of each node; got data without y")
+    count = int(data.y.shape[0])
     if labeled is None:
-        return has_label
-    if labeled.dtype != torch.bool or labeled.shape != has_label.shape:
+        return torch.ones(count, dtype=torch.bool)
+    if labeled.dtype != torch.bool or labeled.shape != (count,):
         raise InputError(
-            f"expected labeled to be a boolean mask of shape {tuple(has_label.shape)}; "
+            f"expected labeled to be a boolean mask of shape {(count,)}; "
             f"got {labeled.dtype} of shape {tuple(labeled.shape)}"
         )
-    return labeled & has_label
+    return labeled
 
 
 def _check_node_ids(data: Data, stored: np.ndarray, path: Path) -> None:

@@ -32,8 +32,7 @@ from hushgraph.graph.degree import capped
 from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.external_sort import external_sort, read_array
 from hushgraph.graph.packed import INT32_LIMIT, checked_edges, distinct, pack, swapped, unpack_minor
-from hushgraph.graph.quantized import QuantizedRows
-from hushgraph.graph.sums import check_quantized, collected, exact_sums, target_runs
+from hushgraph.graph.sums import Quantized, Run, check_quantized, run_sums, sum_runs, target_runs
 from hushgraph.noise.source import NoiseSource
 from hushgraph.text import write_whole
 
@@ -131,31 +130,42 @@ class DiskEdges:
     @cached_property
     def _symmetric(self) -> bool:
         begin = 0
-        with tempfile.TemporaryDirectory(dir=self.folder.parent, prefix=f".{self.folder.name}.sorting-") as work:
-            for turned in external_sort(map(swapped, self._pairs()), Path(work), _entries(self.memory_limit)):
-                if not np.array_equal(unpack_minor(turned), self._sources(begin, begin + len(turned))):
-                    return False
-                begin += len(turned)
+        for turned in self._sorted_by_source():
+            if not np.array_equal(unpack_minor(turned), self._sources(begin, begin + len(turned))):
+                return False
+            begin += len(turned)
         return torch.equal(self.in_degree(), self.out_degree())
 
-    def sum(self, rows: QuantizedRows) -> Tensor:
-        """For every node, the exact sum of the rows of the nodes that send to it: int64 `[nodes, columns]`."""
-        return collected(self._exact_sums(rows), rows.shape)
+    def pairs_by_source(self) -> Iterator[np.ndarray]:
+        """All edges as sorted numbers `source << 32 | target`, a part at a time, those that are equal in one part."""
+        # Of a symmetric graph the same numbers come sorted by target; they are sorted only where that is not known.
+        return self._pairs() if vars(self).get("_symmetric") else self._sorted_by_source()
 
-    def sum_blocks(self, rows: QuantizedRows) -> Iterator[tuple[int, int, Tensor]]:
+    def _sorted_by_source(self) -> Iterator[np.ndarray]:
+        with (
+            _told_if_full(self.folder.parent),
+            tempfile.TemporaryDirectory(dir=self.folder.parent, prefix=f".{self.folder.name}.sorting-") as work,
+        ):
+            yield from external_sort(map(swapped, self._pairs()), Path(work), _entries(self.memory_limit))
+
+    def sum(self, rows: Quantized) -> Tensor:
+        """For every node, the exact sum of the rows of the nodes that send to it: int64 `[nodes, columns]`."""
+        check_quantized(rows, self.num_nodes)
+        return sum_runs(self._sum_runs(rows.shape[1]), rows, self.num_edges)
+
+    def sum_blocks(self, rows: Quantized) -> Iterator[tuple[int, int, Tensor]]:
         """The same in runs of nodes, in order: (first, last, sums of the nodes from `first` up to `last`).
 
         What a run needs beside the rows is within the memory limit, unless a single node has more in-neighbors.
         """
-        return ((first, last, sums.to(torch.int64)) for first, last, sums in self._exact_sums(rows))
-
-    def _exact_sums(self, rows: QuantizedRows) -> Iterator[tuple[int, int, Tensor]]:
         check_quantized(rows, self.num_nodes)
-        targets = max(self.memory_limit // 2 // (16 + 12 * rows.shape[1]), 1)
+        return run_sums(self._sum_runs(rows.shape[1]), rows, self.num_edges)
+
+    def _sum_runs(self, columns: int) -> Iterator[Run]:
+        targets = max(self.memory_limit // 2 // (16 + 12 * columns), 1)
         entries = min(max(self.memory_limit // 2 // _SOURCE_TYPE.itemsize, 1), _FASTEST_BLOCK)
         for first, last, offsets, sources in self._runs(entries, targets):
-            relative = torch.from_numpy((offsets - offsets[0]).astype(np.int32))
-            yield first, last, exact_sums(torch.from_numpy(sources), relative, rows)
+            yield first, last, torch.from_numpy(offsets), torch.from_numpy(sources)
 
     def cap(self, max_degree: int, noise: NoiseSource) -> DiskEdges:
         """The edges left when every sender keeps at most `max_degree` distinct targets: see `degree.capped`.
@@ -317,20 +327,27 @@ def _new_folder(target: Path) -> Iterator[Path]:
     target.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=f".{target.name}.partial-", dir=target.parent))
     try:
-        yield work
-        for rest in work.iterdir():
-            if rest.is_dir():
-                shutil.rmtree(rest)
-        work.rename(target)
+        with _told_if_full(target.parent):
+            yield work
+            for rest in work.iterdir():
+                if rest.is_dir():
+                    shutil.rmtree(rest)
+            work.rename(target)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+@contextmanager
+def _told_if_full(folder: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise HushgraphError(
-                f"expected room on disk for the sorted edges in '{target.parent}'; got a full disk; free about 12 "
-                "bytes per edge, 20 for a degree cap, and write again"
+                f"expected room on disk for the sorted edges in '{folder}'; got a full disk; free about 12 bytes per "
+                "edge, 20 for a degree cap, and try again"
             ) from error
         raise
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
 
 
 def _read_header(folder: Path) -> dict[str, Any]:

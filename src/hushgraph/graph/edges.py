@@ -17,9 +17,8 @@ import torch
 from torch import Tensor
 
 from hushgraph.graph.degree import capped
-from hushgraph.graph.packed import checked_edges, offsets_of, pack, swapped, unpack_minor
-from hushgraph.graph.quantized import QuantizedRows
-from hushgraph.graph.sums import check_quantized, collected, exact_sums, target_runs
+from hushgraph.graph.packed import INT32_LIMIT, checked_edges, offsets_of, pack, swapped, unpack_minor
+from hushgraph.graph.sums import Quantized, Run, check_quantized, kernels_for, run_sums, sum_runs, target_runs
 from hushgraph.noise.source import NoiseSource
 
 _BLOCK_EDGES, _BLOCK_TARGETS = 1 << 26, 1 << 15  # summed at a time: the results stay in the cache
@@ -50,11 +49,11 @@ class Edges(Protocol):
         """True when every edge has its reverse (as often as the edge itself)."""
         ...
 
-    def sum(self, rows: QuantizedRows) -> Tensor:
+    def sum(self, rows: Quantized) -> Tensor:
         """For every node, the exact sum of the rows of the nodes that send to it: int64 `[nodes, columns]`."""
         ...
 
-    def sum_blocks(self, rows: QuantizedRows) -> Iterator[tuple[int, int, Tensor]]:
+    def sum_blocks(self, rows: Quantized) -> Iterator[tuple[int, int, Tensor]]:
         """The same in runs of nodes, in order: (first, last, sums of the nodes from `first` up to `last`)."""
         ...
 
@@ -68,6 +67,10 @@ class Edges(Protocol):
 
     def edge_blocks(self) -> Iterator[Tensor]:
         """The same, a part at a time."""
+        ...
+
+    def pairs_by_source(self) -> Iterator[np.ndarray]:
+        """All edges as sorted numbers `source << 32 | target`, a part at a time, those that are equal in one part."""
         ...
 
     def load(self) -> MemoryEdges:
@@ -96,8 +99,18 @@ class MemoryEdges:
     @classmethod
     def from_edge_index(cls, edge_index: Tensor, num_nodes: int) -> MemoryEdges:
         """Sort the `[2, E]` edges (row 0 sources, row 1 targets) by target, then by source."""
-        source, target = checked_edges(edge_index, num_nodes)
-        return MemoryEdges.from_packed(pack(target, source), num_nodes)
+        return MemoryEdges.from_pairs(*checked_edges(edge_index, num_nodes), num_nodes)
+
+    @classmethod
+    def from_pairs(cls, source: np.ndarray, target: np.ndarray, num_nodes: int) -> MemoryEdges:
+        """From the two ends of every edge: node numbers below `num_nodes`."""
+        kernels = kernels_for(len(source))
+        if kernels is None:
+            return cls.from_packed(pack(target, source), num_nodes)
+        offsets = np.empty(num_nodes + 1, dtype=np.int64 if len(source) >= INT32_LIMIT else np.int32)
+        sources = np.empty(len(source), dtype=np.int32)
+        kernels.by_target(np.ascontiguousarray(source), np.ascontiguousarray(target), offsets, sources)
+        return cls(torch.from_numpy(offsets), torch.from_numpy(sources))
 
     @classmethod
     def from_packed(cls, packed: np.ndarray, num_nodes: int) -> MemoryEdges:
@@ -137,6 +150,11 @@ class MemoryEdges:
         """All edges at once: they are in memory anyway."""
         yield self.edge_index()
 
+    def pairs_by_source(self) -> Iterator[np.ndarray]:
+        """All edges as sorted numbers `source << 32 | target`, a part at a time, those that are equal in one part."""
+        for first, last, offsets, targets in self.transpose()._runs():
+            yield pack(np.repeat(np.arange(first, last), np.diff(offsets.numpy())), targets.numpy())
+
     def load(self) -> MemoryEdges:
         """This object."""
         return self
@@ -156,20 +174,20 @@ class MemoryEdges:
         ends = number[self.edge_index()]
         return MemoryEdges.from_edge_index(ends[:, (ends >= 0).all(dim=0)], nodes.numel())
 
-    def sum(self, rows: QuantizedRows) -> Tensor:
+    def sum(self, rows: Quantized) -> Tensor:
         """For every node, the exact sum of the rows of the nodes that send to it: int64 `[nodes, columns]`."""
-        return collected(self._exact_sums(rows), rows.shape)
-
-    def sum_blocks(self, rows: QuantizedRows) -> Iterator[tuple[int, int, Tensor]]:
-        """The same in runs of nodes, in order: (first, last, sums of the nodes from `first` up to `last`)."""
-        return ((first, last, sums.to(torch.int64)) for first, last, sums in self._exact_sums(rows))
-
-    def _exact_sums(self, rows: QuantizedRows) -> Iterator[tuple[int, int, Tensor]]:
         check_quantized(rows, self.num_nodes)
+        return sum_runs(self._runs(), rows, self.num_edges)
+
+    def sum_blocks(self, rows: Quantized) -> Iterator[tuple[int, int, Tensor]]:
+        """The same in runs of nodes, in order: (first, last, sums of the nodes from `first` up to `last`)."""
+        check_quantized(rows, self.num_nodes)
+        return run_sums(self._runs(), rows, self.num_edges)
+
+    def _runs(self) -> Iterator[Run]:
         for first, last in target_runs(self.offsets, _BLOCK_EDGES, _BLOCK_TARGETS):
             offsets = self.offsets[first : last + 1]
-            begin, end = int(offsets[0]), int(offsets[-1])
-            yield first, last, exact_sums(self.sources[begin:end], (offsets - begin).to(torch.int32), rows)
+            yield first, last, offsets, self.sources[int(offsets[0]) : int(offsets[-1])]
 
     def cap(self, max_degree: int, noise: NoiseSource) -> MemoryEdges:
         """The edges left when every sender keeps at most `max_degree` distinct targets: see `degree.capped`."""
@@ -179,7 +197,7 @@ class MemoryEdges:
 
     def transpose(self) -> MemoryEdges:
         """The graph with every edge turned round."""
-        return MemoryEdges.from_packed(pack(self.sources.numpy(), self.targets().numpy()), self.num_nodes)
+        return MemoryEdges.from_pairs(self.targets().numpy(), self.sources.numpy(), self.num_nodes)
 
     def is_symmetric(self) -> bool:
         """True when every edge has its reverse (as often as the edge itself)."""

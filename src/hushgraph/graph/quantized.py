@@ -13,8 +13,10 @@ from torch import Tensor
 from hushgraph.errors import HushgraphError, InputError
 
 BITS = 12
+MOST_SHORT_BITS = 14
+"""Entries of up to so many bits are kept in 16: whatever is added to them there has room for a sign and a carry."""
 _MOST_BITS = 20
-_CHUNK = 1 << 17  # entries at a time: they stay in the cache
+_CHUNK = 1 << 18  # entries at a time: they stay in the cache
 _SMALLEST_NORM, _LARGEST_NORM = 2.0**-40, 2.0**40
 _TINY, _HUGE = 2.0**-50, 2.0**50  # rows with norms between these are scaled in float32 without trouble
 _SHORTER = 1.0 - 2.0**-16
@@ -25,7 +27,7 @@ class QuantizedRows:
     """Rows of whole numbers, made by `quantize`: the number k stands for k * `step`.
 
     Attributes:
-        values: `[nodes, columns]`, float32, whole numbers of at most 2^bits. Treat it as read-only.
+        values: `[nodes, columns]`, whole numbers of at most 2^bits; int16 up to 14 bits, int32 above. Read-only.
         bits: what bounds the entries and norms.
         step: what one unit stands for.
     """
@@ -57,11 +59,13 @@ def quantize(
     Formal guarantee, checked in exact integers on the tensor that is returned: the squared norm of row i, times
     max(lengths[i], 1), is at most (2^bits * norm[i] / largest norm)^2. Row i of the result depends on row i alone.
 
-    Edge cases: rows that are not finite are refused; zero, denormal and huge rows work.
+    Edge cases: zero, denormal and huge rows work. A row that is not finite becomes zero: it may be computed from one
+    private record, which must not decide whether there is a result.
     """
     norms = torch.as_tensor(norm, dtype=torch.float64)
     InputError.collect(_problems(rows, norms, bits, lengths))
-    rows, values = rows.detach(), torch.empty(rows.shape, dtype=torch.float32)
+    rows = rows.detach()
+    values = torch.empty(rows.shape, dtype=torch.int16 if bits <= MOST_SHORT_BITS else torch.int32)
     if rows.numel() == 0:
         return QuantizedRows(values, bits, 1.0)
     bound = _Bound.of(norms, bits, lengths, normalize)
@@ -108,19 +112,18 @@ def _quantize_chunk(rows: Tensor, bound: _Bound, out: Tensor) -> None:
         sizes = torch.linalg.vector_norm(rows, dim=1)
         reach = torch.clamp(sizes, min=bound.norms)
         factor = (bound.longest / reach).to(torch.float32)
-        out.copy_((rows * factor.unsqueeze(1)).to(torch.int32))  # cuts toward zero
+        out.copy_(rows * factor.unsqueeze(1))  # cuts toward zero
         low, high = torch.aminmax(reach)
         if not (float(low) > _TINY and float(high) < _HUGE):
             hard = ~((reach > _TINY) & (reach < _HUGE))
-            out[hard] = _carefully(rows[hard], bound.of_rows(hard))
+            out[hard] = _carefully(rows[hard], bound.of_rows(hard)).to(out.dtype)
     _shorten(rows, bound, out)
 
 
 def _carefully(rows: Tensor, bound: _Bound, shorter: float = 1.0) -> Tensor:
     """The rows as whole numbers, by way of float64, whatever the size of their entries."""
     wide = rows.to(torch.float64)
-    if not bool(torch.isfinite(wide).all()):
-        raise InputError("expected finite rows; got NaN or infinite entries; clean or impute them first")
+    wide = torch.where(torch.isfinite(wide).all(dim=1, keepdim=True), wide, 0.0)
     largest = wide.abs().amax(dim=1)
     largest[largest == 0.0] = 1.0
     wide = wide / largest.unsqueeze(1)
@@ -128,7 +131,7 @@ def _carefully(rows: Tensor, bound: _Bound, shorter: float = 1.0) -> Tensor:
     reach = torch.maximum(torch.linalg.vector_norm(wide, dim=1), norms)
     reach[reach == 0.0] = 1.0  # zero rows stay zero
     factor = shorter * bound.longest / reach
-    return (wide * factor.unsqueeze(1)).to(torch.int32).to(torch.float32)
+    return (wide * factor.unsqueeze(1)).to(torch.int32)
 
 
 def _shorten(rows: Tensor, bound: _Bound, out: Tensor) -> None:
@@ -138,13 +141,13 @@ def _shorten(rows: Tensor, bound: _Bound, out: Tensor) -> None:
         return
     too_long = _squared_norms(out, torch.float64) > bound.limits  # exact below 2^53
     if bool(too_long.any()):
-        out[too_long] = _carefully(rows[too_long], bound.of_rows(too_long), _SHORTER)
+        out[too_long] = _carefully(rows[too_long], bound.of_rows(too_long), _SHORTER).to(out.dtype)
         if bool((_squared_norms(out, torch.float64) > bound.limits).any()):
             raise HushgraphError("expected quantized rows within their bound; got a longer one; please report this")
 
 
 def _squared_norms(whole: Tensor, dtype: torch.dtype) -> Tensor:
-    squares = torch.square(whole.to(dtype))
+    squares = whole.to(dtype).square_()
     return torch.mv(squares, squares.new_ones(squares.shape[1]))
 
 

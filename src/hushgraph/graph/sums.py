@@ -1,17 +1,21 @@
 """Exact sums of whole numbers over in-neighbors: what is released, and what noise is added to.
 
 A released sum must move by no more than its declared bound, for the numbers that the machine adds. So rows are brought
-to whole numbers first (`hushgraph.graph.quantized`) and added without any rounding: the result is that of integer
-arithmetic, in any order and with any number of threads. Proof: docs/proofs/aggregation.md.
+to whole numbers first (`hushgraph.graph.quantized`, `hushgraph.graph.labels`) and added without any rounding: the
+result is that of integer arithmetic, in any order and with any number of threads. Proof: docs/proofs/aggregation.md.
 
-`torch.nn.functional.embedding_bag` with 32-bit indices reads each source row once and adds it in registers; of the
-libraries at hand it is the fastest by 2 to 4 times (`benchmarks/aggregation.py` measures it against the others). Whole
-numbers up to 2^24 are exact in float32, so bags are cut so short that no partial sum can get beyond that.
+There are two ways with the same result. Large graphs use compiled loops over 16-bit numbers (`hushgraph.graph.kernels`)
+where numba is installed. Otherwise `torch.nn.functional.embedding_bag` adds whole numbers in float32, where they are
+exact up to 2^24: bags are cut so short that no partial sum can get beyond that. `benchmarks/sums.py` compares both with
+a float32 running sum.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
+from types import ModuleType
 
 import numpy as np
 import torch
@@ -19,30 +23,112 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from hushgraph.errors import InputError
+from hushgraph.graph.labels import QuantizedLabels
 from hushgraph.graph.packed import INT32_LIMIT
 from hushgraph.graph.quantized import QuantizedRows
 
+Quantized = QuantizedRows | QuantizedLabels
+Run = tuple[int, int, Tensor, Tensor]
+"""Some targets: (first, last + 1, where each list begins and the last one ends, the sources of all of them)."""
+Adder = Callable[[Tensor, Tensor, Tensor], None]
+"""Writes the sums of a run: (offsets, sources, int64 result)."""
+
+_LEAST_COMPILED = 1 << 19  # edges from which compiled loops are worth loading
+_LEAST_PER_THREAD = 1 << 16
 _EXACT_BITS = 24
 _ALIGNMENT = 64
 
 
-def collected(blocks: Iterator[tuple[int, int, Tensor]], shape: tuple[int, int]) -> Tensor:
-    """The sums of all nodes from those of runs of nodes, (first, last, sums); int64."""
-    out = torch.empty(shape, dtype=torch.int64)
-    for first, last, sums in blocks:
-        out[first:last] = sums
+def kernels_for(num_edges: int) -> ModuleType | None:
+    """The compiled loops, for graphs that are large enough and where numba is installed."""
+    return _kernels() if num_edges >= _LEAST_COMPILED else None
+
+
+@cache
+def _kernels() -> ModuleType | None:
+    try:
+        from hushgraph.graph import kernels
+    except ImportError:
+        return None
+    return kernels
+
+
+def sum_runs(runs: Iterable[Run], rows: Quantized, num_edges: int) -> Tensor:
+    """The exact sums of all targets, int64; the runs are all of them, in order."""
+    add, out = adder(rows, num_edges), _room(rows.shape[0], rows.shape[1])
+    for first, last, offsets, sources in runs:
+        add(offsets, sources, out[first:last])
     return out
 
 
-def exact_sums(sources: Tensor, offsets: Tensor, rows: QuantizedRows) -> Tensor:
-    """The exact sum of the rows `sources[offsets[i] : offsets[i + 1]]` for every i; int32 indices and offsets.
+def run_sums(runs: Iterable[Run], rows: Quantized, num_edges: int) -> Iterator[tuple[int, int, Tensor]]:
+    """The exact sums of one run after the other: (first, last + 1, sums)."""
+    add = adder(rows, num_edges)
+    for first, last, offsets, sources in runs:
+        out = _room(last - first, rows.shape[1])
+        add(offsets, sources, out)
+        yield first, last, out
 
-    Float32 where no sum can exceed 2^24 (every whole number up to that is exact), int64 otherwise.
-    """
-    longest = 1 << (_EXACT_BITS - rows.bits)
+
+def _room(targets: int, columns: int) -> Tensor:
+    # numpy asks the system for large pages, which are faster to fill for the first time
+    return torch.from_numpy(np.empty((targets, columns), dtype=np.int64))
+
+
+def adder(rows: Quantized, num_edges: int) -> Adder:
+    """What sums the rows over lists of sources, prepared for about `num_edges` of them."""
+    kernels = kernels_for(num_edges)
+    if kernels is not None and rows.shape[1] > 0:
+        if isinstance(rows, QuantizedLabels):
+            return partial(_in_threads, _label_kernel(kernels, rows))
+        if rows.values.dtype == torch.int16:
+            return partial(_in_threads, partial(kernels.row_sums, kernels.tables(rows.values.numpy())))
+    dense = rows.dense() if isinstance(rows, QuantizedLabels) else rows
+    return partial(_add_bags, dense.values.to(torch.float32), 1 << (_EXACT_BITS - dense.bits))
+
+
+# Compiled
+
+
+_Kernel = Callable[[np.ndarray, np.ndarray, np.ndarray], None]
+
+
+def _label_kernel(kernels: ModuleType, rows: QuantizedLabels) -> _Kernel:
+    classes = rows.classes.numpy().astype(np.uint8 if rows.columns < 1 << 8 else np.uint16)
+    if rows.hot.dim() == 0:
+        return partial(kernels.equal_label_sums, classes, int(rows.hot), int(rows.cold))
+    hot, cold = (torch.where(rows.classes < rows.columns, part, 0).numpy() for part in (rows.hot, rows.cold))
+    return partial(kernels.label_sums, kernels.pack_labels(classes, hot, cold))
+
+
+def _in_threads(kernel: _Kernel, offsets: Tensor, sources: Tensor, out: Tensor) -> None:
+    """Sum parts with about as many edges each, one per thread; every target's sum is made by one of them."""
+    nodes, ends, sums = sources.numpy().view(np.uint32), offsets.numpy(), out.numpy()
+    parts = min(torch.get_num_threads(), 1 + len(nodes) // _LEAST_PER_THREAD)
+    cuts = np.searchsorted(ends, ends[0] + len(nodes) * np.arange(1, parts) // parts)
+    cuts = [0, *cuts.tolist(), len(ends) - 1]
+
+    def run(first: int, last: int) -> None:
+        begin, end = (int(ends[node] - ends[0]) for node in (first, last))
+        kernel(nodes[begin:end], ends[first : last + 1], sums[first:last])
+
+    if parts == 1:
+        run(0, len(ends) - 1)
+        return
+    with ThreadPoolExecutor(parts) as pool:
+        list(pool.map(run, cuts[:-1], cuts[1:]))
+
+
+# In bags of floats
+
+
+def _add_bags(table: Tensor, longest: int, offsets: Tensor, sources: Tensor, out: Tensor) -> None:
+    """Sums of whole float32 rows in bags of at most `longest`, so that no partial sum exceeds 2^24."""
+    offsets = (offsets - offsets[0]).to(torch.int32)
     counts = offsets.diff()
     if counts.numel() == 0 or int(counts.max()) <= longest:
-        return sum_bags(sources, offsets, rows.values)
+        out.copy_(sum_bags(sources, offsets, table))
+        return
     # Bags that are too long are cut: the later pieces are bags of their own, added to the first one in int64.
     cut = (counts > longest).nonzero().squeeze(1)
     more = (counts[cut].to(torch.int64) - 1).div(longest, rounding_mode="floor")
@@ -50,11 +136,11 @@ def exact_sums(sources: Tensor, offsets: Tensor, rows: QuantizedRows) -> Tensor:
     piece = torch.arange(owners.numel()) - torch.repeat_interleave(more.cumsum(0) - more, more) + 1
     starts = offsets[owners].to(torch.int64) + longest * piece
     pieces = np.insert(offsets.numpy(), (owners + 1).numpy(), starts.numpy().astype(np.int32))
-    partial = sum_bags(sources, torch.from_numpy(pieces), rows.values)
+    partial_sums = sum_bags(sources, torch.from_numpy(pieces), table)
     first = torch.arange(counts.numel())
     first[1:] += torch.bincount(owners, minlength=counts.numel())[:-1].cumsum(0)
     later = first[owners] + piece
-    return partial.index_select(0, first).to(torch.int64).index_add_(0, owners, partial[later].to(torch.int64))
+    out.copy_(partial_sums.index_select(0, first)).index_add_(0, owners, partial_sums[later].to(torch.int64))
 
 
 def aligned_rows(rows: Tensor) -> Tensor:
@@ -87,7 +173,7 @@ def target_runs(offsets: Tensor, max_edges: int, max_targets: int = INT32_LIMIT)
         first = last
 
 
-def check_quantized(rows: QuantizedRows, num_nodes: int) -> None:
+def check_quantized(rows: Quantized, num_nodes: int) -> None:
     """Refuse rows of another number of nodes."""
     if rows.shape[0] != num_nodes:
         raise InputError(f"expected quantized rows of {num_nodes} nodes; got {rows.shape[0]}; give one row per node")

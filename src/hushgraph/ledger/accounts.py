@@ -30,7 +30,7 @@ from hushgraph.ledger.store import Rows
 PLAIN, GROUP, FILTER = "plain", "group", "filter"
 LEFT_OUT, SEEDED, UNPROVED = "left out", "seeded", "unproved"
 BASIC = "basic"
-COUNTING = ("open", "close", "limit", "unit")
+COUNTING = ("open", "close", "limit", "unit", "group")
 """The kinds of entries that change accounts of their dataset."""
 
 
@@ -97,9 +97,14 @@ class Account:
         return self.not_private == 0
 
     @property
+    def begun(self) -> dict[str, dict[str, Any]]:
+        """The groups of which a run was opened."""
+        return {name: group for name, group in self.groups.items() if group["runs"]}
+
+    @property
     def unlimited(self) -> Sum:
-        """The runs and groups from before any limit, added up."""
-        groups = self.groups.values()
+        """The runs and groups from before any limit, added up; a group counts whole from its first run on."""
+        groups = self.begun.values()
         return Sum(
             self.plain.epsilon + math.fsum(float(group["epsilon"]) for group in groups),
             self.plain.delta + math.fsum(float(group["delta"]) for group in groups),
@@ -134,6 +139,9 @@ class Account:
             self._limited(values)
         elif entry.kind == "unit" and values["unit"] == self.unit:
             self.begin(values["earlier"])
+        elif entry.kind == "group" and values["unit"] == self.unit:
+            cost = {name: values[name] for name in ("epsilon", "delta")}
+            self.groups[values["group"]] = {**cost, "runs": [], "remaining": [plan["key"] for plan in values["plans"]]}
         elif entry.kind == "lost":
             self.not_private += 1
             self.lost.append(entry.number)
@@ -148,13 +156,10 @@ class Account:
         elif counts == PLAIN:
             _add(self.plain, price)
         elif counts == GROUP:
-            group = price["group"]
-            members = self.groups.get(group["name"], {"runs": []})["runs"]
-            self.groups[group["name"]] = {
-                "epsilon": group["epsilon"],
-                "delta": group["delta"],
-                "runs": [*members, run],
-            }
+            name, plan = price["group"]["name"], price["group"]["plan"]
+            group = self.groups.setdefault(name, {"epsilon": math.inf, "delta": 0.0, "runs": [], "remaining": []})
+            group["runs"].append(run)
+            group["remaining"] = _without_one(group["remaining"], plan)
         elif counts == FILTER and self.phase is not None:
             self.phase.filter = price["filter"]
             self.phase.cost += price["cost"]
@@ -173,9 +178,6 @@ class Account:
         if price["counts"] == PLAIN:
             self.plain.epsilon = max(0.0, self.plain.epsilon - price["was"]["epsilon"] + price["epsilon"])
             self.plain.delta = max(0.0, self.plain.delta - price["was"]["delta"] + price["delta"])
-        elif price["counts"] == GROUP:
-            group = price["group"]
-            self.groups[group["name"]] |= {"epsilon": group["epsilon"], "delta": group["delta"]}
         elif price["counts"] == FILTER and self.phase is not None:
             self.phase.cost = max(0.0, self.phase.cost - price["was"]["cost"] + price["cost"])
             self.phase.cost_delta = max(0.0, self.phase.cost_delta - price["was"]["cost_delta"] + price["cost_delta"])
@@ -205,6 +207,11 @@ def _add(total: Sum, price: dict[str, Any]) -> None:
     total.epsilon += price["epsilon"]
     total.delta += price["delta"]
     total.runs += 1
+
+
+def _without_one(names: list[str], name: str) -> list[str]:
+    at = names.index(name) if name in names else len(names)
+    return [*names[:at], *names[at + 1 :]]
 
 
 def _floats(values: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
@@ -260,7 +267,7 @@ def units_named(entry: Entry) -> list[dict[str, Any]]:
     """The units whose accounts an entry changes."""
     if entry.kind in ("open", "close"):
         return [price["unit"] for price in entry.values["prices"]]
-    return [entry.values["unit"]] if entry.kind in ("limit", "unit") else []
+    return [entry.values["unit"]] if entry.kind in ("limit", "unit", "group") else []
 
 
 _LOG = logging.getLogger("hushgraph.ledger")

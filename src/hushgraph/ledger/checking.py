@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from hushgraph.errors import LedgerError
-from hushgraph.ledger.accounts import Account, Books, Sum
+from hushgraph.errors import InputError, LedgerError
+from hushgraph.ledger.accounts import FILTER, Account, Books, Sum
 from hushgraph.ledger.entries import Entry, History
+from hushgraph.ledger.groups import declaration_problems
 from hushgraph.ledger.limits import Refusal, Request, cause_in_words, closing_price, over_before, price_run
-from hushgraph.ledger.prices import Ways, loss_of, unit_key, ways_of_run
+from hushgraph.ledger.prices import Ways, unit_key
 from hushgraph.privacy import events, units
 
 _TOLERANCE = 1e-6
@@ -95,8 +96,11 @@ def _price_problems(history: History) -> list[str]:
             problems += _close_problems(history, entry)
         elif entry.kind == "limit":
             problems += _limit_problems(books, entry)
+        elif entry.kind == "group":
+            account = books.accounts.get((entry.dataset or "", unit_key(entry.values["unit"])))
+            problems += declaration_problems(entry, account)
         books.take_in(entry)
-    return problems + [problem for account in books.accounts.values() for problem in _group_problems(history, account)]
+    return problems
 
 
 def _open_problems(books: Books, entry: Entry) -> list[str]:
@@ -107,7 +111,11 @@ def _open_problems(books: Books, entry: Entry) -> list[str]:
     for price in values["prices"]:
         account = books.account(entry.dataset or "", price["unit"])
         own = price["unit"] == values["unit"]
-        again = price_run(account, _request(values, price, own), lambda _: [])
+        try:
+            again = price_run(account, _request(values, price, own))
+        except InputError as error:
+            found.append(f"run {values['run']}: {error}")
+            continue
         if isinstance(again, Refusal):
             found.append(f"run {values['run']}: was let in over the limit ({cause_in_words(again.cause)})")
         elif not _same_price(price, again):
@@ -119,11 +127,11 @@ def _request(values: dict[str, Any], price: dict[str, Any], own: bool) -> Reques
     stored = values["ways"] if own else price["ways"]
     ways: Ways | None = None if stored is None else [events.from_json(way) for way in stored]
     unit, delta = units.from_dict(price["unit"]), values["claim"]["delta"]
-    return Request(unit, ways, delta, values["seeded"], values["unpublished"], values["group"])
+    return Request(unit, ways, delta, values["seeded"], values["unpublished"], values["group"] if own else None)
 
 
 def _same_price(stored: dict[str, Any], again: dict[str, Any]) -> bool:
-    exact = all(stored[name] == again[name] for name in ("counts", "phase", "filter", "delta"))
+    exact = all(stored[name] == again[name] for name in ("counts", "phase", "filter", "delta", "group"))
     return exact and all(_close(float(stored[name]), again[name]) for name in ("epsilon", "cost", "cost_delta"))
 
 
@@ -131,11 +139,14 @@ def _close_problems(history: History, entry: Entry) -> list[str]:
     """What a run gives back at its end must be what its charges leave over."""
     run = entry.values["run"]
     opened = {unit_key(price["unit"]): price for price in history.opened(run)["prices"]}
+    own, had_choice = history.opened(run)["unit"], len(history.opened(run)["ways"]) > 1
+    ways = [events.composed([events.from_json(charge.values["event"]) for charge in history.of_run(run, "charge")])]
     for price in entry.values["prices"]:
         before, unit = opened.get(unit_key(price["unit"])), units.from_dict(price["unit"])
-        ways = ways_of_run(history, run)
-        if before is None or ways is None or price["unit"] != history.opened(run)["unit"] or len(ways) != 1:
+        if before is None or price["unit"] != own:
             return [f"run {run}: its end names a unit it was not charged for"]
+        if had_choice and before["counts"] != FILTER:
+            return [f"run {run}: gives back at its end what it could have chosen, which only a filter allows"]
         again = closing_price(before, ways, unit)
         same = all(price[name] == before[name] for name in ("counts", "phase", "filter"))
         same = same and all(price["was"][name] == before[name] for name in ("epsilon", "delta", "cost", "cost_delta"))
@@ -162,18 +173,6 @@ def _limit_problems(books: Books, entry: Entry) -> list[str]:
 def _covers(earlier: dict[str, float], least: Sum, account: Account) -> bool:
     enough = account.is_private or not least.runs or math.isinf(earlier["epsilon"])
     return enough and earlier["epsilon"] >= least.epsilon * (1.0 - _TOLERANCE) and earlier["delta"] >= 0.0
-
-
-def _group_problems(history: History, account: Account) -> list[str]:
-    relation = units.from_dict(account.unit).relation
-    problems = []
-    for name, group in account.groups.items() if not account.phases else ():
-        ways = [ways_of_run(history, run, account.unit) for run in group["runs"]]
-        known = [one for one in ways if one is not None]
-        again = loss_of(known, relation).epsilon(group["delta"]) if len(known) == len(ways) else math.inf
-        if not _close(group["epsilon"], again):
-            problems.append(f"group '{name}': its price is not that of its runs")
-    return problems
 
 
 def _close(stored: float, again: float) -> bool:

@@ -3,7 +3,8 @@
 The fingerprint is equal exactly for the same edges, features and labels, whatever the file is called and in whatever
 order or form (dense or sparse) they are stored. A sketch keeps the smallest keyed hashes of the distinct edges, and of
 the distinct rows of features (a MinHash with one hash function); the share of them that two sketches have in common
-estimates how much two datasets have in common. Edges are sorted once; all else takes linear time.
+estimates how much two datasets have in common. Edges are sorted once; all else takes linear time. Edges on disk are
+read in parts, which gives the same identity.
 
 Without the ledger's secret neither can be made or compared. Both stay in the ledger's folder; the entries of the chain
 hold only hashes of them. Renumbering the nodes changes every edge: then only the rows of features tell, where they
@@ -17,6 +18,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,20 +50,23 @@ class SparseArrays:
 
 @dataclass(frozen=True)
 class GraphArrays:
-    """The content of a dataset: edges `[2, E]` (sources, targets), one row of features and one label per record."""
+    """The content of a dataset: edges `[2, E]` (sources, targets), one row of features and one label per record.
 
-    edges: np.ndarray | None = None
+    Edges that are sorted already are given as what yields them in parts: numbers `source << 32 | target` in increasing
+    order, those that are equal in one part.
+    """
+
+    edges: np.ndarray | Callable[[], Iterator[np.ndarray]] | None = None
     features: np.ndarray | SparseArrays | None = None
     labels: np.ndarray | None = None
 
 
 def arrays_of(graph: Any) -> GraphArrays:
-    """The arrays of a PyG graph (`edge_index`, `x`, `y`), or of a checked one (`edges`, `features`, `labels`)."""
-    if hasattr(graph, "edge_index"):
-        edges, features, labels = (getattr(graph, name, None) for name in ("edge_index", "x", "y"))
-    else:
-        edges, features, labels = graph.edges.edge_index(), graph.features, graph.labels
-    return GraphArrays(_array(edges), _features(features), _array(labels))
+    """The arrays of a PyG graph (`edge_index` or stored `edges`, `x`, `y`), or of a checked one (`edges`, ...)."""
+    stored = getattr(graph, "edges", None)
+    edges = _array(getattr(graph, "edge_index", None)) if stored is None else stored.pairs_by_source
+    features, labels = ("x", "y") if hasattr(graph, "x") else ("features", "labels")
+    return GraphArrays(edges, _features(getattr(graph, features, None)), _array(getattr(graph, labels, None)))
 
 
 def _array(values: Any) -> np.ndarray | None:
@@ -157,9 +162,9 @@ class Likeness:
 def identify(arrays: GraphArrays, key: bytes) -> DatasetIdentity:
     """The identity of a dataset under a ledger's secret key."""
     InputError.collect(_problems(arrays))
-    directed = _edges(arrays.edges)
+    edges, pairs = _read_edges(arrays.edges, key)
     total = hmac.new(key, b"dataset", hashlib.sha256)
-    total.update(hmac.digest(key, directed.tobytes(), hashlib.sha256))
+    total.update(edges)
     content, rows = _read_rows(arrays.features, key)
     total.update(content)
     labels = np.zeros(0) if arrays.labels is None else arrays.labels.reshape(-1)
@@ -167,26 +172,35 @@ def identify(arrays: GraphArrays, key: bytes) -> DatasetIdentity:
     total.update(hmac.digest(key, labels.astype(np.int64).tobytes(), hashlib.sha256))
     distinct = _distinct(rows)
     records = distinct if len(distinct) >= max(2.0, _DISTINCTIVE * len(rows)) else distinct[:0]
-    pairs = _mixed(_undirected(directed), _seed(key, "edges"))
-    return DatasetIdentity(total.hexdigest(), _sketch(pairs, repeats=2), _sketch(records))
+    return DatasetIdentity(total.hexdigest(), _sketch(pairs), _sketch(_smallest(records)))
 
 
 def _problems(arrays: GraphArrays) -> list[str]:
     problems = []
     edges, features = arrays.edges, arrays.features
-    if edges is not None and (edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype.kind not in "iu"):
+    if isinstance(edges, np.ndarray) and (edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype.kind not in "iu"):
         problems.append(f"edges: expected whole numbers of shape [2, E]; got {edges.dtype} {list(edges.shape)}")
     if isinstance(features, np.ndarray) and features.ndim != 2:
         problems.append(f"features: expected one row per record; got shape {list(features.shape)}")
     return problems
 
 
-def _edges(edges: np.ndarray | None) -> np.ndarray:
-    """The distinct directed edges as sorted 64-bit numbers; self loops are left out."""
-    if edges is None or edges.size == 0:
-        return np.zeros(0, dtype=np.uint64)
-    kept = edges[:, edges[0] != edges[1]].astype(np.uint64)
-    return _distinct((kept[0] << np.uint64(32)) | kept[1])
+def _read_edges(edges: np.ndarray | Callable[[], Iterator[np.ndarray]] | None, key: bytes) -> tuple[bytes, np.ndarray]:
+    """A keyed digest of the distinct directed edges in order, and the smallest keyed hashes of undirected ones."""
+    digest, seed = hmac.new(key, digestmod=hashlib.sha256), _seed(key, "edges")
+    kept = np.zeros(0, dtype=np.uint64)
+    for ordered in edges() if callable(edges) else _sorted_edges(edges):
+        directed = _without_repeats(ordered.astype(np.uint64, copy=False))
+        directed = directed[directed >> np.uint64(32) != directed & np.uint64(0xFFFFFFFF)]
+        digest.update(directed.tobytes())
+        kept = _smallest(np.concatenate([kept, _mixed(_undirected(directed), seed)]), repeats=2)
+    return digest.digest(), kept
+
+
+def _sorted_edges(edges: np.ndarray | None) -> Iterator[np.ndarray]:
+    if edges is not None and edges.size:
+        source, target = edges.astype(np.uint64)
+        yield np.sort((source << np.uint64(32)) | target)
 
 
 def _undirected(directed: np.ndarray) -> np.ndarray:
@@ -197,7 +211,10 @@ def _undirected(directed: np.ndarray) -> np.ndarray:
 
 def _distinct(values: np.ndarray) -> np.ndarray:
     """The distinct values, sorted."""
-    ordered = np.sort(values)
+    return _without_repeats(np.sort(values))
+
+
+def _without_repeats(ordered: np.ndarray) -> np.ndarray:
     new = np.ones(len(ordered), dtype=bool)
     np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
     return ordered[new]
@@ -254,10 +271,14 @@ def _mixed(values: np.ndarray, seed: np.uint64) -> np.ndarray:
     return mixed
 
 
-def _sketch(hashes: np.ndarray, repeats: int = 1) -> Sketch:
-    """The smallest of some hashes, each of which is there at most `repeats` times."""
+def _smallest(hashes: np.ndarray, repeats: int = 1) -> np.ndarray:
+    """The smallest distinct hashes, as many as a sketch holds; each is there at most `repeats` times."""
     enough = repeats * SKETCH_SIZE
-    kept = _distinct(hashes if len(hashes) <= enough else np.partition(hashes, enough - 1)[:enough])[:SKETCH_SIZE]
+    return _distinct(hashes if len(hashes) <= enough else np.partition(hashes, enough - 1)[:enough])[:SKETCH_SIZE]
+
+
+def _sketch(kept: np.ndarray) -> Sketch:
+    """The sketch of a set from its smallest distinct hashes."""
     size = len(kept) if len(kept) < SKETCH_SIZE else round((SKETCH_SIZE - 1) * 2.0**64 / int(kept[-1]))
     return Sketch(size, tuple(int(value) for value in kept))
 

@@ -11,14 +11,14 @@ import contextlib
 import copy
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from hushgraph.errors import InputError, LedgerError
-from hushgraph.ledger import old
+from hushgraph.ledger import groups, old
 from hushgraph.ledger.accounts import Account, RunningTotals, fold, new_account
 from hushgraph.ledger.entries import FIRST_LINK, Entry, History, check_chain, seal
 from hushgraph.ledger.identity import (
@@ -39,6 +39,7 @@ from hushgraph.ledger.occasion import Occasion
 from hushgraph.ledger.prices import earlier_runs
 from hushgraph.ledger.store import FILE, FORMAT, Rows, Store
 from hushgraph.ledger.totals import Total, curves_of, total_of
+from hushgraph.privacy.plan import Plan
 from hushgraph.privacy.units import Unit, from_dict
 from hushgraph.text import write_whole
 
@@ -316,6 +317,20 @@ class Ledger:
             values = {"dataset": account.dataset, "unit": account.unit, "epsilon": epsilon, "delta": delta}
             self.append("limit", {**values, **given, **self.occasion.who})
             return {**values, **given, "runs": account.runs}
+
+    def declare_group(self, name: str, plans: Sequence[Plan], *, dataset: str) -> dict[str, Any]:
+        """Declare runs on a dataset together, with all their plans, before the first of them; they compose as one plan.
+
+        Returns what was entered. Runs join it by `group=name`, in any order, each once; other plans are refused there.
+        """
+        if not plans:
+            raise InputError(f"group '{name}': expected the plans of its runs; got none")
+        values = groups.declaration(name, plans, plans[0].unit)
+        with self.transaction() as rows:
+            found = self.dataset_named(dataset)
+            groups.require_new(self.begin_unit(rows, found, plans[0].unit), name)
+            self.append("group", {"dataset": found, **values, **self.occasion.who})
+        return {"dataset": found, **values}
 
     def begin_unit(self, rows: Rows, dataset: str, unit: Unit) -> Account:
         """The account of a dataset for a unit, opened if there is none, with what earlier runs cost under the unit."""

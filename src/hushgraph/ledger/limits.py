@@ -10,7 +10,8 @@ from typing import Any
 
 from hushgraph.errors import InputError
 from hushgraph.ledger.accounts import BASIC, FILTER, GROUP, LEFT_OUT, PLAIN, SEEDED, UNPROVED, Account, Phase, Sum
-from hushgraph.ledger.prices import Ways, epsilon_of, loss_of
+from hushgraph.ledger.groups import place_in
+from hushgraph.ledger.prices import Ways, epsilon_of
 from hushgraph.privacy import events, filters
 from hushgraph.privacy.filters import GaussianFilter, RenyiFilter, worst_cost
 from hushgraph.privacy.units import Unit
@@ -25,7 +26,10 @@ Curve = Callable[[float], float]
 
 @dataclass(frozen=True)
 class Request:
-    """A run that asks to be let in, seen under one unit. `ways` is None where nothing is proved for that unit."""
+    """A run that asks to be let in, seen under one unit. `ways` is None where nothing is proved for that unit.
+
+    `group` is None for other units than the run's own: there it is added up.
+    """
 
     unit: Unit
     ways: Ways | None
@@ -87,11 +91,8 @@ def cause_in_words(code: str) -> str:
     return _CAUSES[Cause(code)] if code in set(Cause) else code
 
 
-def price_run(account: Account, request: Request, members: Callable[[str], list[Ways]]) -> dict[str, Any] | Refusal:
-    """What the run adds to an account, as its entry will say, or why it is refused.
-
-    `members` gives the runs that a group has already.
-    """
+def price_run(account: Account, request: Request) -> dict[str, Any] | Refusal:
+    """What the run adds to an account, as its entry will say, or why it is refused."""
     epsilon = epsilon_of(request.ways, request.unit.relation, request.delta)
     price: dict[str, Any] = {
         "unit": request.unit.as_dict(),
@@ -112,15 +113,8 @@ def price_run(account: Account, request: Request, members: Callable[[str], list[
         return {**price, "counts": SEEDED if request.seeded else UNPROVED}
     if request.group is not None:
         assert request.ways is not None
-        group = group_price(account, request.group, [*members(request.group), request.ways], request)
-        return {**price, "counts": GROUP, "group": group}
+        return {**price, "counts": GROUP, "group": place_in(account, request.group, request.ways, request.delta)}
     return {**price, "counts": PLAIN}
-
-
-def group_price(account: Account, name: str, runs: list[Ways], request: Request) -> dict[str, Any]:
-    """What a group of runs declared together costs, at the delta of its first run."""
-    delta = float(account.groups[name]["delta"]) if name in account.groups else request.delta
-    return {"name": name, "epsilon": loss_of(runs, request.unit.relation).epsilon(delta), "delta": delta}
 
 
 def closing_price(opened: dict[str, Any], ways: Ways, unit: Unit) -> dict[str, Any]:

@@ -30,8 +30,8 @@ class Occasion:
     """What a ledger writes down with every run that is opened on it.
 
     `unpublished` declares that nothing of a run that is not private (seeded, or without protection) will leave the
-    holder: it is then left out of totals. `group` declares that the noise and the number of the runs in it were fixed
-    before the first of them. `arrays` is the data itself, from which the ledger recognizes the dataset; `continues` and
+    holder: it is then left out of totals. `group` names runs that were declared together before the first of them
+    (`Ledger.declare_group`). `arrays` is the data itself, from which the ledger recognizes the dataset; `continues` and
     `separate` decide where it resembles one that is known.
     """
 

@@ -1,7 +1,7 @@
 """What runs cost: from the events that the entries hold, for the unit they were charged for or for another.
 
 A run counts as its charges once it was closed, as its whole plan until then. A run that chose its way counts as any of
-its ways: what it did not choose is part of what it promised.
+its ways: what it did not choose is part of what it promised. (Under a filter, `Run.close` gives that back.)
 """
 
 from __future__ import annotations

@@ -10,18 +10,17 @@ from __future__ import annotations
 import secrets
 import warnings
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hushgraph.errors import BudgetError, LedgerError, UnprovenError
-from hushgraph.ledger.accounts import FILTER, GROUP, PLAIN, Account
+from hushgraph.ledger.accounts import FILTER, PLAIN
 from hushgraph.ledger.certificate import Certificate, certify
 from hushgraph.ledger.checking import check_history
 from hushgraph.ledger.ledger import InMemoryLedgerWarning, Ledger
-from hushgraph.ledger.limits import Refusal, Request, closing_price, group_price, price_run
+from hushgraph.ledger.limits import Refusal, Request, closing_price, price_run
 from hushgraph.ledger.occasion import Occasion
-from hushgraph.ledger.prices import Ways, epsilon_of, spent, ways_of_run
+from hushgraph.ledger.prices import Ways, epsilon_of, spent
 from hushgraph.ledger.store import Rows
 from hushgraph.privacy import events, units
 from hushgraph.privacy.events import Event
@@ -111,30 +110,25 @@ class Run:
         """The run is done: only what was charged stays spent. Where the model lies, and its hash, if it is saved."""
         if self._closed:
             return
-        with self.ledger.transaction() as rows:
-            prices = [] if self.plan.branches else self._final_prices(rows)
-            model = {"model_path": model_path, "weights_hash": weights_hash}
-            self._append("close", {"prices": prices, "charges": len(self._charged), **model})
+        model = {"model_path": model_path, "weights_hash": weights_hash}
+        self._append("close", {"prices": self._final_prices(), "charges": len(self._charged), **model})
         self._closed = True
 
     def _append(self, kind: str, values: dict[str, Any]) -> None:
         with self.ledger.transaction():
             self.ledger.append(kind, {"run": self.identity, "dataset": self.dataset, **values})
 
-    def _final_prices(self, rows: Rows) -> list[dict[str, Any]]:
-        """What the charges cost for the unit they were charged for; other units keep the price of the whole plan."""
+    def _final_prices(self) -> list[dict[str, Any]]:
+        """What the charges cost for the unit they were charged for; other units keep the price of the whole plan.
+
+        A run that chose its way gives back what the costliest way would have cost under a filter alone: there, what
+        counts are the releases that were made, however each was chosen (docs/proofs/filters.md). A group counts whole.
+        """
         unit = self.plan.unit
         opened = next(price for price in self.prices if price["unit"] == unit.as_dict())
-        if opened["counts"] not in (PLAIN, GROUP, FILTER):
+        if opened["counts"] not in ((FILTER,) if self.plan.branches else (PLAIN, FILTER)):
             return []
-        ways = [events.composed(self._charged)]
-        account = self.ledger.begin_unit(rows, self.dataset, unit)
-        final = {**opened, **closing_price(opened, ways, unit)}
-        if opened["counts"] == GROUP:
-            name = opened["group"]["name"]
-            others = [run for run in account.groups[name]["runs"] if run != self.identity]
-            request = Request(unit, ways, opened["delta"])
-            final["group"] = group_price(account, name, [*_members(self.ledger, others, unit.as_dict()), ways], request)
+        final = {**opened, **closing_price(opened, [events.composed(self._charged)], unit)}
         return [{**final, "was": {key: opened[key] for key in ("epsilon", "delta", "cost", "cost_delta")}}]
 
 
@@ -190,7 +184,7 @@ def _enter(
     for account in ledger.accounts(dataset):
         unit = own if account.unit == facts["unit"] else units.from_dict(account.unit)
         request = _request(plan, unit, seeded, occasion)
-        price = price_run(account, request, _members_of(ledger, account))
+        price = price_run(account, request)
         if isinstance(price, Refusal):
             _write_refusal(ledger, plan, dataset, price)
             return price
@@ -208,19 +202,8 @@ def _request(plan: Plan, unit: Unit, seeded: bool, occasion: Occasion) -> Reques
         ways: Ways | None = list(plan.ways(unit))
     except UnprovenError:
         ways = None
-    return Request(unit, ways, plan.budget.definite_delta, seeded, occasion.unpublished, occasion.group)
-
-
-def _members_of(ledger: Ledger, account: Account) -> Callable[[str], list[Ways]]:
-    """The runs that a group of an account has, by the group's name."""
-    return lambda name: _members(ledger, account.groups.get(name, {"runs": []})["runs"], account.unit)
-
-
-def _members(ledger: Ledger, runs: list[str], unit: dict[str, Any]) -> list[Ways]:
-    if not runs:
-        return []
-    history = ledger.history()
-    return [ways for run in runs if (ways := ways_of_run(history, run, unit)) is not None]
+    group = occasion.group if unit == plan.unit else None
+    return Request(unit, ways, plan.budget.definite_delta, seeded, occasion.unpublished, group)
 
 
 def _write_refusal(ledger: Ledger, plan: Plan, dataset: str, refusal: Refusal) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from hushgraph.ledger.accounts import BASIC, FILTER, PLAIN, Account, Phase
 from hushgraph.ledger.entries import History
+from hushgraph.ledger.groups import declared_ways
 from hushgraph.ledger.limits import Curve, split_epsilon, used_epsilon
 from hushgraph.ledger.prices import Ways, loss_of, unit_key, ways_of_run
 from hushgraph.privacy import filters, units
@@ -92,7 +93,7 @@ _FILTER_NAMES = {"gaussian": "Gaussian", "renyi": "Renyi", "basic": "basic"}
 _WHY = {
     Kind.NONE: "Nothing that counts was spent.",
     Kind.BASIC: "Epsilons and deltas of the runs are added up, which holds however each was chosen.",
-    Kind.DECLARED: "The runs were declared together, their noise and number fixed beforehand, and compose as one plan.",
+    Kind.DECLARED: "All runs were declared together, with their plans, before the first one: they compose as one plan.",
     Kind.FILTER: "A {filter} filter under a limit set beforehand holds however each run was chosen{earlier}.",
 }
 
@@ -118,7 +119,7 @@ def total_of(account: Account, delta: float | None, curves: Callable[[], list[Cu
         seeded=tuple(account.seeded),
         unproved=tuple(account.unproved),
         lost=tuple(account.lost),
-        groups=len(account.groups),
+        groups=len(account.begun),
         earlier=account.unlimited.runs if account.phase is not None else 0,
         filter=None if account.phase is None else account.phase.filter,
         limit=account.limit,
@@ -144,7 +145,7 @@ def _kind(account: Account) -> Kind:
     before = account.unlimited
     if not before.runs and not any(phase.filter for phase in account.phases):
         return Kind.NONE
-    only_group = len(account.groups) == 1 and not account.plain.runs and not account.phases
+    only_group = len(account.begun) == 1 and not account.plain.runs and not account.phases
     return Kind.DECLARED if only_group else Kind.BASIC
 
 
@@ -159,7 +160,7 @@ def curves_of(history: History, account: Account) -> list[Curve]:
         if price["counts"] == PLAIN or (price["counts"] == FILTER and (price["filter"] or {}).get("kind") == BASIC):
             singles.setdefault(price["phase"], []).append(run)
     found = [_of_runs(history, account, [run], relation) for run in singles.get(0, [])]
-    found += [_of_runs(history, account, group["runs"], relation) for group in account.groups.values()]
+    found += [loss_of(declared_ways(history, account.dataset, name), relation).epsilon for name in account.begun]
     for number, phase in enumerate(account.phases, start=1):
         if phase.kind == BASIC:
             found += [_of_runs(history, account, [run], relation) for run in singles.get(number, [])]

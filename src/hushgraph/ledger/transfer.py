@@ -154,7 +154,7 @@ class _Replay:
                 ways = None if stored is None else [events.from_json(way) for way in stored]
                 unit, delta = units.from_dict(account.unit), values["claim"]["delta"]
                 request = Request(unit, ways, delta, values["seeded"], values["unpublished"], None)
-                price = price_run(account, request, lambda _: [])
+                price = price_run(account, request)
                 assert not isinstance(price, Refusal)
                 prices.append(price if own else {**price, "ways": stored})
             self.ledger.append("open", {**values, "dataset": self.dataset, "group": None, "prices": prices})

@@ -87,13 +87,14 @@ class Gradient(Mechanism):
         self, data: Any, module: nn.Module, rows: Rows, training: Training, *, nodes: Tensor | None = None
     ) -> None:
         """Train plainly on the training nodes; the best epoch on the validation nodes is kept."""
-        val = data.val if data.val.numel() else None
+        train, val = data.labeled("train"), data.labeled("val")
+        val = val if val.numel() else None
         if isinstance(module, Ensemble):
             train_ensemble(
                 module,
                 cast(JoinedRows, rows),
                 data.labels,
-                data.train,
+                train,
                 val,
                 epochs=training.epochs,
                 lr=training.lr,
@@ -106,7 +107,7 @@ class Gradient(Mechanism):
             module,
             rows,
             data.labels,
-            data.train,
+            train,
             replace(training, select_best=val is not None),
             val=val,
             generator=data.generator("batches"),

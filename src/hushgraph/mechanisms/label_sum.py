@@ -21,7 +21,9 @@ from hushgraph.data.checks import CheckedGraph
 from hushgraph.data.rows import Rows, dense_rows
 from hushgraph.errors import InputError
 from hushgraph.graph.edges import Edges
+from hushgraph.graph.labels import QuantizedLabels, quantize_labels
 from hushgraph.graph.quantized import QuantizedRows, quantize
+from hushgraph.graph.sums import Quantized
 from hushgraph.mechanisms.canaries import (
     BASE_NODES,
     Evidence,
@@ -116,25 +118,43 @@ class LabelSum(GaussianMechanism):
     def _whole_sums(self, data: Any, pseudo_labels: Rows | None, receivers: Tensor | None) -> tuple[Tensor, float]:
         """The exact sums in whole steps of the grid, and the step."""
         edges: Edges = data.whole_lists if self.divided else data.edges
-        rows, labeled = self.rows(data, pseudo_labels), data.trains_on
         edges = edges if receivers is None else edges.ending_at(receivers)
-        sent = self.messages(edges, rows, labeled)
+        sent: Quantized
+        if pseudo_labels is None:
+            sent = self.label_messages(edges, self.classes(data), data.metadata.classes)
+        else:
+            sent = self.messages(edges, self.rows(data, pseudo_labels), data.trains_on)
         return edges.sum(sent), sent.step
 
-    def rows(self, data: Any, pseudo_labels: Rows | None) -> Tensor:
-        """One-hot labels of the training nodes; for all others, zeros or their row of `pseudo_labels`."""
-        labels, train, nodes = data.labels, data.train, data.metadata.num_nodes
-        known = train[labels[train] >= 0]
-        rows = torch.zeros(nodes, data.metadata.classes)
-        rows[known] = F.one_hot(labels[known], data.metadata.classes).to(torch.float32)
-        if pseudo_labels is None:
-            return rows
-        return torch.where(data.trains_on.unsqueeze(1), rows, dense_rows(pseudo_labels))
+    def classes(self, data: Any) -> Tensor:
+        """The labels of the training nodes; -1 for all others and where there is none."""
+        known = torch.full((data.metadata.num_nodes,), -1)
+        known[data.train] = data.labels[data.train].clamp(min=-1)
+        return known
+
+    def rows(self, data: Any, pseudo_labels: Rows) -> Tensor:
+        """One-hot labels of the training nodes (zeros where there is none); for all others their `pseudo_labels`."""
+        classes = self.classes(data)
+        rows = torch.where(data.trains_on.unsqueeze(1), 0.0, dense_rows(pseudo_labels).to(torch.float32))
+        known = (classes >= 0).nonzero().squeeze(1)
+        rows[known, classes[known]] = 1.0
+        return rows
+
+    def label_messages(self, edges: Edges, classes: Tensor, columns: int) -> QuantizedLabels:
+        """What each node sends along each entry of its list where only labels are sent."""
+        return quantize_labels(
+            classes,
+            columns,
+            bits=_DIVIDED_BITS if self.divided else _BITS,
+            lengths=edges.out_degree() if self.divided else None,
+            centered=self.centered,
+        )
 
     def messages(self, edges: Edges, rows: Tensor, labeled: Tensor) -> QuantizedRows:
         """What each node sends along each entry of its list, in whole steps of a grid and within its bound."""
-        if rows.dim() != 2 or not bool(torch.isfinite(rows).all()) or bool((rows < 0).any()):
-            raise InputError("label sum: expected a matrix of finite entries without a negative one; got another")
+        if rows.dim() != 2 or bool((rows < 0).any()):
+            raise InputError("label sum: expected a matrix without a negative entry; got another")
+        rows = torch.where(torch.isfinite(rows).all(dim=1, keepdim=True), rows, 0.0)  # one record must not stop a run
         shrink = rows.norm(dim=1).clamp(min=1.0).reciprocal() * torch.where(labeled, 1.0, self.unlabeled_norm)
         return quantize(
             self.coded(rows.to(torch.float32) * shrink.unsqueeze(1)),

@@ -87,14 +87,17 @@ class LocalReport(Mechanism):
         return getattr(data, self.part)
 
     def release(self, data: Any, scale: float, noise: NoiseSource) -> Any:
-        """Every person's report, drawn once; labels of training and validation nodes only (-1 for everybody else)."""
+        """Every person's report, drawn once; labels of training and validation nodes only (-1 for everybody else).
+
+        A report about a label is a class number, or one bit per class.
+        """
         draw = _device_randomness(noise)
         if self.part == "features":
             return self.randomizer.perturb(self._unit_interval(dense_rows(data.features).numpy()), draw)
         asked = torch.cat([data.train, data.val])
-        reports = torch.full((data.metadata.num_nodes,), -1, dtype=torch.int64)
-        reports[asked] = torch.from_numpy(self.randomizer.perturb(data.labels[asked].numpy(), draw))
-        return reports
+        known = _filled(data.labels[asked].numpy(), data.metadata.classes, draw)
+        drawn = torch.from_numpy(self.randomizer.perturb(known, draw)).long()
+        return drawn.new_full((data.metadata.num_nodes, *drawn.shape[1:]), -1).index_copy_(0, asked, drawn)
 
     def _unit_interval(self, rows: np.ndarray) -> np.ndarray:
         """The rows clipped to the range and moved to [0, 1], column by column."""
@@ -145,8 +148,9 @@ class LocalReport(Mechanism):
 
     @classmethod
     def variants(cls) -> Sequence[Self]:
-        """Reports about three features and about one of two labels."""
-        return [cls(local.MultiBit(1.0, 3)), cls(local.RandomizedResponse(1.0, 2), "labels")]
+        """Reports about three features and about one of two labels, as a class or as bits."""
+        labels = (local.RandomizedResponse(1.0, 2), local.UnaryEncoding(1.0, 2))
+        return [cls(local.MultiBit(1.0, 3)), *(cls(randomizer, "labels") for randomizer in labels)]
 
     @classmethod
     def read(cls, values: dict[str, Any]) -> Self:
@@ -167,6 +171,12 @@ class LocalReport(Mechanism):
             return local.SampledReport(index, sign, self.randomizer.dimensions)
         value = tensors["value"]
         return value if self.part == "labels" else value.numpy()
+
+
+def _filled(labels: np.ndarray, classes: int, draw: Randomness) -> np.ndarray:
+    """The labels; a person without one reports about a class drawn at random (docs/proofs/local-labels.md)."""
+    missing = labels < 0
+    return np.where(missing, draw.integers(0, classes, labels.shape), labels) if missing.any() else labels
 
 
 def _device_randomness(noise: NoiseSource) -> Randomness:

@@ -85,8 +85,8 @@ class RootedGradient(Gradient):
             data.features,
             data.labels,
             training,
-            train=data.train,
-            val=data.val,
+            train=data.labeled("train"),
+            val=data.labeled("val"),
             on_epoch=data.report,
         )
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from hushgraph.data.checks import CheckedGraph
+from hushgraph.data.checks import CheckedGraph, labeled_nodes
 from hushgraph.data.rows import Rows
 from hushgraph.errors import PrivateAccessError
 from hushgraph.graph.edges import Edges
@@ -23,7 +23,8 @@ class View:
     """One release's view of the data. A part that was not declared is not there.
 
     `edges` are cut to the unit's cap; `whole_lists` are not, for a mechanism that bounds what a list can do by itself.
-    `report(done, total)` is for progress and learns nothing.
+    `report(done, total)` is for progress and learns nothing. `cut` keeps edges with shortened lists for later releases:
+    what a list keeps follows from the key of the run, and is the same each time.
     """
 
     _graph: CheckedGraph
@@ -32,6 +33,7 @@ class View:
     _noise: NoiseSource
     _name: str
     report: Callable[[int, int], None] = lambda done, total: None
+    _cut: dict[int, Edges] = field(default_factory=dict)
 
     @property
     def metadata(self) -> Metadata:
@@ -47,6 +49,10 @@ class View:
     def val(self) -> Tensor:
         """The numbers of the validation nodes (public)."""
         return self._graph.val
+
+    def labeled(self, split: str) -> Tensor:
+        """The nodes of a split that have a label; only for a mechanism that reads labels."""
+        return labeled_nodes(self._graph.split(split), self.labels, split)
 
     @property
     def trains_on(self) -> Tensor:
@@ -77,7 +83,12 @@ class View:
     def capped(self, limit: int | None) -> Edges:
         """The edges with lists cut to the unit's cap and to `limit`, whichever is less."""
         caps = [cap for cap in (self._cap, limit) if cap is not None]
-        return self.whole_lists.cap(min(caps), self._noise.stream("degree cap")) if caps else self.whole_lists
+        whole = self.whole_lists
+        if not caps:
+            return whole
+        if min(caps) not in self._cut:
+            self._cut[min(caps)] = whole.cap(min(caps), self._noise.stream("degree cap"))
+        return self._cut[min(caps)]
 
     def generator(self, purpose: str) -> torch.Generator:
         """A generator for things that need no privacy, such as the order of public batches."""

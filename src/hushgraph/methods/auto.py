@@ -7,9 +7,9 @@ the sums did not help. The sums are charged either way: the choice is made after
 Node level: validation labels are private, so the choice is made before: DP-MLP where the sums are expected to be mostly
 noise (few training nodes, few labeled neighbors) or neighbors have no more in common than strangers, Chorus otherwise.
 Sizes are public. The average degree (unless it was declared) and whether neighbors agree are not: where the choice
-depends on them, both are asked with noise first, for a small part of the budget; the rest goes to the method. Nothing
-private is read without a charge. All constants of the rule were found on BU10, JohnsHopkins55, Facebook pages, PubMed,
-Coauthor CS, Amazon Computers and Tolokers.
+depends on them, both are asked with noise first, for a small part of the budget; the rest goes to the method. A table
+of records has no edges: DP-MLP. Nothing private is read without a charge. All constants of the rule were found on BU10,
+JohnsHopkins55, Facebook pages, PubMed, Coauthor CS, Amazon Computers and Tolokers.
 """
 
 from __future__ import annotations
@@ -82,10 +82,10 @@ class Answers:
 class Auto(Method):
     """No settings but one: all choices are made by rule.
 
-    Edge level: `chorus`, or an `mlp` where public validation labels say that it is better. Node level: `chorus` or
-    `dp-mlp`, by sizes, epsilon, average degree, and whether neighbors have the same label more often than others. Where
-    these decide they are asked with noise, charged and certified: edges for at most 2% of epsilon, pairs of neighbors
-    for at most 3%; the method then gets the rest.
+    Edge level: `chorus`, or an `mlp` where public validation labels say that it is better. A table: `dp-mlp`. Node
+    level: `chorus` or `dp-mlp`, by sizes, epsilon, average degree, and whether neighbors have the same label more often
+    than others. Where these decide they are asked with noise, charged and certified: edges for at most 2% of epsilon,
+    pairs of neighbors for at most 3%; the method then gets the rest.
     """
 
     average_degree: float | None = setting(
@@ -100,6 +100,8 @@ class Auto(Method):
 
     def stages(self, metadata: Metadata, unit: Unit, budget: Budget) -> Sequence[Stage]:
         """What is asked; else the stages of the method that sizes alone decide for."""
+        if not unit.has_edges:
+            return DPMLP().stages(metadata, unit, budget)
         if "labels" in unit.public:
             return [*Chorus().stages(metadata, unit, budget), *MLP().stages(metadata, unit, budget)]
         if not budget.is_private:  # without protection the data may be asked, when it is there
@@ -137,7 +139,8 @@ class Auto(Method):
 
     def public_notes(self, metadata: Metadata, unit: Unit) -> Sequence[Note]:
         """Those of the methods that may be chosen."""
-        return [*Chorus().public_notes(metadata, unit), *self._declared()]
+        method = Chorus() if unit.has_edges else DPMLP()
+        return [*method.public_notes(metadata, unit), *self._declared()]
 
     def _declared(self) -> list[Note]:
         return [] if self.average_degree is None else [note(Code.AVERAGE_DEGREE, degree=self.average_degree)]
@@ -145,7 +148,12 @@ class Auto(Method):
     def _questions(self, metadata: Metadata, unit: Unit, budget: Budget) -> list[Stage]:
         """The noisy numbers that the choice depends on; none where public sizes (and a declared degree) decide."""
         needed, declared = needed_degree(metadata, budget), self.average_degree
-        if needed == 0.0 or not math.isfinite(needed) or (declared is not None and declared < needed):
+        if (
+            not unit.has_edges
+            or needed == 0.0
+            or not math.isfinite(needed)
+            or (declared is not None and declared < needed)
+        ):
             return []
         asked = []
         if declared is None:
@@ -183,7 +191,7 @@ class Auto(Method):
         if vault.plan.branches:
             vault.choose(vault.plan.branch(method.name), reason)
         output = _run_as(method, vault, reason)
-        if isinstance(method, Chorus) and vault.is_public("labels") and vault.nodes("val").numel():
+        if isinstance(method, Chorus) and vault.is_public("labels") and vault.labeled("val").numel():
             return _better(vault, output, _run_as(MLP(), vault, reason))
         return output
 
@@ -206,6 +214,8 @@ def decide(metadata: Metadata, unit: Unit, budget: Budget, answers: Answers) -> 
     """The method and the reason, from public sizes and what is known of the edges."""
     if "labels" in unit.public:
         return Chorus(), note(Code.CHOSE_LABELS, method="chorus")
+    if not unit.has_edges:
+        return DPMLP(), note(Code.CHOSE_RECORDS, method="dp-mlp")
     needed = needed_degree(metadata, budget)
     sizes = {"train": metadata.num_train, "nodes": metadata.num_nodes, "epsilon": budget.epsilon}
     if needed == 0.0:
@@ -254,7 +264,7 @@ def _better(vault: Vault, output: Output, plain: Output) -> Output:
 
 def _validation(vault: Vault, scores: Any) -> float:
     assert isinstance(scores, Tensor)
-    val = vault.nodes("val")
+    val = vault.labeled("val")
     return float((scores[val].argmax(dim=1) == vault.labels[val]).double().mean())
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
@@ -32,6 +32,8 @@ from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units import DirectedEdge, UndirectedEdge, Unit
 from hushgraph.settings import Settings
 from hushgraph.vault import PrivateRows, Progress, Vault
+
+Stages = Callable[[Metadata, Unit, Budget], Sequence[Stage]]
 
 
 @dataclass
@@ -103,19 +105,22 @@ class Method(Settings):
         if metadata.num_train < 1:
             raise InputError(f"train nodes: expected at least 1; got {metadata.num_train}")
         self._require_trust(unit, budget)
-        return self._planned(self.name, metadata, unit, budget, paper_mode)
+        return self._planned(self.name, metadata, unit, budget, self.stages, paper_mode)
 
     def inference_plan(self, metadata: Metadata, unit: Unit, budget: Budget, *, paper_mode: bool = False) -> Plan:
         """The releases without the training: what predictions about another graph cost."""
-        return self._planned(f"{self.name}-inference", metadata, unit, budget, paper_mode, trains=False)
+        name = f"{self.name}-inference"
+        return self._planned(name, metadata, unit, budget, self._stages_without_training, paper_mode)
+
+    def _stages_without_training(self, metadata: Metadata, unit: Unit, budget: Budget) -> Sequence[Stage]:
+        return [stage for stage in self.stages(metadata, unit, budget) if not stage.mechanism.trains]
 
     def _planned(
-        self, name: str, metadata: Metadata, unit: Unit, budget: Budget, paper_mode: bool, *, trains: bool = True
+        self, name: str, metadata: Metadata, unit: Unit, budget: Budget, listed: Stages, paper_mode: bool
     ) -> Plan:
-        """What is not protected, what is public, then what is released: with training, or without."""
+        """What is not protected, what is public, then what is released."""
         unprotected, public = self.unprotected_notes(metadata, unit), self.public_notes(metadata, unit)
-        listed = self.stages(metadata, unit, budget.for_units(unit.count(metadata)))
-        stages = [stage for stage in listed if trains or not stage.mechanism.trains]
+        stages = listed(metadata, unit, budget.for_units(unit.count(metadata)))
         if paper_mode:
             stages = [replace(stage, mechanism=stage.mechanism.as_published()) for stage in stages]
         paper = self.paper_accountant(unit) if paper_mode else None

@@ -73,17 +73,22 @@ class LPGNN(LocalMethod):
 
     def stages(self, metadata: Metadata, unit: Unit, budget: Budget) -> Sequence[Stage]:
         """One report about the features, and one about the label where it is private."""
-        for_label, for_features = self._split(unit, budget.epsilon)
-        stages = []
-        if for_features:
-            stages.append(self.report("features", MultiBit(for_features, metadata.features)))
+        for_label, for_features = self._split(unit, _finite(budget.epsilon))
+        stages = [self._feature_report(metadata, for_features)] if for_features else []
         if for_label:
             stages.append(self.report("labels", RandomizedResponse(for_label, metadata.classes), "labels"))
         return stages
 
+    def inference_plan(self, metadata: Metadata, unit: Unit, budget: Budget, *, paper_mode: bool = False) -> Plan:
+        """Predictions read features alone: nobody is asked about a label, and the features get the whole budget."""
+        stages = [self._feature_report(metadata, within(_finite(budget.epsilon)))] if self.reads_features else []
+        return self._planned(f"{self.name}-inference", metadata, unit, budget, lambda *_: stages, paper_mode)
+
+    def _feature_report(self, metadata: Metadata, epsilon: float) -> Stage:
+        return self.report("features", MultiBit(epsilon, metadata.features))
+
     def _split(self, unit: Unit, total: float) -> tuple[float, float]:
         """Epsilon of the label and of the features (0: not asked)."""
-        total = total if math.isfinite(total) else 2.0  # without protection the randomizers are not used
         require_local(unit, self.name)
         if "labels" in unit.public:
             if self.label_epsilon is not None:
@@ -142,14 +147,20 @@ class LPGNN(LocalMethod):
         return FeatureReports.of(value, mechanism.randomizer)
 
     def _labels(self, vault: Vault) -> NoisyLabels:
-        train, val, classes = vault.nodes("train"), vault.nodes("val"), vault.metadata.classes
+        classes = vault.metadata.classes
         if vault.is_public("labels"):
-            return NoisyLabels(vault.labels, train, val, torch.eye(classes))
+            return NoisyLabels(vault.labels, vault.labeled("train"), vault.labeled("val"), torch.eye(classes))
+        train, val = vault.nodes("train"), vault.nodes("val")
         mechanism = vault.plan.mechanism("labels", LocalReport)
         # A unary report that names one class has the same law as randomized response.
         response = RandomizedResponse(mechanism.epsilon, classes)
         transition = torch.from_numpy(response.transition).to(torch.float32)
         return NoisyLabels(vault.release("labels"), train, val, transition, mechanism.epsilon)
+
+
+def _finite(epsilon: float) -> float:
+    """The budget; without protection the randomizers are not used, whatever their epsilon."""
+    return epsilon if math.isfinite(epsilon) else 2.0
 
 
 @dataclass(frozen=True)

@@ -66,6 +66,8 @@ class Model:
     """The public split: node numbers of `train`, `val` and `test`."""
     run_plan: Plan | None = None
     """The plan of the whole run, where `plan` is the branch that it chose."""
+    folder: Path | None = None
+    """Where it was saved last, or read from."""
     trained: Plan | None = None
     """The plan that the network was trained under, where it is another one (inference on another graph)."""
 
@@ -184,8 +186,12 @@ class Model:
         return registry.load("views", "audit")(self, **options)
 
     def report(self, path: str | os.PathLike[str], **options: Any) -> Path:
-        """Write one HTML file about this model that opens offline; options are those of `write_report`."""
-        written: Path = registry.load("views", "report")(self, path, **options)
+        """Write one HTML file about this model that opens offline; options are those of `write_report`.
+
+        Of a model that was saved, the folder is shown, and checked against the ledger that it was charged to.
+        """
+        own = None if self.ledger is None else self.ledger.folder
+        written: Path = registry.load("views", "report")(self, path, **{"ledger": own, **options})
         return written
 
     # The folder
@@ -212,6 +218,7 @@ class Model:
         write_json(target / "metrics.json", {**self.metrics, "seconds": self.seconds})
         if self.ledger is not None and self.ledger.folder is not None:
             write_manifest(target, self.ledger, self.certificate.run)
+        self.folder = target
         return target
 
     @classmethod
@@ -248,6 +255,7 @@ class Model:
             metrics=metrics,
             run_plan=None if config["run_plan"] is None else Plan.from_dict(config["run_plan"]),
             trained=trained,
+            folder=source,
             certificate=Certificate.from_dict(read_json(source / "certificate.json", of="a trained model")),
         )
 

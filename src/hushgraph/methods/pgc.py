@@ -164,7 +164,7 @@ class PGC(PerFeatureMethod):
         return Output(scores=scores, settings=settings)
 
     def _train(self, network: nn.Module, rows: PropagatedRows, graph: Neighborhood, vault: Vault) -> int:
-        labels, train, val = vault.labels, vault.nodes("train"), vault.nodes("val")
+        labels, train, val = vault.labels, vault.labeled("train"), vault.labeled("val")
 
         def loss(nodes: Tensor) -> Tensor:
             scores = network(rows, graph)

@@ -75,9 +75,9 @@ class _PlainGNN(Method):
 
     def _train(self, network: BasicGNN, features: Rows, graph: PygNeighborhood, vault: Vault) -> None:
         """Every epoch's weights are judged at the start of the next one, where the first sums serve both."""
-        labels, train = vault.release("labels"), vault.nodes("train")
+        labels, train = vault.release("labels"), vault.labeled("train")
         optimizer = torch.optim.Adam(network.parameters(), lr=self.lr, weight_decay=self.weight_decay)
-        best = _BestEpoch(network, features, graph, labels, vault.nodes("val"))
+        best = _BestEpoch(network, features, graph, labels, vault.labeled("val"))
         for epoch in range(self.epochs):
             sums = best.judge() if epoch else best.first_sums()
             network.train()

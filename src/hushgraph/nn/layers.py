@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hushgraph.data.rows import Rows, dense_rows
+from hushgraph.data.rows import NARROW, Rows, dense_rows
 from hushgraph.errors import InputError, did_you_mean
 from hushgraph.nn.rowwise import rowwise, unfolds
 
@@ -136,9 +136,16 @@ def reset_all(module: nn.Module, generator: torch.Generator) -> None:
 def linear_input(x: Rows, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`x @ weight.T + bias` for dense or sparse rows; `weight` is [out, in] as in `torch.nn.Linear`."""
     if isinstance(x, Tensor):
-        return F.linear(x, weight, bias)
+        return F.linear(x, weight, bias) if min(weight.shape) >= NARROW else _narrow_linear(x, weight, bias)
     product = x.matmul(weight.t())
     return product if bias is None else product + bias
+
+
+def _narrow_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """The same, stored one column after the other; so is the gradient of `x`, whichever of the two is narrow."""
+    columns = x.reshape(-1, x.shape[-1]).t()
+    product = weight @ columns if bias is None else torch.addmm(bias.unsqueeze(1), weight, columns)
+    return product.t() if x.dim() == 2 else product.t().reshape(*x.shape[:-1], len(weight))
 
 
 Order = Literal["norm-first", "activation-first"]

@@ -55,6 +55,7 @@ class Code(StrEnum):
 
     # Decided, and why
     CHOSE_LABELS = "chose-labels"
+    CHOSE_RECORDS = "chose-records"
     CHOSE_ONE_BATCH = "chose-one-batch"
     CHOSE_FEW_TRAIN = "chose-few-train"
     CHOSE_DEGREE = "chose-degree"
@@ -139,6 +140,7 @@ _SENTENCES = {
     ),
     Code.EARLIER_WORDS: "{words} (in the words of an earlier version)",
     Code.CHOSE_LABELS: "{method}: labels are public at edge level, so they are the messages",
+    Code.CHOSE_RECORDS: "{method}: a table of records has no edges, so there is nothing to sum",
     Code.CHOSE_ONE_BATCH: (
         "{method}: {train} training nodes of {nodes} at epsilon {epsilon} fit in one batch; with {classes} classes a "
         "linear model learns more than an MLP"

@@ -316,8 +316,8 @@ class BoundedDegreeNode(Node):
         largest = max(int(data.edges.out_degree().max()), int(data.edges.in_degree().max()))
         if largest > self.max_degree:
             raise InputError(
-                f"{self.name}: expected no node with more than {self.max_degree} neighbors (max_degree); got one with "
-                f"{largest}. Raise max_degree if the bound is known without the data, or use the unit node"
+                f"{self.name}: expected no node with more than {self.max_degree} neighbors (max_degree); got one. "
+                "Raise max_degree if the bound is known without the data, or use the unit node"
             )
 
     def neighbors(self, data: Any, rng: Any) -> Iterator[Any]:

@@ -204,6 +204,8 @@ def _from_folder(folder: Path) -> RunContext:
 def _from_model(model: Any) -> RunContext:
     if not hasattr(model, "certificate"):
         raise InputError(f"report: expected a model or its folder; got {type(model).__name__}")
+    if model.folder is not None and model.folder.is_dir():
+        return _from_folder(model.folder)  # what is checked is then what is shown
     return RunContext(
         method=model.method.name,
         parameters=model.method.as_dict(),

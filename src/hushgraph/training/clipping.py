@@ -13,11 +13,14 @@ docs/proofs/gradient.md. Edge cases:
 | gradient not finite (NaN, infinity, or a norm beyond the floating-point range) | the example counts as zero |
 | layer that mixes rows, or is unknown | refused when the engine is built |
 | more than 2^24 rows, or 2^13 pieces, in a batch | refused |
+| a machine on which the place of a row matters to the last bit | examples are taken one at a time |
 """
 
 from __future__ import annotations
 
 import math
+import warnings
+from collections.abc import Iterable
 from typing import Literal, Protocol
 
 import torch
@@ -26,6 +29,7 @@ from torch import Tensor, nn
 from hushgraph.data.rows import Rows, narrow_rows, take_rows
 from hushgraph.errors import InputError, did_you_mean
 from hushgraph.nn.rowwise import require_rowwise
+from hushgraph.training.alike import one_thread, treats_rows_alike
 from hushgraph.training.ghost_clipping import GhostGradient, NoGhostNorms, PerSampleGradient, has_ghost_norms
 from hushgraph.training.losses import RowLoss, row_loss
 from hushgraph.training.manual_backward import ManualGradient, build_steps
@@ -36,6 +40,7 @@ from hushgraph.training.rounding import (
     MOST_ROWS,
     PIECE_ROWS,
     SMALL_BLOCK,
+    VECTOR_ROWS,
     block_slack,
     check_size,
     checked_sum,
@@ -43,6 +48,7 @@ from hushgraph.training.rounding import (
     clip_norm,
     double_slack,
     norm_slack,
+    rows_together,
 )
 
 Method = Literal["manual", "ghost", "per-sample"]
@@ -58,6 +64,8 @@ _PER_SAMPLE_NUMBERS = 2**24
 class _Strategy(Protocol):
     def square_norms(self, rows: Rows, labels: Tensor, input_square_norms: Tensor | None) -> Tensor: ...
 
+    def per_row(self) -> Iterable[Tensor]: ...
+
     def write_sum(self, factors: Tensor) -> None: ...
 
 
@@ -67,10 +75,10 @@ class ClippedGradient:
     `max_grad_norm` bounds what one example can change, after rounding to multiples of `grid` (0: no rounding follows).
     The fastest method that applies is chosen: "manual" (backward pass written out by hand), "ghost" (autograd plus
     norms in closed form), "per-sample" (gradients formed outright); all give the same sum up to rounding. `microbatch`
-    bounds the rows processed at a time and changes nothing else. `loss` is "cross_entropy" or a function from scores
-    and labels to one loss per row. With `normalize`, short gradients are lengthened almost to the bound too (by
-    bound / (norm + bound / 100)), so that every example has about the same weight. `expected_rows` is the usual size of
-    a batch (a public number): small batches are added up in other ways than large ones.
+    bounds the rows processed at a time (a multiple of 32, or one) and changes nothing else. `loss` is "cross_entropy"
+    or a function from scores and labels to one loss per row. With `normalize`, short gradients are lengthened almost to
+    the bound too (by bound / (norm + bound / 100)), so that every example has about the same weight. `expected_rows` is
+    the usual size of a batch (a public number): batches are filled up to pieces of one shape, made for this size.
     """
 
     def __init__(
@@ -83,19 +91,20 @@ class ClippedGradient:
         microbatch: int | None = None,
         method: Method | None = None,
         normalize: bool = False,
-        expected_rows: float = math.inf,
+        expected_rows: float = 256.0,
     ) -> None:
         InputError.collect(_problems(max_grad_norm, microbatch, method))
         require_rowwise(module)
         self.module, self.loss, self.normalize = module, row_loss(loss), normalize
         self.many_rows = expected_rows >= _MANY_ROWS
-        self.microbatch = min(microbatch or PIECE_ROWS, PIECE_ROWS)
         parameters = trainable(module)
         if not parameters:
             raise InputError("expected a module with trainable parameters; got none; there is nothing to clip")
         self.buffer = torch.zeros(sum(p.numel() for p in parameters), dtype=torch.float64)
         self.views = {id(p): view for p, view in zip(parameters, views_of(self.buffer, parameters))}
         self.block = LARGE_BLOCK if self.many_rows else SMALL_BLOCK
+        self.most_rows = min(microbatch or PIECE_ROWS, rows_together(expected_rows, self.block))
+        self._piece_rows: int | None = None
         slack = norm_slack(widest_layer(module)) + block_slack(self.block, self.block) + double_slack()
         self.max_grad_norm = float(max_grad_norm)
         self.clip_norm = clip_norm(max_grad_norm, slack, grid, self.num_parameters)
@@ -131,32 +140,63 @@ class ClippedGradient:
     ) -> Tensor:
         """The clipped sum over the first `size` rows (None: all), in the order of the module's trainable parameters.
 
-        Rows beyond `size` only fill up the shape. `input_square_norms` are the squared norms of the rows over their
-        last dimension, or of each of their parts, for a caller that knows them.
+        Rows beyond `size` only fill up pieces of `piece_rows`; where they are missing they are added.
+        `input_square_norms` are the squared norms of the rows over their last dimension, or of each of their parts, for
+        a caller that knows them.
         """
         size = len(rows) if size is None else size
-        length = self._rows_at_a_time()
-        check_size(len(rows), min(MOST_ROWS, length * MOST_PIECES))
-        if len(rows) <= length:
-            total = self._clipped(rows, labels, input_square_norms, size).clone()
-            return checked_sum(total, size, self.max_grad_norm)
-        total = torch.zeros_like(self.buffer)
-        for start in range(0, len(rows), length):
-            stop = min(start + length, len(rows))
-            known = None if input_square_norms is None else input_square_norms[start:stop]
-            piece = narrow_rows(rows, start, stop - start)
-            total += self._clipped(piece, labels[start:stop], known, max(0, min(size, stop) - start))
+        if size == 0:
+            return torch.zeros_like(self.buffer)
+        with one_thread():
+            total = self._sum(rows, labels, size, input_square_norms)
         return checked_sum(total, size, self.max_grad_norm)
 
-    def _rows_at_a_time(self) -> int:
-        if self.method != "per-sample":
-            return self.microbatch
-        return min(self.microbatch, max(1, _PER_SAMPLE_NUMBERS // self.num_parameters))
+    def _sum(self, rows: Rows, labels: Tensor, size: int, known: Tensor | None) -> Tensor:
+        length = self.piece_rows(rows, labels)
+        check_size(size, min(MOST_ROWS, length * MOST_PIECES))
+        if len(rows) % length:
+            places = torch.arange(-(-len(rows) // length) * length).clamp_(max=len(rows) - 1)
+            rows, labels = take_rows(rows, places), labels[places]
+            known = None if known is None else known[places]
+        if len(rows) == length:
+            return self._clipped(rows, labels, known, size).clone()
+        total = torch.zeros_like(self.buffer)
+        for start in range(0, size, length):
+            part = slice(start, start + length)
+            piece, norms = narrow_rows(rows, start, length), None if known is None else known[part]
+            total += self._clipped(piece, labels[part], norms, min(size - start, length))
+        return total
+
+    def piece_rows(self, rows: Rows, labels: Tensor) -> int:
+        """How many rows are processed together, always: chosen before any is, by rows like these and their labels."""
+        if self._piece_rows is None:
+            with one_thread():
+                self._piece_rows = self._choose_piece(rows, labels)
+        return self._piece_rows
+
+    def _choose_piece(self, rows: Rows, labels: Tensor) -> int:
+        count, tried = self._largest_piece(), None
+        while count not in (1, tried):  # a method that turns out not to apply is changed, and so is the number
+            tried = count
+            alike = treats_rows_alike(self.module, rows, labels, count, self._per_row)
+            count = self._largest_piece() if alike else 1
+        if count < self._largest_piece():
+            warnings.warn("the place of a row matters on this machine: examples are taken one at a time", stacklevel=2)
+        return count
+
+    def _largest_piece(self) -> int:
+        most = self.most_rows
+        if self.method == "per-sample":
+            most = min(most, _PER_SAMPLE_NUMBERS // self.num_parameters)
+        return max(1, most // VECTOR_ROWS * VECTOR_ROWS)
+
+    def _per_row(self, rows: Rows, labels: Tensor) -> list[Tensor]:
+        """All that is computed per row."""
+        squares = self._square_norms(rows, labels, None)
+        return [squares, *self.strategy.per_row()]
 
     def _clipped(self, rows: Rows, labels: Tensor, known: Tensor | None, size: int) -> Tensor:
         """The clipped sum of rows that are processed together; the result is overwritten by the next call."""
-        if size == 0:
-            return self.buffer.zero_()
         squares = self._square_norms(rows, labels, known)
         factors: Tensor | None
         if math.isfinite(float(squares.max())):

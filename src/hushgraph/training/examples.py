@@ -27,7 +27,6 @@ from hushgraph.noise.sampler import PoissonSampler
 from hushgraph.training.clipping import ClippedGradient
 from hushgraph.training.losses import RowLoss, are_present, check_labels
 from hushgraph.training.rooted import rooted_gradient
-from hushgraph.training.rounding import VECTOR_ROWS
 
 # Steps are drawn together up to about this many positions, and their rows gathered up to about this many numbers, where
 # a row counts as at least so many (measured).
@@ -135,6 +134,7 @@ class RowExamples:
         )
         self.present = are_present(labels)
         self.square_norms = _input_norms(rows)
+        self.piece_rows = 1
         width = rows[0].numel() if isinstance(rows, Tensor) and len(rows) else 1
         batch = noisy_steps.sampler.expected_batch_size
         self.at_once = max(1, int(_NUMBERS_AT_ONCE / (batch * max(width, _ROW_COST))))
@@ -146,16 +146,17 @@ class RowExamples:
 
     def sums(self, noise: Noise) -> Iterator[Tensor]:
         """The clipped sum of each step's batch; rows of several small steps are gathered at once."""
+        self.piece_rows = self.engine.piece_rows(self.rows, self.labels)
         for batches in drawn_batches(self.noisy_steps, self.present, noise):
             for first in range(0, len(batches), self.at_once):
                 yield from self._sums_of(batches[first : first + self.at_once])
 
     def _sums_of(self, batches: list[Tensor]) -> Iterator[Tensor]:
-        index, start = filled_up(batches), 0
+        index, start = filled_up(batches, self.piece_rows), 0
         rows, labels = take_rows(self.rows, index), self.labels.index_select(0, index)
         square_norms = self.square_norms.index_select(0, index)
         for size in map(len, batches):
-            stop = start + whole_vectors(size)
+            stop = start + whole_pieces(size, self.piece_rows)
             piece, known = narrow_rows(rows, start, stop - start), square_norms[start:stop]
             yield self.engine.sum(piece, labels[start:stop], size=size, input_square_norms=known)
             start = stop
@@ -218,16 +219,16 @@ def shuffled(batches: Sequence[Tensor], noise: Noise) -> list[Tensor]:
             return list(index[torch.from_numpy(order)].split(sizes))
 
 
-def whole_vectors(size: int) -> int:
-    """The next number of rows that fills whole vectors."""
-    return -(-size // VECTOR_ROWS) * VECTOR_ROWS
+def whole_pieces(size: int, piece_rows: int) -> int:
+    """The next number of rows that fills whole pieces."""
+    return -(-size // piece_rows) * piece_rows
 
 
-def filled_up(batches: Sequence[Tensor]) -> Tensor:
-    """The batches one after the other, the first row of each repeated to a whole number of vectors."""
+def filled_up(batches: Sequence[Tensor], piece_rows: int) -> Tensor:
+    """The batches one after the other, the first row of each repeated to whole pieces."""
     pieces = []
     for batch in batches:
-        pieces += [batch, batch[:1].expand(whole_vectors(len(batch)) - len(batch))]
+        pieces += [batch, batch[:1].expand(whole_pieces(len(batch), piece_rows) - len(batch))]
     return torch.cat(pieces)
 
 

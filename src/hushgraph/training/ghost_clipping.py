@@ -8,6 +8,8 @@ at the price of memory and time.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -15,6 +17,7 @@ from torch.func import functional_call, grad, vmap
 
 from hushgraph.data.rows import Rows, SparseRows, dense_rows, row_square_norms
 from hushgraph.nn.layers import Linear
+from hushgraph.training.alike import EvenLinear
 from hushgraph.training.losses import RowLoss
 from hushgraph.training.manual_backward import shares_parameters
 from hushgraph.training.manual_layers import Views
@@ -134,7 +137,7 @@ class GhostGradient:
 
         handles = [layer.register_forward_hook(keep) for layer in self.layers]
         try:
-            with torch.enable_grad():
+            with torch.enable_grad(), EvenLinear():
                 total = self.loss(self.module(rows), labels).sum()
         finally:
             for handle in handles:
@@ -154,6 +157,13 @@ class GhostGradient:
             raise NoGhostNorms("a layer saw rows of an unexpected shape")
         if any(r.output.dim() == 3 and not 0 < r.output.shape[1] <= self.block // 2 for r in records):
             raise NoGhostNorms("a layer saw too many positions of one example")
+
+    def per_row(self) -> Iterator[Tensor]:
+        """All that `write_sum` uses of the rows, one entry per row."""
+        for record in self.records:
+            yield record.grad
+            if isinstance(record.x, Tensor):
+                yield record.x
 
     @torch.no_grad()
     def write_sum(self, factors: Tensor) -> None:
@@ -175,7 +185,8 @@ class PerSampleGradient:
 
     def _one_loss(self, parameters: dict[str, Tensor], row: Tensor, label: Tensor) -> Tensor:
         state = {**parameters, **{name: t.detach() for name, t in self.constants.items()}}
-        scores = functional_call(self.module, state, (row.unsqueeze(0),))
+        with EvenLinear():
+            scores = functional_call(self.module, state, (row.unsqueeze(0),))
         return self.loss(scores, label.unsqueeze(0)).squeeze(0)
 
     def square_norms(self, rows: Rows, labels: Tensor, input_square_norms: Tensor | None) -> Tensor:
@@ -185,6 +196,10 @@ class PerSampleGradient:
         self.gradients = {name: g.flatten(1).double() for name, g in found.items()}
         squares = torch.stack([g.square().sum(1) for g in self.gradients.values()]).sum(0)
         return squares.to(next(iter(found.values())).dtype)
+
+    def per_row(self) -> Iterator[Tensor]:
+        """All that `write_sum` uses of the rows, one entry per row."""
+        return iter(self.gradients.values())
 
     @torch.no_grad()
     def write_sum(self, factors: Tensor) -> None:

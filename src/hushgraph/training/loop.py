@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.errors import HushgraphError
+from hushgraph.training.alike import one_thread
 from hushgraph.training.config import Training
 from hushgraph.training.examples import Examples, Noise, NoisySteps
 from hushgraph.training.optimizers import FlatParameters, make_optimizer
@@ -39,7 +40,7 @@ def train_private(examples: Examples, training: Training, noise: Noise, *, on_st
     steps, module = examples.noisy_steps, examples.module
     batch_size, was_training = steps.sampler.expected_batch_size, module.training
     module.train()
-    with FlatParameters(module) as flat, _without_autograd(examples):
+    with one_thread(), FlatParameters(module) as flat, _without_autograd(examples):
         variance = (steps.noise_std / batch_size) ** 2
         update = make_optimizer(
             training.optimizer, flat.vector, training.lr, training.weight_decay, noise_variance=variance
@@ -47,7 +48,7 @@ def train_private(examples: Examples, training: Training, noise: Noise, *, on_st
         tail = _Tail(flat.vector, steps.steps, training.average_last)
         perturb = StepNoise(steps, flat.vector.numel(), noise)
         for step, total in enumerate(examples.sums(noise)):
-            update.step(torch.mul(perturb(total), 1.0 / batch_size, out=flat.gradient))
+            update.step(torch.mul(perturb(total), perturb.grid / batch_size, out=flat.gradient))
             tail.add(step)
             if on_step is not None:
                 on_step(step + 1, steps.steps)
@@ -70,12 +71,12 @@ class StepNoise:
 
     def __init__(self, steps: NoisySteps, size: int, noise: Noise) -> None:
         self.steps, self.left, self.size, self.noise = steps, steps.steps, size, noise
+        self.grid = steps.grid or 1.0
         self.rows: Iterator[Tensor] = iter(())
 
     def __call__(self, total: Tensor) -> Tensor:
-        """The sum rounded to the grid, with noise, in place (as it is, where no privacy is claimed)."""
-        grid = self.steps.grid
-        return total if grid == 0 else total.div_(grid).round_().add_(self._next()).mul_(grid)
+        """The sum rounded to the grid, with noise, in place and in units of `grid` (as it is, where there is none)."""
+        return total if self.steps.grid == 0 else total.mul_(1.0 / self.grid).round_().add_(self._next())
 
     def _next(self) -> Tensor:
         found = next(self.rows, None)

@@ -232,6 +232,10 @@ class ManualGradient:
             step.square_norms(total)
         return total
 
+    def per_row(self) -> Iterator[Tensor]:
+        """All that `write_sum` uses of the rows, one entry per row; valid until the next call."""
+        return _kept(self.steps)
+
     @torch.no_grad()
     def write_sum(self, factors: Tensor) -> None:
         """Write the sum of the gradients, example i scaled by `factors[i]`, into the views."""
@@ -257,6 +261,18 @@ class ManualGradient:
         """The scores at inference, for a chain that is used for nothing else: batch norm uses running statistics."""
         set_evaluating(self.steps)
         return run_forward(self.steps, rows, None)
+
+
+def _kept(steps: list[Step]) -> Iterator[Tensor]:
+    for step in steps:
+        if isinstance(step, BranchesStep):
+            for branch in step.branches:
+                yield from _kept(branch)
+        elif isinstance(step, LinearStep | RowNormStep):
+            yield step.grad
+            inputs = step.x if isinstance(step, LinearStep) else step.standard
+            if isinstance(inputs, Tensor):
+                yield inputs
 
 
 def set_evaluating(steps: list[Step]) -> None:

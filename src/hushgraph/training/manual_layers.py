@@ -22,12 +22,10 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from hushgraph.data.rows import Rows
+from hushgraph.data.rows import NARROW, Rows
 from hushgraph.nn.layers import L2Normalize
 from hushgraph.training.rounding import LARGE_BLOCK, SMALL_BLOCK, UNDERFLOW, write_products, write_row_sum
 
-# Products with fewer output columns than this are computed transposed (measured).
-_NARROW = 12
 # Memory for more numbers than this is reused.
 _LARGE = 32_768
 
@@ -59,7 +57,9 @@ class Scratch:
 
     def alike(self, x: Tensor) -> Tensor | None:
         """Temporary memory in the shape and the order of `x`: with another order sums are rounded differently."""
-        if x.numel() < _LARGE or x.is_contiguous() or not x.t().is_contiguous():
+        if x.numel() < _LARGE:
+            return None
+        if x.is_contiguous() or not x.t().is_contiguous():
             return self("temporary", x, *x.shape)
         turned = self("temporary", x, *x.t().shape)
         return None if turned is None else turned.t()
@@ -119,9 +119,9 @@ class LinearStep:
         if not isinstance(x, Tensor):
             product = x.matmul(self.weight.t())
             return product if self.bias is None else product.add_(self.bias)
+        if self.weight.shape[0] < NARROW:
+            return self._narrow_forward(x)
         if out is None:
-            if self.weight.shape[0] < _NARROW:
-                return self._narrow_forward(x)
             out = self.scratch("output", x, x.shape[0], self.weight.shape[0])
         if self.bias is None:
             return torch.mm(x, self.weight.t(), out=out)
@@ -139,20 +139,24 @@ class LinearStep:
         self.grad = grad
         if first:
             return grad
-        return torch.mm(grad, self.weight, out=self.scratch("input", grad, grad.shape[0], self.weight.shape[1]))
+        rows, columns = grad.shape[0], self.weight.shape[1]
+        if columns < NARROW:
+            return torch.mm(self.weight.t(), grad.t(), out=self.scratch("input", grad, columns, rows)).t()
+        return torch.mm(grad, self.weight, out=self.scratch("input", grad, rows, columns))
 
     def square_norms(self, total: Tensor) -> None:
         """|g|^2 |a|^2 for the weight, |g|^2 for the bias."""
-        of_grad = norms_from_above(self.grad, self.temporary)
         if self.weight_view is not None:
-            total.addcmul_(of_grad, self._input_norms() if self.known is None else self.known)
-        if self.bias_view is not None:
-            total.add_(of_grad)
-        elif self.weight_view is not None:
-            total.add_(of_grad, alpha=UNDERFLOW)
+            total.addcmul_(norms_from_above(self.grad, self.temporary), self._input_norms())
+        elif self.bias_view is not None:
+            total.add_(norms_from_above(self.grad, self.temporary))
 
     def _input_norms(self) -> Tensor:
-        return short_row_norms(self.x, self.temporary) if isinstance(self.x, Tensor) else self.x.row_square_norms()
+        """|a|^2, with one more for the bias, or what squares may lack that are too small for single precision."""
+        more = UNDERFLOW if self.bias_view is None else 1.0
+        if self.known is None and isinstance(self.x, Tensor):
+            return norms_from_above(self.x, self.temporary, more)
+        return (self.x.row_square_norms() if self.known is None else self.known) + more  # type: ignore[union-attr]
 
     def write(self, factors: Tensor | None) -> None:
         """(w * g)^T a for the weight, the sum of w * g for the bias."""
@@ -176,15 +180,15 @@ def short_row_norms(x: Tensor, temporary: Scratch) -> Tensor:
     return torch.mv(squares, ones_like_row(x.shape[1], x.dtype))
 
 
-def norms_from_above(x: Tensor, temporary: Scratch) -> Tensor:
+def norms_from_above(x: Tensor, temporary: Scratch, more: float = UNDERFLOW) -> Tensor:
     """As `short_row_norms`, and not smaller than the true ones where squares are too small for single precision."""
     squares = torch.square(x, out=temporary.alike(x))
-    return torch.addmv(_underflow(x.dtype), squares, ones_like_row(x.shape[1], x.dtype))
+    return torch.addmv(_constant(more, x.dtype), squares, ones_like_row(x.shape[1], x.dtype))
 
 
-@lru_cache(maxsize=4)
-def _underflow(dtype: torch.dtype) -> Tensor:
-    return torch.full((1,), UNDERFLOW, dtype=dtype)
+@lru_cache(maxsize=8)
+def _constant(value: float, dtype: torch.dtype) -> Tensor:
+    return torch.full((1,), value, dtype=dtype)
 
 
 @lru_cache(maxsize=64)

@@ -35,12 +35,14 @@ from hushgraph.graph.rooted import Messages, RootedBatch, RootedSubgraphs
 from hushgraph.nn.layers import Linear
 from hushgraph.nn.rooted import AttentionLayer, GCNLayer, GINLayer, RootedNetwork
 from hushgraph.nn.rowwise import is_registered
+from hushgraph.training.alike import one_thread
 from hushgraph.training.clipping import widest_layer
+from hushgraph.training.even_products import BLOCK_ROWS as EVEN_ROWS
+from hushgraph.training.even_products import linear_in_blocks
 from hushgraph.training.optimizers import trainable, views_of
 from hushgraph.training.rooted_functional import FormedRootedGradient, check_rooted, state_objection
 from hushgraph.training.rooted_norms import InputProducts, InputRows, RowLayout, SharedInputs, layer_norms
 from hushgraph.training.rounding import (
-    VECTOR_ROWS,
     add_products,
     block_slack,
     check_size,
@@ -81,7 +83,7 @@ class RecordingTape:
         if isinstance(x, InputRows):
             outputs = x.shared.product(layer, x.nodes)
         else:
-            outputs = F.linear(x, layer.weight.detach(), None if layer.bias is None else layer.bias.detach())
+            outputs = linear_in_blocks(x, layer.weight, layer.bias)
         if not outputs.requires_grad:
             outputs.requires_grad_()
         self.used.append(RecordedLinear(layer, x, outputs, level))
@@ -129,16 +131,19 @@ class RootedClippedGradient:
 
     def sum(self, positions: Tensor) -> Tensor:
         """The clipped sum over the roots at these positions, in the order of the network's trainable parameters."""
-        rows = self.subgraphs.num_rows[positions]
-        check_size(int(rows.sum()), _MOST_BLOCKS * SINGLE_ROOTS)
+        check_size(int(self.subgraphs.num_rows[positions].sum()), _MOST_BLOCKS * SINGLE_ROOTS)
+        with one_thread():
+            self._add_all(positions)
+        return checked_sum(self.buffer.clone(), len(positions), self.max_grad_norm)
+
+    def _add_all(self, positions: Tensor) -> None:
         self.buffer.zero_()
         if self.shared is not None:
             self.shared.begin(self.subgraphs.nodes_of(positions))
-        for start, stop in self._chunks(rows.tolist()):
+        for start, stop in self._chunks(self.subgraphs.num_rows[positions].tolist()):
             self._add_chunk(positions[start:stop])
         if self.shared is not None:
             self.shared.finish(self.views[id(self.network.encoder[0].weight)])
-        return checked_sum(self.buffer.clone(), len(positions), self.max_grad_norm)
 
     def square_norms(self, positions: Tensor) -> Tensor:
         """Upper bounds, tight up to rounding, of the squared gradient norms of these roots (tests, diagnostics)."""
@@ -243,7 +248,7 @@ def _first_rows(inputs: Tensor | InputRows, count: int) -> Tensor | InputRows:
 
 
 def filled_up(batch: RootedBatch) -> RootedBatch:
-    """The batch with rows at the end of every level that nobody reads, so that each level has whole vectors of rows.
+    """The batch with rows at the end of every level that nobody reads, so that each level has whole blocks of rows.
 
     What is computed for a row would otherwise depend on whether it stands at the end of an array.
     """
@@ -251,7 +256,7 @@ def filled_up(batch: RootedBatch) -> RootedBatch:
     extra = [0] * len(rows)
     least = 0
     for level in reversed(range(len(rows))):  # a row needs one on the level before
-        least = extra[level] = least + -(rows[level] + least) % VECTOR_ROWS
+        least = extra[level] = least + -(rows[level] + least) % EVEN_ROWS
     layers = []
     for level, messages in enumerate(batch.layers):
         own = torch.arange(rows[level], rows[level] + extra[level + 1])

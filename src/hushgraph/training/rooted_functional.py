@@ -5,13 +5,16 @@ else, so what it is made of needs no proof layer by layer: roots cannot mix. Two
 to another or into the model unnoticed, and are refused: state that a forward pass writes (batch norm) and hooks. Beyond
 that, a layer's `forward` must compute from its arguments and weights alone.
 
-Roots of the same shape (rows and edges per layer) are taken together. With one layer there are few shapes; with more
-layers there are many, and the cost comes close to that of one backward pass per root.
+Roots of the same shape (rows and edges per layer) are taken together, always sixteen: the last are repeated where there
+are fewer. Equal roots must come out equal wherever they stand, or roots of this shape are taken one at a time. With one
+layer there are few shapes; with more layers there are many, and the cost comes close to that of one backward pass per
+root.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -25,12 +28,13 @@ from hushgraph.graph.rooted import RootedBatch, RootedSubgraphs
 from hushgraph.nn.messages import AnyMessages, LocalMessages
 from hushgraph.nn.rooted import RootedNetwork
 from hushgraph.nn.rowwise import has_hooks
+from hushgraph.training.alike import EvenLinear, one_thread, treats_rows_alike
 from hushgraph.training.losses import check_labels
 from hushgraph.training.optimizers import trainable
 from hushgraph.training.rounding import checked_sum, clip_factors, clip_norm, double_slack, norm_slack
 
-# Gradients are formed for at most this many numbers at a time (64 MiB in single precision).
-_NUMBERS = 2**24
+# Roots whose gradients are formed together, always.
+_TOGETHER = 16
 
 Edges = tuple[tuple[Tensor, Tensor, Tensor], ...]
 
@@ -65,10 +69,15 @@ class FormedRootedGradient:
         self.max_grad_norm = float(max_grad_norm)
         slack = norm_slack(0) + double_slack(subgraphs.num_roots, subgraphs.num_roots)
         self.clip_norm = clip_norm(max_grad_norm, slack, grid, self.num_parameters)
+        self._alike: dict[Any, bool] = {}
         self._gradients = vmap(grad(self._one_loss), in_dims=(None, 0, 0, 0), randomness="different")
 
     def sum(self, positions: Tensor) -> Tensor:
         """The clipped sum over the roots at these positions, in the order of the network's trainable parameters."""
+        with one_thread():
+            return self._sum(positions)
+
+    def _sum(self, positions: Tensor) -> Tensor:
         total = torch.zeros(self.num_parameters, dtype=torch.float64)
         for group in self._groups(positions):
             gradients = self._formed(group).double()
@@ -91,18 +100,39 @@ class FormedRootedGradient:
         shapes = torch.cat((self.subgraphs.rows_within, self.subgraphs.edges_within))[:, positions]
         _, shape_of = torch.unique(shapes, dim=1, return_inverse=True)
         order = torch.argsort(shape_of, stable=True)
-        size = max(1, _NUMBERS // self.num_parameters)
         groups = positions[order].split(torch.bincount(shape_of).tolist())
-        return [part for group in groups for part in group.split(size)]
+        return [part for group in groups for part in group.split(_TOGETHER)]
 
     def _formed(self, positions: Tensor) -> Tensor:
         """One gradient per root, as rows."""
-        batch, count = self.subgraphs.batch(positions), positions.numel()
-        rows = dense_rows(take_rows(self.features, batch.nodes)).view(count, -1, self.features.shape[1])
+        count = positions.numel()
+        filled = torch.cat((positions, positions[-1:].expand(_TOGETHER - count)))
+        batch = self.subgraphs.batch(filled)
+        rows = dense_rows(take_rows(self.features, batch.nodes)).view(_TOGETHER, -1, self.features.shape[1])
         edges = tuple(_edges_by_root(batch, level) for level in range(self.network.num_layers))
+        labels = self.labels[filled]
+        if self._treats_alike(rows, edges):
+            return self._form(rows, edges, labels)[:count]
+        single = [(rows[i : i + 1], _at(edges, i), labels[i : i + 1]) for i in range(count)]
+        return torch.cat([self._form(*one) for one in single])
+
+    def _form(self, rows: Tensor, edges: Edges, labels: Tensor) -> Tensor:
         parameters = {name: p.detach() for name, p in self.parameters.items()}
-        found = self._gradients(parameters, rows, edges, self.labels[positions])
+        found = self._gradients(parameters, rows, edges, labels)
         return torch.cat([g.flatten(1) for g in found.values()], dim=1)
+
+    def _treats_alike(self, rows: Tensor, edges: Edges) -> bool:
+        """Whether equal roots of this shape get equal gradients, with random rows, weights and edges."""
+        shape = (rows.shape[1], *[(sources.shape[1], counts.shape[1]) for sources, _, counts in edges])
+        if shape not in self._alike:
+            made = _random_edges(rows.shape[1], edges)
+
+            def compute(rows: Tensor, labels: Tensor) -> list[Tensor]:
+                return [self._form(rows, made, labels)]
+
+            labels = self.labels.new_zeros(1)
+            self._alike[shape] = treats_rows_alike(self.network, rows, labels, _TOGETHER, compute)
+        return self._alike[shape]
 
     def _one_loss(self, parameters: dict[str, Tensor], rows: Tensor, edges: Edges, label: Tensor) -> Tensor:
         """The loss of a single root; `torch.func` maps it over roots, so it cannot see another one."""
@@ -111,7 +141,8 @@ class FormedRootedGradient:
             layers.append(LocalMessages(num_inputs, torch.arange(counts.shape[0]), sources, targets, counts))
             num_inputs = counts.shape[0]
         batch = RootedBatch(torch.arange(rows.shape[0]), (), tuple(layers))  # type: ignore[arg-type]
-        scores = functional_call(self.network, parameters, (rows, batch))
+        with EvenLinear():
+            scores = functional_call(self.network, parameters, (rows, batch))
         return F.cross_entropy(scores, label.unsqueeze(0))
 
 
@@ -122,6 +153,23 @@ def _edges_by_root(batch: RootedBatch, level: int) -> tuple[Tensor, Tensor, Tens
     sources = messages.sources.view(roots, -1) - first_input.unsqueeze(1)
     targets = messages.targets.view(roots, -1) - first_output.unsqueeze(1)
     return sources, targets, messages.counts.view(roots, -1)
+
+
+def _at(edges: Edges, root: int) -> Edges:
+    return tuple((a[root : root + 1], b[root : root + 1], c[root : root + 1]) for a, b, c in edges)
+
+
+def _random_edges(num_inputs: int, like: Edges) -> Edges:
+    """Edges of the same shapes, the same for all roots, between random rows."""
+    generator, made = torch.Generator().manual_seed(0), []
+    for sources, _, counts in like:
+        edges, outputs = sources.shape[1], counts.shape[1]
+        source = torch.randint(num_inputs, (edges,), generator=generator)
+        target = torch.randint(outputs, (edges,), generator=generator).sort().values
+        count = torch.bincount(target, minlength=outputs).to(counts.dtype)
+        made.append((source.repeat(len(sources), 1), target.repeat(len(sources), 1), count.repeat(len(sources), 1)))
+        num_inputs = outputs
+    return tuple(made)
 
 
 def require_stateless(network: nn.Module) -> None:

@@ -31,6 +31,7 @@ from hushgraph.data.rows import SparseRows
 from hushgraph.errors import InputError
 from hushgraph.graph.rooted import RootedSubgraphs, ragged
 from hushgraph.nn.layers import Linear, linear_input
+from hushgraph.training.even_products import multiply_each
 from hushgraph.training.rounding import SINGLE, UNDERFLOW
 
 _FORMED_NUMBERS = 2**24
@@ -178,14 +179,14 @@ def _with_margin_of_forming(squares: Tensor, group: RootGroup, together: Tensor)
 
 
 def _by_products(inputs: Tensor, gradients: Tensor, bias: bool) -> Tensor:
-    pairs = torch.bmm(inputs, inputs.transpose(1, 2))
+    pairs = multiply_each(inputs, inputs.transpose(1, 2))
     if bias:
         pairs += 1.0
     return _sum_of_pairs(pairs, gradients)
 
 
 def _sum_of_pairs(pairs: Tensor, gradients: Tensor) -> Tensor:
-    pairs.mul_(torch.bmm(gradients, gradients.transpose(1, 2)))
+    pairs.mul_(multiply_each(gradients, gradients.transpose(1, 2)))
     return pairs.sum((1, 2), dtype=torch.float64).clamp_(min=0.0)
 
 
@@ -193,7 +194,7 @@ def _by_forming(inputs: Tensor, gradients: Tensor, bias: bool) -> Tensor:
     """Form the gradients of a few roots at a time."""
     size = max(1, _FORMED_NUMBERS // (inputs.shape[2] * gradients.shape[2]))
     found = [
-        torch.bmm(g.transpose(1, 2), a).square_().sum((1, 2), dtype=torch.float64)
+        multiply_each(g.transpose(1, 2), a).square_().sum((1, 2), dtype=torch.float64)
         for a, g in zip(inputs.split(size), gradients.split(size))
     ]
     total = torch.cat(found)

@@ -30,7 +30,7 @@ be rounded differently at once.
 """
 
 VECTOR_ROWS = 32
-"""Vector instructions treat the end of an array differently: batches are filled up to a multiple of so many rows."""
+"""Vector instructions treat the end of an array differently: arrays are filled up to a multiple of so many rows."""
 
 PIECE_ROWS = 2**13
 """Rows of a batch that are processed together, at most."""
@@ -84,6 +84,13 @@ def clip_norm(max_grad_norm: float, slack: float, grid: float, num_parameters: i
             f" {num_parameters} parameters; use less noise or a smaller network"
         )
     return left
+
+
+def rows_together(expected: float, block: int) -> int:
+    """How many rows are processed together, always: most batches of so many expected rows fit into whole pieces."""
+    usual = expected + 2.0 * math.sqrt(expected)
+    pieces = math.ceil(usual / PIECE_ROWS)
+    return max(1, math.ceil(usual / pieces / block)) * block
 
 
 def check_size(rows: int, most: int) -> None:

@@ -13,7 +13,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from hushgraph.data.checks import CheckedGraph
+from hushgraph.data.checks import CheckedGraph, labeled_nodes
 from hushgraph.data.rows import JoinedRows, Rows, dense_rows, take_rows
 from hushgraph.errors import InputError, PrivateAccessError, UnprovenError
 from hushgraph.graph.edges import Edges
@@ -43,6 +43,7 @@ class Vault:
         self.released: dict[str, list[Any]] = {}
         self._graph, self._run, self._noise, self._progress = graph, run, noise, progress or NOBODY
         self._nodes = {"train": graph.train, "val": graph.val, "test": graph.test}
+        self._cut: dict[int, Edges] = {}
         self._count: Counter[str] = Counter()
         self._trained: dict[str, Tensor] = {}
         self._rows: weakref.WeakKeyDictionary[PrivateRows, Rows] = weakref.WeakKeyDictionary()
@@ -99,6 +100,10 @@ class Vault:
     def nodes(self, split: str) -> Tensor:
         """The node numbers of `train`, `val` or `test` (membership is public)."""
         return self._nodes[split]
+
+    def labeled(self, split: str) -> Tensor:
+        """The nodes of a split that have a label, where labels are public."""
+        return labeled_nodes(self.nodes(split), self.labels, split)
 
     def generator(self, purpose: str) -> torch.Generator:
         """A generator for public randomness such as initial weights."""
@@ -166,7 +171,8 @@ class Vault:
         return number
 
     def _view(self, stage: Stage, cap: int | None) -> View:
-        return View(self._graph, stage.mechanism.reads, cap, self._noise, stage.name, self.progress_of(stage.name))
+        report = self.progress_of(stage.name)
+        return View(self._graph, stage.mechanism.reads, cap, self._noise, stage.name, report, self._cut)
 
     def _checked_nodes(self, nodes: Tensor) -> Tensor:
         if not bool(torch.isin(nodes, self._graph.train).all()) or nodes.unique().numel() != nodes.numel():

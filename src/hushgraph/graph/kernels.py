@@ -1,0 +1,272 @@
+"""Compiled loops over edges: exact sums of 16-bit rows, sums of labels, and the order of edges by target.
+
+They need numba (the extra `fast`) and are imported only where a graph is large enough to be worth it
+(`hushgraph.graph.sums.kernels_for`). All of them compute whole numbers, so that what they return is the same, bit for
+bit, as without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+FLUSH = (1 << 16) - 1
+"""Rows that are added in 32 bits: 2^16 - 1 entries of at most 2^15 stay below 2^31, whatever the bound on rows is."""
+
+_WIDTHS = (1, 2, 4, 8, 16, 32, 48, 64)
+_AHEAD = 32  # rows fetched before their turn
+_CACHED_BYTES = 1 << 24  # tables up to this size come from the processor's caches: fetching ahead only costs there
+_DIGIT = 11  # bits of a node number sorted at a time: so many counters stay in the nearest cache
+_MOST_RANGE_BITS = 9
+_LOW, _LESS_AT, _MORE_AT = np.uint64(0xFFFF), np.uint64(16), np.uint64(32)
+_ONE, _TWO, _THREE, _FOUR = (np.uint64(number) for number in (1, 2, 3, 4))
+
+
+# Sums of rows
+
+
+def tables(values: np.ndarray) -> list[np.ndarray]:
+    """The columns of int16 rows in parts that a loop exists for, each part padded with zeros: for `row_sums`."""
+    parts = []
+    for first in range(0, values.shape[1], _WIDTHS[-1]):
+        part = values[:, first : first + _WIDTHS[-1]]
+        missing = min(width for width in _WIDTHS if width >= part.shape[1]) - part.shape[1]
+        parts.append(np.ascontiguousarray(np.pad(part, ((0, 0), (0, missing))) if missing else part))
+    return parts
+
+
+def row_sums(parts: list[np.ndarray], sources: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
+    """Write the sum of the rows `sources[offsets[i] - offsets[0] : offsets[i + 1] - offsets[0]]` to `out[i]`, int64."""
+    for number, part in enumerate(parts):
+        first = number * _WIDTHS[-1]
+        run = _row_sums(part.shape[1], _AHEAD if part.nbytes > _CACHED_BYTES else 0)
+        run(part, sources, offsets, out[:, first : first + _WIDTHS[-1]])
+
+
+@cache
+def _row_sums(width: int, ahead: int) -> Callable[..., None]:
+    @njit(cache=True, nogil=True)
+    def run(table, sources, offsets, out):  # type: ignore[no-untyped-def]
+        start, columns = np.intp(offsets[0]), out.shape[1]
+        rows, nodes = np.uintp(table.ctypes.data), np.uintp(sources.ctypes.data)
+        size, piece = np.intp(len(sources)), np.empty(width, dtype=np.int64)
+        for i in range(len(offsets) - 1):
+            begin, end = np.intp(offsets[i]) - start, np.intp(offsets[i + 1]) - start
+            if columns == width and end - begin <= FLUSH:
+                place = np.uintp(out.ctypes.data + i * out.strides[0])
+                _add_rows(width, ahead, rows, nodes, begin, end, size, place)  # type: ignore[call-arg]
+                continue
+            out[i, :] = 0
+            while begin < end:
+                stop, place = min(end, begin + FLUSH), np.uintp(piece.ctypes.data)
+                _add_rows(width, ahead, rows, nodes, begin, stop, size, place)  # type: ignore[call-arg]
+                for j in range(columns):
+                    out[i, j] += piece[j]
+                begin = stop
+
+    return run
+
+
+@intrinsic
+def _add_rows(typing, width, ahead, table, sources, begin, end, size, place):  # type: ignore[no-untyped-def]
+    """Add the int16 rows of `sources[begin:end]` in 32 bits and write the sum to `place`, int64.
+
+    Written out because one vector register per 16 columns must hold the partial sum: an array is not kept in registers.
+    """
+    if not isinstance(width, types.IntegerLiteral) or not isinstance(ahead, types.IntegerLiteral):
+        return None
+    pointer, number = types.uintp, types.intp
+    signature = types.void(width, ahead, pointer, pointer, number, number, number, pointer)
+    columns, distance = width.literal_value, ahead.literal_value
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        _emit_row_loop(builder, columns, distance, *values[2:])
+        return context.get_dummy_value()
+
+    return signature, code
+
+
+def _emit_row_loop(b: Any, width: int, ahead: int, table: Any, sources: Any, *bounds: Any) -> None:
+    begin, end, size, place = bounds
+    i16, i32, i64 = (ir.IntType(bits) for bits in (16, 32, 64))
+    short, middle, wide = (ir.VectorType(kind, width) for kind in (i16, i32, i64))
+    before, loop, done = b.block, b.append_basic_block("rows"), b.append_basic_block("summed")
+    nodes, none = b.inttoptr(sources, i32.as_pointer()), ir.Constant(middle, [0] * width)
+
+    def row_of(position: Any) -> Any:
+        node = b.zext(b.load(b.gep(nodes, [position])), i64)
+        return b.add(table, b.mul(node, ir.Constant(i64, 2 * width)))
+
+    b.cbranch(b.icmp_signed("<", begin, end), loop, done)
+    b.position_at_end(loop)
+    position, partial = b.phi(i64), b.phi(middle)
+    if ahead:
+        later = b.add(position, ir.Constant(i64, ahead))
+        later = b.select(b.icmp_signed("<", later, size), later, position)
+        _emit_prefetch(b, row_of(later), 2 * width)
+    row = b.load(b.inttoptr(row_of(position), short.as_pointer()), align=2)
+    added, following = b.add(partial, b.sext(row, middle)), b.add(position, ir.Constant(i64, 1))
+    for phi, first, later in ((position, begin, following), (partial, none, added)):
+        phi.add_incoming(first, before)
+        phi.add_incoming(later, loop)
+    b.cbranch(b.icmp_signed("<", following, end), loop, done)
+    b.position_at_end(done)
+    result = b.phi(middle)
+    result.add_incoming(none, before)
+    result.add_incoming(added, loop)
+    b.store(b.sext(result, wide), b.inttoptr(place, wide.as_pointer()), align=8)
+
+
+def _emit_prefetch(b: Any, address: Any, num_bytes: int) -> None:
+    """Ask for the cache lines of a row: to read (0), to be kept near (3), data and not code (1)."""
+    i8, i32, i64 = (ir.IntType(bits) for bits in (8, 32, 64))
+    kind = ir.FunctionType(ir.VoidType(), [i8.as_pointer(), i32, i32, i32])
+    prefetch = b.module.declare_intrinsic("llvm.prefetch.p0", (), kind)
+    for line in range(0, num_bytes, 64):
+        place = b.inttoptr(b.add(address, ir.Constant(i64, line)), i8.as_pointer())
+        b.call(prefetch, [place, *(ir.Constant(i32, value) for value in (0, 3, 1))])
+
+
+# Sums of labels: four counters per class, in turn, so that an edge need not wait for the one before it
+
+
+@njit(cache=True, nogil=True)
+def equal_label_sums(classes, hot, cold, sources, offsets, out):  # type: ignore[no-untyped-def]
+    """Write to `out[i, j]` the sum of `hot` from each sender of i with class j and `cold` from each with another.
+
+    `classes` are unsigned; senders with class `out.shape[1]` send nothing. Offsets as for `row_sums`.
+    """
+    columns = out.shape[1]
+    counts = np.zeros((4, columns + 1), dtype=np.int64)
+    a, b, c, d = counts[0], counts[1], counts[2], counts[3]
+    start = np.uint64(offsets[0])
+    for i in range(len(offsets) - 1):
+        k, end = np.uint64(offsets[i]) - start, np.uint64(offsets[i + 1]) - start
+        while k + _FOUR <= end:
+            a[classes[sources[k]]] += 1
+            b[classes[sources[k + _ONE]]] += 1
+            c[classes[sources[k + _TWO]]] += 1
+            d[classes[sources[k + _THREE]]] += 1
+            k += _FOUR
+        while k < end:
+            a[classes[sources[k]]] += 1
+            k += _ONE
+        senders = np.int64(offsets[i + 1]) - np.int64(offsets[i]) - (a[columns] + b[columns] + c[columns] + d[columns])
+        for j in range(columns):
+            out[i, j] = (a[j] + b[j] + c[j] + d[j]) * (hot - cold) + senders * cold
+        counts[:] = 0
+
+
+def pack_labels(classes: np.ndarray, hot: np.ndarray, cold: np.ndarray) -> np.ndarray:
+    """Class, -cold and hot - cold of every sender in one number, for `label_sums`; hot >= 0 >= cold, below 2^15."""
+    more, less = (hot - cold).astype(np.uint64), (-cold).astype(np.uint64)
+    return classes.astype(np.uint64) | (less << _LESS_AT) | (more << _MORE_AT)
+
+
+@njit(cache=True, nogil=True)
+def label_sums(packed, sources, offsets, out):  # type: ignore[no-untyped-def]
+    """Write to `out[i, j]` the sum of the `hot` of the senders of i with class j and the `cold` of the others."""
+    columns = out.shape[1]
+    totals = np.zeros((4, columns + 1), dtype=np.int64)
+    a, b, c, d = totals[0], totals[1], totals[2], totals[3]
+    start = np.uint64(offsets[0])
+    for i in range(len(offsets) - 1):
+        k, end = np.uint64(offsets[i]) - start, np.uint64(offsets[i + 1]) - start
+        less = np.uint64(0)
+        while k + _FOUR <= end:
+            p, q, r, s = (
+                packed[sources[k]],
+                packed[sources[k + _ONE]],
+                packed[sources[k + _TWO]],
+                packed[sources[k + _THREE]],
+            )
+            a[p & _LOW] += np.int64(p >> _MORE_AT)
+            b[q & _LOW] += np.int64(q >> _MORE_AT)
+            c[r & _LOW] += np.int64(r >> _MORE_AT)
+            d[s & _LOW] += np.int64(s >> _MORE_AT)
+            less += (p >> _LESS_AT & _LOW) + (q >> _LESS_AT & _LOW) + (r >> _LESS_AT & _LOW) + (s >> _LESS_AT & _LOW)
+            k += _FOUR
+        while k < end:
+            p = packed[sources[k]]
+            a[p & _LOW] += np.int64(p >> _MORE_AT)
+            less += p >> _LESS_AT & _LOW
+            k += _ONE
+        for j in range(columns):
+            out[i, j] = a[j] + b[j] + c[j] + d[j] - np.int64(less)
+        totals[:] = 0
+
+
+# Edges by target: ranges of targets first, then, within the cache, by source and by target
+
+
+def by_target(source: np.ndarray, target: np.ndarray, offsets: np.ndarray, sources: np.ndarray) -> None:
+    """Write the sources of every target, in increasing order, to `sources`, and where each list begins to `offsets`."""
+    node_bits = max((len(offsets) - 2).bit_length(), 1)
+    _by_target(source, target, node_bits, min(node_bits, _MOST_RANGE_BITS), offsets, sources)
+
+
+@njit(cache=True, nogil=True)
+def _by_target(source, target, node_bits, range_bits, offsets, sources):  # type: ignore[no-untyped-def]
+    shift, num_ranges = node_bits - range_bits, 1 << range_bits
+    starts = np.zeros(num_ranges + 1, dtype=np.int64)
+    for k in range(len(target)):
+        starts[(target[k] >> shift) + 1] += 1
+    largest = starts.max()
+    for i in range(num_ranges):
+        starts[i + 1] += starts[i]
+    pairs, place = np.empty(len(target), dtype=np.int64), starts[:-1].copy()
+    within = (np.int64(1) << shift) - 1
+    for k in range(len(target)):
+        number = target[k] >> shift
+        pairs[place[number]] = ((np.int64(target[k]) & within) << node_bits) | np.int64(source[k])
+        place[number] += 1
+    spare = np.empty(largest, dtype=np.int64)
+    for i in range(num_ranges):
+        begin, end = starts[i], starts[i + 1]
+        part = _by_low_bits(pairs[begin:end], spare[: end - begin], node_bits)
+        first = i << shift
+        _write_lists(part, node_bits, begin, offsets[first : first + within + 1], sources[begin:end])
+    offsets[len(offsets) - 1] = len(target)
+
+
+@njit(cache=True, nogil=True)
+def _by_low_bits(values, spare, bits):  # type: ignore[no-untyped-def]
+    """The values sorted by their lowest bits, a digit at a time, in one of the two arrays."""
+    for low in range(0, bits, _DIGIT):
+        size = 1 << min(_DIGIT, bits - low)
+        place = np.zeros(size, dtype=np.int64)
+        for k in range(len(values)):
+            place[(values[k] >> low) & (size - 1)] += 1
+        begin = 0
+        for digit in range(size):
+            count = place[digit]
+            place[digit] = begin
+            begin += count
+        for k in range(len(values)):
+            digit = (values[k] >> low) & (size - 1)
+            spare[place[digit]] = values[k]
+            place[digit] += 1
+        values, spare = spare, values
+    return values
+
+
+@njit(cache=True, nogil=True)
+def _write_lists(pairs, node_bits, begin, offsets, sources):  # type: ignore[no-untyped-def]
+    """Deal pairs that are sorted by source out to their targets, and say where each target's list begins."""
+    place = np.zeros(len(offsets) + 1, dtype=np.int64)
+    for k in range(len(pairs)):
+        place[(pairs[k] >> node_bits) + 1] += 1
+    for i in range(len(offsets)):
+        offsets[i] = begin + place[i]
+        place[i + 1] += place[i]
+    mask = (np.int64(1) << node_bits) - 1
+    for k in range(len(pairs)):
+        number = pairs[k] >> node_bits
+        sources[place[number]] = pairs[k] & mask
+        place[number] += 1

@@ -1,0 +1,135 @@
+"""Compiled loops: the same numbers as without them, at every width, type and thread, and at the edge of 32 bits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hushgraph.graph import sums
+from hushgraph.graph.edges import MemoryEdges
+from hushgraph.graph.labels import quantize_labels
+from hushgraph.graph.quantized import QuantizedRows, quantize
+
+kernels = pytest.importorskip("hushgraph.graph.kernels")
+
+
+@pytest.fixture(autouse=True)
+def _always_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sums, "_LEAST_COMPILED", 0)
+
+
+def lists_of(rng: np.random.Generator, num_nodes: int, num_edges: int) -> MemoryEdges:
+    """Lists in any order, some of them empty, some long."""
+    target = np.sort((num_nodes ** rng.random(num_edges)).astype(np.int64) - 1)
+    offsets = np.searchsorted(target, np.arange(num_nodes + 1)).astype(np.int32)
+    sources = rng.integers(0, num_nodes, num_edges, dtype=np.int32)
+    return MemoryEdges(torch.from_numpy(offsets), torch.from_numpy(sources))
+
+
+def in_integers(graph: MemoryEdges, values: torch.Tensor) -> torch.Tensor:
+    """The sums in int64, edge by edge."""
+    total = torch.zeros(values.shape, dtype=torch.int64)
+    return total.index_add_(0, graph.targets().long(), values.to(torch.int64)[graph.sources.long()])
+
+
+def test_large_graphs_use_them() -> None:
+    assert sums.kernels_for(1 << 19) is kernels
+
+
+def test_small_graphs_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    assert sums.kernels_for(1 << 10) is None
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3, 7, 8, 16, 31, 33, 48, 64, 65, 130])
+def test_rows_of_every_width(columns: int) -> None:
+    rng = np.random.default_rng(columns)
+    graph = lists_of(rng, 300, 5_000)
+    values = torch.from_numpy(rng.integers(-(2**14), 2**14 + 1, (300, columns)).astype(np.int16))
+    assert torch.equal(graph.sum(QuantizedRows(values, 14, 1.0)), in_integers(graph, values))
+
+
+@pytest.mark.parametrize("columns", [3, 16])
+@pytest.mark.parametrize("bytes_in_cache", [0, 1 << 24])
+def test_rows_that_are_fetched_ahead(columns: int, bytes_in_cache: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "_CACHED_BYTES", bytes_in_cache)
+    graph = lists_of(np.random.default_rng(1), 200, 3_000)
+    rows = quantize(torch.randn(200, columns, generator=torch.Generator().manual_seed(1)), bits=14)
+    assert torch.equal(graph.sum(rows), in_integers(graph, rows.values))
+
+
+@pytest.mark.parametrize("length", [kernels.FLUSH - 1, kernels.FLUSH, kernels.FLUSH + 1, 3 * kernels.FLUSH + 7])
+@pytest.mark.parametrize("entry", [-(2**15), 2**15 - 1])
+@pytest.mark.parametrize("columns", [3, 4])
+def test_long_lists_of_the_largest_16_bit_numbers(length: int, entry: int, columns: int) -> None:
+    """Beyond what `quantize` makes: no bound on rows is needed for the partial sums to stay within 32 bits."""
+    values = torch.full((2, columns), entry, dtype=torch.int16)
+    graph = MemoryEdges(torch.tensor([0, length, length + 2]), torch.zeros(length + 2, dtype=torch.int32))
+    assert graph.sum(QuantizedRows(values, 14, 1.0)).tolist() == [[length * entry] * columns, [2 * entry] * columns]
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("divided", [False, True])
+@pytest.mark.parametrize("centered", [False, True])
+@pytest.mark.parametrize("classes", [1, 5, 300])
+def test_labels_equal_the_same_rows_written_out(wide: bool, divided: bool, centered: bool, classes: int) -> None:
+    rng = np.random.default_rng(classes)
+    graph = lists_of(rng, 500, 6_000)
+    graph = MemoryEdges(graph.offsets.to(torch.int64), graph.sources) if wide else graph
+    labels = torch.from_numpy(rng.integers(-1, classes, 500))
+    lengths = graph.out_degree() if divided else None
+    rows = quantize_labels(labels, classes, bits=14, lengths=lengths, centered=centered)
+    assert torch.equal(graph.sum(rows), in_integers(graph, rows.dense().values))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_threads_share_the_targets(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sums, "_LEAST_PER_THREAD", 10)
+    rng = np.random.default_rng(5)
+    graph = lists_of(rng, 400, 9_000)
+    rows = quantize(torch.randn(400, 5, generator=torch.Generator().manual_seed(5)))
+    labels = quantize_labels(torch.from_numpy(rng.integers(-1, 4, 400)), 4)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(threads)
+        assert torch.equal(graph.sum(rows), in_integers(graph, rows.values))
+        assert torch.equal(graph.sum(labels), in_integers(graph, labels.dense().values))
+        everything_in_one = MemoryEdges.from_edge_index(torch.zeros(2, 100, dtype=torch.int64), 3)
+        assert everything_in_one.sum(quantize(torch.ones(3, 1))).tolist() == [[409_600], [0], [0]]
+        none = MemoryEdges.from_edge_index(torch.zeros(2, 0, dtype=torch.int64), 400)
+        assert not none.sum(rows).any()
+    finally:
+        torch.set_num_threads(before)
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    num_nodes=st.sampled_from([1, 2, 3, 511, 512, 513, 5_000, 2**21 + 5]),
+    num_edges=st.integers(0, 3_000),
+    dtype=st.sampled_from([np.int32, np.int64]),
+    skewed=st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_edges_are_ordered_like_sorted_pairs(
+    seed: int, num_nodes: int, num_edges: int, dtype: type, skewed: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    source, target = rng.integers(0, num_nodes, (2, num_edges)).astype(dtype)
+    target = (num_nodes ** rng.random(num_edges)).astype(dtype) - 1 if skewed else target
+    found = MemoryEdges.from_pairs(source, target, num_nodes)
+    pairs = np.sort(target.astype(np.int64) << 32 | source)
+    expected = MemoryEdges.from_packed(pairs, num_nodes)
+    assert found.sources.dtype == expected.sources.dtype == torch.int32
+    assert found.offsets.dtype == expected.offsets.dtype
+    assert torch.equal(found.sources, expected.sources)
+    assert torch.equal(found.offsets, expected.offsets)
+
+
+def test_edges_in_any_layout() -> None:
+    pairs = torch.randint(0, 50, (1_000, 2), generator=torch.Generator().manual_seed(2))
+    one, other = (MemoryEdges.from_edge_index(edges, 50) for edges in (pairs.t(), pairs.t().contiguous()))
+    assert torch.equal(one.sources, other.sources)
+    assert torch.equal(one.transpose().edge_index().flip(0).sort().values, one.edge_index().sort().values)
