@@ -1,0 +1,91 @@
+"""One noisy sum per class in a random feature space, and a ridge classifier solved from it: no teachers, no steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import nn
+
+from hushgraph.data.rows import dense_rows
+from hushgraph.errors import InputError
+from hushgraph.mechanisms.class_sums import ClassSums
+from hushgraph.methods.base import Method, Output
+from hushgraph.nn.fourier import KernelClassifier
+from hushgraph.nn.hog import HOG
+from hushgraph.privacy.budget import Budget
+from hushgraph.privacy.metadata import Metadata
+from hushgraph.privacy.plan import Plan, Stage
+from hushgraph.privacy.units import Unit
+from hushgraph.settings import setting
+from hushgraph.training.moment_ridge import solve
+from hushgraph.vault import Vault
+
+
+@dataclass(frozen=True)
+class NoisyMoments(Method):
+    """Random Fourier features of pictures (or of other rows), their noisy sums by class, and ridge regression.
+
+    Everything but the sums is public: the features are random or fixed, their mean and second moment come from public
+    records (`data.public_mask`), and the ridge follows from those and the known noise. Without public records the
+    noisy class means classify.
+    """
+
+    frequencies: int = setting(2_000, least=1, help="random directions; the rows have twice as many columns")
+    bandwidth: float = setting(0.7, above=0, help="of the kernel, in median distances of public rows")
+    picture_height: int | None = setting(None, least=0, help="pixels; by rule square pictures; 0: rows are no pictures")
+    cell: int = setting(4, least=1, help="pixels along a cell of the histograms of gradients")
+    bins: int = setting(8, least=2, help="directions in a histogram")
+    ridge_share: float = setting(0.5, above=0, help="of the ridge that is best for squared error by estimate")
+
+    name = "noisy-moments"
+    summary = "one release: noisy sums by class of random features of the records, then ridge regression"
+    paper = "hushgraph"
+
+    def stages(self, metadata: Metadata, unit: Unit, budget: Budget) -> Sequence[Stage]:
+        """The sums, once."""
+        return [Stage("sums", ClassSums(metadata.classes))]
+
+    def network(self, plan: Plan, generator: torch.Generator) -> nn.Module:
+        """Fourier features of histograms of gradients, or of rows, and a linear layer."""
+        columns = plan.metadata.features
+        return KernelClassifier(
+            columns,
+            plan.metadata.classes,
+            frequencies=self.frequencies,
+            bandwidth=self.bandwidth,
+            image=self._histograms(columns),
+            generator=generator,
+        )
+
+    def run(self, vault: Vault, network: nn.Module, *, train: bool) -> Output:
+        """Fit the features to public records, release the sums, solve."""
+        network, settings = cast(KernelClassifier, network), {}
+        if train:
+            public = dense_rows(vault.public_features) if vault.metadata.num_public else None
+            if public is not None:
+                network.fit(public)
+            vault.release("sums", network.described, network.head, vault.features)
+            if public is not None:
+                settings["ridge"] = self._solve(vault, network, public)
+        return Output(scores=vault.scores(network, vault.features), settings=settings)
+
+    def _solve(self, vault: Vault, network: KernelClassifier, public: torch.Tensor) -> float:
+        with torch.no_grad():
+            noise = vault.plan["sums"].scale or 0.0
+            sums, rows = network.head.weight.T, network.described(public)
+            weights, ridge = solve(sums, vault.metadata.num_train, noise, rows, self.ridge_share)
+            network.head.weight.copy_(weights.T)
+        return ridge
+
+    def _histograms(self, columns: int) -> HOG | None:
+        side = math.isqrt(columns)
+        height = self.picture_height if self.picture_height is not None else side if side**2 == columns else 0
+        if height == 0 or (self.picture_height is None and side < 2 * self.cell):
+            return None
+        if columns % height:
+            raise InputError(f"picture_height: expected a divisor of {columns} pixels; got {height}")
+        return HOG((height, columns // height), cell=self.cell, bins=self.bins)

@@ -1,0 +1,99 @@
+"""Random Fourier features (Rahimi and Recht 2007) and a linear classifier on them: a kernel machine of fixed size."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from hushgraph.data.rows import Rows, dense_rows, take_rows
+from hushgraph.nn.hog import HOG
+from hushgraph.nn.layers import Linear
+from hushgraph.nn.rowwise import rowwise
+
+CONSTANT = 0.1
+"""The last column of every row, for the frequencies of the classes; small, because it takes its share of the norm."""
+
+_PAIRS = 2_000_000
+
+
+@rowwise("A fixed map of each row; what it was fitted to are public rows.")
+class RandomFourier(nn.Module):
+    """Rows to `2 * frequencies + 1` columns of norm 1: cosines and sines of random directions, and a constant.
+
+    Inner products are about those of a Gaussian kernel of width `bandwidth`, after the mean of public rows was taken
+    off. Directions are drawn from `generator` and are public.
+    """
+
+    directions: Tensor
+    center: Tensor
+    width: Tensor
+
+    def __init__(self, columns: int, frequencies: int, bandwidth: float, generator: torch.Generator) -> None:
+        super().__init__()
+        self.bandwidth = bandwidth
+        self.register_buffer("directions", torch.randn(columns, frequencies, generator=generator))
+        self.register_buffer("center", torch.zeros(2 * frequencies))
+        self.register_buffer("width", torch.tensor(bandwidth))
+
+    @property
+    def width_out(self) -> int:
+        """The number of columns of the result."""
+        return len(self.center) + 1
+
+    def fit(self, public: Tensor) -> None:
+        """Measure the bandwidth in median distances of public rows, and take off their mean from now on."""
+        half = len(public) // 2
+        pairs = min(half, _PAIRS // max(1, public.shape[1]))
+        distances = torch.linalg.vector_norm(public[:pairs] - public[half : half + pairs], dim=1)
+        self.width.fill_(self.bandwidth * max(float(distances.median()), 1e-6))
+        self.center.copy_(self._waves(public).mean(dim=0))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """`[n, columns]` to `[n, width_out]`."""
+        found = F.normalize(self._waves(rows) - self.center, dim=1)
+        constant = found.new_full((len(found), 1), CONSTANT)
+        return torch.cat([found * (1.0 - CONSTANT**2) ** 0.5, constant], dim=1)
+
+    def _waves(self, rows: Tensor) -> Tensor:
+        angles = (rows / self.width) @ self.directions
+        return torch.cat([angles.cos(), angles.sin()], dim=1) / angles.shape[1] ** 0.5
+
+
+@rowwise("Looks at the length of one row.")
+class UnitRows(nn.Module):
+    """Rows scaled to norm 1; zero rows stay zero."""
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """`[n, columns]`, the same shape."""
+        return F.normalize(rows, dim=1)
+
+
+@rowwise("Only passes rows through the layers inside it.")
+class KernelClassifier(nn.Module):
+    """Pictures (or other rows, of norm 1) to Fourier features to class scores, two thousand rows at a time."""
+
+    def __init__(
+        self,
+        columns: int,
+        classes: int,
+        *,
+        frequencies: int,
+        bandwidth: float,
+        image: HOG | None,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        seen, width = (UnitRows(), columns) if image is None else (image, image.width_out)
+        self.described = nn.Sequential(seen, RandomFourier(width, frequencies, bandwidth, generator))
+        self.head = Linear(2 * frequencies + 1, classes, bias=False, generator=generator)
+
+    def fit(self, public: Tensor) -> None:
+        """Fit what is fitted to public rows."""
+        seen, waves = self.described
+        waves.fit(seen(public))
+
+    def forward(self, rows: Rows) -> Tensor:
+        """Class scores."""
+        parts = (dense_rows(take_rows(rows, nodes)) for nodes in torch.arange(len(rows)).split(2_000))
+        return torch.cat([self.head(self.described(part)) for part in parts])
