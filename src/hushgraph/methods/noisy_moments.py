@@ -11,7 +11,6 @@ import torch
 from torch import nn
 
 from hushgraph.data.rows import dense_rows
-from hushgraph.errors import InputError
 from hushgraph.mechanisms.class_sums import ClassSums
 from hushgraph.methods.base import Method, Output
 from hushgraph.nn.fourier import KernelClassifier
@@ -36,7 +35,7 @@ class NoisyMoments(Method):
 
     frequencies: int = setting(2_000, least=1, help="random directions; the rows have twice as many columns")
     bandwidth: float = setting(0.7, above=0, help="of the kernel, in median distances of public rows")
-    picture_height: int | None = setting(None, least=0, help="pixels; by rule square pictures; 0: rows are no pictures")
+    image_height: int | None = setting(None, least=0, help="of pictures that are not square; 0: rows are no pictures")
     cell: int = setting(4, least=1, help="pixels along a cell of the histograms of gradients")
     bins: int = setting(8, least=2, help="directions in a histogram")
     ridge_share: float = setting(0.5, above=0, help="of the ridge that is best for squared error by estimate")
@@ -83,9 +82,7 @@ class NoisyMoments(Method):
 
     def _histograms(self, columns: int) -> HOG | None:
         side = math.isqrt(columns)
-        height = self.picture_height if self.picture_height is not None else side if side**2 == columns else 0
-        if height == 0 or (self.picture_height is None and side < 2 * self.cell):
+        square = side**2 == columns and side >= 2 * self.cell
+        if self.image_height == 0 or (self.image_height is None and not square):
             return None
-        if columns % height:
-            raise InputError(f"picture_height: expected a divisor of {columns} pixels; got {height}")
-        return HOG((height, columns // height), cell=self.cell, bins=self.bins)
+        return HOG(columns, self.image_height, self.cell, self.bins)

@@ -1,7 +1,9 @@
-"""Histograms of oriented gradients (Dalal and Triggs 2005): a fixed, public description of a gray picture.
+"""Histograms of oriented gradients: what a picture looks like, cell by cell, without any training.
 
-Nothing is learned and nothing is looked up: a picture's row follows from the picture alone, so private rows may pass
-through it (`vault.apply`), and public ones as well.
+After Dalal and Triggs, CVPR 2005: the direction of the gradient at every pixel goes into the two nearest bins of its
+cell, weighed by the gradient's length; blocks of 2 x 2 cells are brought to length 1, cut at 0.2 and brought to length
+1 again. The gray values of the picture at half its size are put beside them, because a histogram of gradients does not
+know light from dark. Everything is computed from one picture alone.
 """
 
 from __future__ import annotations
@@ -9,71 +11,68 @@ from __future__ import annotations
 import math
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn import functional
 
 from hushgraph.errors import InputError
 from hushgraph.nn.rowwise import rowwise
 
-_AT_ONCE = 1000
-_CLIPPED = 0.2  # as in the publication: no direction counts for more, then the block is normalized again
-_TINY = 1e-6
+_LARGEST_ENTRY = 0.2
+_GRAY_WEIGHT = 0.6
+_BATCH = 2_000
 
 
-@rowwise("Each picture is described by itself.")
+def image_shape(columns: int, height: int | None) -> tuple[int, int]:
+    """Height and width of pictures with so many pixels; square unless the height is given."""
+    tall = math.isqrt(columns) if height is None else height
+    if tall < 1 or columns % tall:
+        square = "" if height is not None else " Give their height (image_height) if they are not square"
+        raise InputError(f"pictures: expected height times width to be {columns}; got a height of {tall}.{square}")
+    return tall, columns // tall
+
+
+@rowwise("The histogram of a picture is computed from its own pixels.")
 class HOG(nn.Module):
-    """Rows of `height * width` gray values in [0, 1] to rows of `width_out` histogram entries.
+    """Rows of pixels to rows of histograms; `width_out` columns."""
 
-    The picture is cut into cells of `cell` x `cell` pixels (what is left over at the right and below is not used). Each
-    pixel votes in its cell for the two nearest of `bins` directions of its gradient, by its length. Cells are grouped
-    in overlapping blocks of `block` x `block`, each normalized, clipped at 0.2 and normalized again.
-    """
-
-    def __init__(self, shape: tuple[int, int], *, cell: int = 4, bins: int = 8, block: int = 2) -> None:
+    def __init__(self, columns: int, height: int | None = None, cell: int = 4, bins: int = 9) -> None:
         super().__init__()
-        self.shape, self.cell, self.bins, self.block = (int(shape[0]), int(shape[1])), cell, bins, block
-        self.cells = (self.shape[0] // cell, self.shape[1] // cell)
-        if min(self.cells) < block or bins < 2:
-            raise InputError(
-                f"hog: expected pictures of at least {block} x {block} cells of {cell} pixels, and 2 directions; got "
-                f"{self.shape[0]} x {self.shape[1]} pixels and {bins}; take smaller cells"
-            )
+        self.shape, self.cell, self.bins = image_shape(columns, height), cell, bins
+        down, across = (size // cell for size in self.shape)
+        if down < 2 or across < 2:
+            raise InputError(f"pictures: expected at least {2 * cell} pixels each way; got {self.shape}")
+        grays = (self.shape[0] // 2) * (self.shape[1] // 2)
+        self.width_out = (down - 1) * (across - 1) * 4 * bins + grays
 
-    @property
-    def width_out(self) -> int:
-        """The number of columns of the result."""
-        down, across = (count - self.block + 1 for count in self.cells)
-        return down * across * self.block**2 * self.bins
+    @torch.no_grad()
+    def forward(self, x: Tensor) -> Tensor:
+        """In batches, so that the gradients of many pictures do not fill the memory."""
+        if not len(x):
+            return x.new_zeros((0, self.width_out))
+        return torch.cat([torch.cat([self._histograms(part), self._grays(part)], dim=1) for part in x.split(_BATCH)])
 
-    def forward(self, rows: Tensor) -> Tensor:
-        """`[n, height * width]` to `[n, width_out]`; a thousand pictures at a time, so that memory stays small."""
-        if rows.dim() != 2 or rows.shape[1] != self.shape[0] * self.shape[1]:
-            raise InputError(f"hog: expected rows of {self.shape[0]} x {self.shape[1]} pixels; got {list(rows.shape)}")
-        found = rows.new_empty(len(rows), self.width_out)
-        for start in range(0, len(rows), _AT_ONCE):
-            images = rows[start : start + _AT_ONCE].view(-1, *self.shape)
-            found[start : start + _AT_ONCE] = self._blocks(self._histograms(images))
-        return found
+    def _grays(self, x: Tensor) -> Tensor:
+        return _GRAY_WEIGHT * functional.avg_pool2d(x.view(-1, 1, *self.shape), 2).flatten(1)
 
-    def _histograms(self, images: Tensor) -> Tensor:
-        """`[n, bins, cells down, cells across]`: the votes of every cell's pixels."""
-        down, across = torch.zeros_like(images), torch.zeros_like(images)
-        down[:, 1:-1] = images[:, 2:] - images[:, :-2]
-        across[:, :, 1:-1] = images[:, :, 2:] - images[:, :, :-2]
-        length = torch.hypot(down, across)
-        place = torch.atan2(down, across).remainder(math.pi) * (self.bins / math.pi)
+    def _histograms(self, x: Tensor) -> Tensor:
+        pictures = functional.pad(x.view(-1, 1, *self.shape), (1, 1, 1, 1), mode="replicate")
+        across = pictures[:, 0, 1:-1, 2:] - pictures[:, 0, 1:-1, :-2]
+        down = pictures[:, 0, 2:, 1:-1] - pictures[:, 0, :-2, 1:-1]
+        length = torch.hypot(across, down)
+        place = torch.remainder(torch.atan2(down, across), math.pi) * (self.bins / math.pi)
         lower = place.floor()
-        upper_share = place - lower
-        first = lower.long().remainder(self.bins)
-        votes = images.new_zeros(len(images), self.bins, *self.shape)
-        votes.scatter_(1, first.unsqueeze(1), (length * (1.0 - upper_share)).unsqueeze(1))
-        votes.scatter_add_(1, (first + 1).remainder(self.bins).unsqueeze(1), (length * upper_share).unsqueeze(1))
-        return F.avg_pool2d(votes, self.cell)
+        share = place - lower
+        first = lower.long() % self.bins
+        spread = length.new_zeros((len(x), self.bins, *self.shape))
+        spread.scatter_add_(1, first.unsqueeze(1), (length * (1.0 - share)).unsqueeze(1))
+        spread.scatter_add_(1, ((first + 1) % self.bins).unsqueeze(1), (length * share).unsqueeze(1))
+        return self._blocks(functional.avg_pool2d(spread, self.cell))
 
-    def _blocks(self, cells: Tensor) -> Tensor:
-        """`[n, width_out]`: every block of cells, normalized."""
-        windows = cells.unfold(2, self.block, 1).unfold(3, self.block, 1)  # n, bins, down, across, block, block
-        blocks = windows.permute(0, 2, 3, 4, 5, 1).flatten(3)
-        blocks = blocks / (blocks.square().sum(-1, keepdim=True) + _TINY).sqrt()
-        blocks = blocks.clamp(max=_CLIPPED)
-        return (blocks / (blocks.square().sum(-1, keepdim=True) + _TINY).sqrt()).flatten(1)
+    @staticmethod
+    def _blocks(cells: Tensor) -> Tensor:
+        corners = [cells[:, :, :-1, :-1], cells[:, :, :-1, 1:], cells[:, :, 1:, :-1], cells[:, :, 1:, 1:]]
+        blocks = torch.cat(corners, dim=1)
+        blocks = blocks / (blocks.square().sum(dim=1, keepdim=True) + 1e-6).sqrt()
+        blocks = blocks.clamp(max=_LARGEST_ENTRY)
+        blocks = blocks / (blocks.square().sum(dim=1, keepdim=True) + 1e-6).sqrt()
+        return blocks.flatten(1)

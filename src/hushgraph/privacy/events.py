@@ -112,6 +112,13 @@ def pure(epsilon: float) -> Event:
     return PureDpEvent(epsilon) if math.isfinite(epsilon) else dpa.NonPrivateDpEvent()
 
 
+def zero_concentrated(rho: float) -> Event:
+    """One release that is rho-zCDP (Bun and Steinke 2016): Renyi divergence at most rho times the order."""
+    if not math.isfinite(rho) or rho <= 0.0:
+        raise InputError(f"rho: expected a positive, finite number; got {rho!r}")
+    return dpa.ZCDpEvent(rho, 0.0)
+
+
 def repeated(event: Event, count: int) -> Event:
     """The same event `count` times."""
     if count < 0:
