@@ -60,4 +60,4 @@ def test_pictures_without_a_block_and_other_sizes_are_refused() -> None:
     with pytest.raises(InputError, match="at least 8 pixels"):
         HOG(7 * 28, 7)
     with pytest.raises(InputError, match="height times width"):
-        HOG(63)
+        HOG(65)

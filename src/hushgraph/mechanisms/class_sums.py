@@ -61,14 +61,14 @@ class ClassSums(GaussianMechanism):
 
     def check(self, *inputs: Any) -> None:
         """Each row must follow from one record: modules that mix rows are refused."""
-        require_rowwise(inputs[0])
+        require_rowwise(inputs[1])
 
-    def query(self, data: Any, module: nn.Module, head: nn.Linear, rows: Rows) -> None:
+    def query(self, data: Any, head: nn.Linear, module: nn.Module, rows: Rows) -> None:
         """Write the sums of `module(rows)` to the weight of `head`."""
         self._write(head, self._sums(data, module, rows))
 
     def release(
-        self, data: Any, scale: float, noise: NoiseSource, module: nn.Module, head: nn.Linear, rows: Rows
+        self, data: Any, scale: float, noise: NoiseSource, head: nn.Linear, module: nn.Module, rows: Rows
     ) -> None:
         """The same with noise."""
         sums = self._sums(data, module, rows)
@@ -118,17 +118,17 @@ class ClassSums(GaussianMechanism):
     def example_inputs(self, graph: CheckedGraph) -> tuple[Any, ...]:
         """The features as they are."""
         metadata = graph.metadata
-        return nn.Identity(), nn.Linear(metadata.features, metadata.classes, bias=False), graph.features
+        return nn.Linear(metadata.features, metadata.classes, bias=False), nn.Identity(), graph.features
 
     def before_noise(self, data: Any, noise: NoiseSource, *inputs: Any) -> np.ndarray:
         """The sums."""
-        module, _, rows = inputs
+        _, module, rows = inputs
         return self._sums(data, module, rows).double().numpy() * self._grid
 
     def after_noise(self, data: Any, scale: float, noise: NoiseSource, *inputs: Any) -> np.ndarray:
         """The noisy sums, as the weight has them."""
         self.release(data, scale, noise, *inputs)
-        weight: np.ndarray = inputs[1].weight.detach().double().numpy()
+        weight: np.ndarray = inputs[0].weight.detach().double().numpy()
         return weight
 
     # Canaries
@@ -155,7 +155,7 @@ class ClassSums(GaussianMechanism):
         everyone = torch.ones(canaries, dtype=torch.bool)
         vault = open_vault(audit_graph(rows, torch.empty((2, 0), dtype=torch.int64), labels, everyone, self.classes))
         head = nn.Linear(canaries, self.classes, bias=False)
-        vault.release(stage.name, nn.Identity(), head, vault.features)
+        vault.release(stage.name, head, nn.Identity(), vault.features)
         change = torch.full((self.classes, 1), -1.0 / self.classes, dtype=torch.float64)
         change[0] += 1.0
         change *= self.row_norm

@@ -67,7 +67,7 @@ class NoisyMoments(Method):
             public = dense_rows(vault.public_features) if vault.metadata.num_public else None
             if public is not None:
                 network.fit(public)
-            vault.release("sums", network.described, network.head, vault.features)
+            vault.release("sums", network.head, network.described, vault.features)
             if public is not None:
                 settings["ridge"] = self._solve(vault, network, public)
         return Output(scores=vault.scores(network, vault.features), settings=settings)

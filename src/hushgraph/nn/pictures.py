@@ -6,10 +6,12 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.data.rows import Rows, dense_rows
-from hushgraph.errors import InputError
+from hushgraph.errors import InputError, did_you_mean
 from hushgraph.nn.hog import HOG
 from hushgraph.nn.rowwise import rowwise
 
+NETWORKS = ("softmax", "mlp", "cnn")
+_LEAST_SIDE = 14
 _BATCH = 2_000
 
 
@@ -85,3 +87,62 @@ def hog_student(columns: int, height: int | None, centers: int, classes: int) ->
     """A student that looks at histograms of oriented gradients."""
     look = HOG(columns, height)
     return KernelStudent(look, look.width_out, centers, classes)
+
+
+@rowwise("The center nearest to one row, out of public ones.")
+class NearestCenter(nn.Module):
+    """Rows to the number of the nearest center, `[rows, 1]`: a rule that looks at one row at a time."""
+
+    centers: Tensor
+
+    def __init__(self, centers: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("centers", centers)
+
+    def forward(self, rows: Rows) -> Tensor:
+        """Whole numbers, as floats."""
+        found = [torch.cdist(part, self.centers).argmin(dim=1) for part in dense_rows(rows).split(_BATCH)]
+        return torch.cat(found).unsqueeze(1).to(self.centers.dtype)
+
+
+@rowwise("Only passes rows through the layers inside it.")
+class Dense(nn.Sequential):
+    """Layers in a row, for rows of any form."""
+
+    def forward(self, rows: Rows) -> Tensor:
+        """The last layer's output."""
+        out: Tensor = super().forward(dense_rows(rows))
+        return out
+
+
+def picture_network(kind: str, shape: tuple[int, int], classes: int, generator: torch.Generator) -> nn.Module:
+    """A classifier of rows of pixels: softmax regression, one hidden layer, or the CNN usual in work on DP-SGD."""
+    seed = int(torch.randint(2**62, (1,), generator=generator))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)  # layers of torch draw first weights from the global generator
+        return Dense(*_layers(kind, shape, classes))
+
+
+def _layers(kind: str, shape: tuple[int, int], classes: int) -> list[nn.Module]:
+    pixels = shape[0] * shape[1]
+    if kind == "softmax":
+        return [nn.Linear(pixels, classes)]
+    if kind == "mlp":
+        return [nn.Linear(pixels, 200), nn.Sigmoid(), nn.Linear(200, classes)]
+    if kind != "cnn":
+        raise InputError(f"unknown network '{kind}'; {did_you_mean(kind, NETWORKS)}")
+    if min(shape) < _LEAST_SIDE:
+        raise InputError(f"cnn: expected images of at least {_LEAST_SIDE} x {_LEAST_SIDE}; got {shape[0]} x {shape[1]}")
+    front = [
+        AsPictures(shape),
+        PictureConv(1, 16, 8, stride=2, padding=3),
+        nn.ReLU(),
+        PicturePool(2, 1),
+        PictureConv(16, 32, 4, stride=2),
+        nn.ReLU(),
+        PicturePool(2, 1),
+        nn.Flatten(),
+    ]
+    with torch.no_grad():
+        width = nn.Sequential(*front)(torch.zeros(1, pixels)).shape[1]
+    return [*front, nn.Linear(width, 32), nn.ReLU(), nn.Linear(32, classes)]

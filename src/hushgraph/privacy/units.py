@@ -39,7 +39,8 @@ class Footprint:
     own_list: entries of the unit's own list that change, before any cap.
     other_entries: entries of other nodes' lists that change.
     records: records (features, label) that change.
-    groups: whole groups of records that change.
+    groups: whole groups of records that change, where a group is one of the `parts` of one class.
+    parts: how many groups the records of a class fall into, by a public rule that looks at one record at a time.
     replaced: the record becomes another one, not an empty one.
     mirrored: `own_list` and `other_entries` are the two directions of one pair.
     incident: at most one node's record changes, and every entry that changes leads from or to one and the same node.
@@ -50,6 +51,7 @@ class Footprint:
     other_entries: float = math.inf
     records: float = math.inf
     groups: float = math.inf
+    parts: int = 1
     replaced: bool = False
     mirrored: bool = False
     incident: bool = False
@@ -373,6 +375,86 @@ class Record(Unit):
         """Every record made empty."""
         for node in range(data.metadata.num_nodes):
             yield data.with_record(node, None)
+
+
+@dataclass(frozen=True)
+class Class(Unit):
+    """All records of one class are replaced by any others of that class, or, with `removal`, by empty ones.
+
+    The classes are public, and so is the number of records in all; how many a class has is not: records of the class
+    may become empty, and empty ones records of the class.
+    """
+
+    removal: bool = False
+
+    name = "class"
+    noun = "all records of one class"
+    protects = "what the records of any one class look like, and how many there are"
+    relation = Relation.REPLACE
+    has_edges = False
+    unprotected: ClassVar[tuple[Note, ...]] = (note(Code.NUM_RECORDS), note(Code.CLASSES), note(Code.OWN_PREDICTION))
+
+    def __post_init__(self) -> None:
+        if self.removal:
+            object.__setattr__(self, "relation", Relation.NULL)
+
+    @property
+    def footprint(self) -> Footprint:
+        """One group, of any number of records."""
+        return Footprint(groups=1, replaced=not self.removal)
+
+    def count(self, metadata: Metadata) -> int:
+        """Groups."""
+        return metadata.classes * self.footprint.parts
+
+    @classmethod
+    def variants(cls) -> list[Unit]:
+        """Replaced, and removed."""
+        return [cls(), cls(removal=True)]
+
+    def neighbors(self, data: Any, rng: Any) -> Iterator[Any]:
+        """Every group removed; if groups are replaced, also by random records, by opposite ones and by fewer.
+
+        The part of a record is its number modulo the parts: a rule that is given with the data.
+        """
+        parts = self.footprint.parts
+        for group in range(data.metadata.classes * parts):
+            for change in ("removed",) if self.removal else ("removed", "random", "opposite", "fewer"):
+                yield data.with_group(group // parts, group % parts, parts, change, rng)
+
+
+@dataclass(frozen=True)
+class Subclass(Class):
+    """All records of one given part of one class are replaced; they stay in their class and part.
+
+    `parts`: into how many parts the records of a class fall, by a public rule that looks at one record at a time.
+    """
+
+    parts: int = 50
+
+    name = "subclass"
+    noun = "all records of one part of one class"
+    protects = "what the records of any one part of a class look like, and how many there are"
+    unprotected = (note(Code.NUM_RECORDS), note(Code.CLASSES), note(Code.PARTS), note(Code.OWN_PREDICTION))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.parts, int) or isinstance(self.parts, bool) or self.parts < 1:
+            raise InputError(f"parts: expected a whole number of at least 1; got {self.parts!r}")
+
+    @property
+    def footprint(self) -> Footprint:
+        """One group, of any number of records."""
+        return Footprint(groups=1, parts=self.parts, replaced=not self.removal)
+
+    def notes(self, metadata: Metadata) -> tuple[Note, ...]:
+        """The number of parts."""
+        return (*super().notes(metadata), note(Code.PARTS_OF_CLASSES, parts=self.parts))
+
+    @classmethod
+    def variants(cls) -> list[Unit]:
+        """Two parts, which small tables fill, replaced and removed."""
+        return [cls(parts=2), cls(parts=2, removal=True)]
 
 
 @dataclass(frozen=True)
