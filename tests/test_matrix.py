@@ -39,6 +39,7 @@ BUDGET = Budget(2.0, 1e-3)
 ROOTS = 1e-12  # bounds and norms are roots in double precision; sums are exact, and the bound of gradients has room
 TIGHT = 0.7
 LOOSE = {"rooted-gradient"}  # needs a graph of its own: tests/mechanisms/test_rooted_gradient.py reaches its bound
+LOOSE_PAIRS = {("group-gradient", "node-replace")}  # likewise: tests/mechanisms/test_group_gradient.py
 
 
 def ids(value: Any) -> str:
@@ -75,6 +76,8 @@ def test_bounds_are_tight_for_some_variant_of_every_bounded_pair() -> None:
     for cell in cells("bounded"):
         if noisy(cell) and cell.mechanism.name not in LOOSE:
             pair = (cell.mechanism.name, cell.unit.name)
+            if pair in LOOSE_PAIRS:
+                continue
             best[pair] = max(best[pair], largest_share(cell))
     assert {pair: share for pair, share in best.items() if share < TIGHT} == {}
 

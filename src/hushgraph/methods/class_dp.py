@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import nn
@@ -16,64 +17,91 @@ from hushgraph.data.rows import dense_rows
 from hushgraph.errors import InputError
 from hushgraph.mechanisms.group_gradient import GroupGradient
 from hushgraph.methods.base import Method, Output
+from hushgraph.nn import Linear
+from hushgraph.nn.described import Described, Description
+from hushgraph.nn.filters import PublicFilters
 from hushgraph.nn.hog import image_shape
-from hushgraph.nn.pictures import NETWORKS, NearestCenter, picture_network
+from hushgraph.nn.kmeans import k_means
+from hushgraph.nn.pictures import NETWORKS, NearestCenter, Spread, picture_network
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units import Unit
 from hushgraph.settings import setting
 from hushgraph.training.config import Training
-from hushgraph.training.kmeans import k_means
 from hushgraph.training.optimizers import OPTIMIZERS
-from hushgraph.vault import Vault
+from hushgraph.vault import PrivateRows, Vault
+
+RULES = ("spread", "nearest")
 
 
 @dataclass(frozen=True)
 class ClassDP(Method):
-    """Settings of class-DP. Parts of classes are those of the unit; a record's part is that of the nearest center.
+    """Settings of class-DP. How many parts a class has is said by the unit; `rule` says which part a record is in.
 
-    Centers are found by k-means on public records (`data.public_mask`). `noise_multiplier` fixes the noise, where a
-    budget is to be met by choosing the number of steps; by rule the plan finds the least noise.
+    By "nearest" it is that of the nearest center of public records (`data.public_mask`, k-means); by "spread" parts of
+    a class are alike and about equally large. The network "filters" trains a linear layer on a description that was
+    fitted to public records. `noise_multiplier` fixes the noise; by rule the plan finds the least.
     """
 
-    network_kind: str = setting("cnn", among=NETWORKS, help="softmax regression, a perceptron or a small CNN")
+    network_kind: str = setting("filters", among=("filters", *NETWORKS), help="what is trained")
+    columns: int = setting(100, least=1, help="columns of the description by public filters")
     image_height: int | None = setting(None, least=1, help="of pictures that are not square")
+    rule: str = setting("spread", among=RULES, help="which part of its class a record is in")
     sample_rate: float = setting(0.2, above=0, help="the share of groups in a batch")
     steps: int = setting(100, least=1)
-    max_grad_norm: float = setting(3.0, above=0, help="clip norm of a group's mean gradient")
+    max_grad_norm: float = setting(0.1, above=0, help="clip norm of a group's mean gradient")
     noise_multiplier: float | None = setting(None, above=0, help="noise over clip norm, instead of the least")
-    lr: float = setting(0.01, above=0, help="learning rate")
-    optimizer: str = setting("adam", among=OPTIMIZERS)
+    lr: float = setting(100.0, above=0, help="learning rate")
+    optimizer: str = setting("sgd", among=OPTIMIZERS)
+    average_last: float = setting(0.5, least=0, help="the share of steps whose weights are averaged")
     epochs: int = setting(5, least=1, help="passes over the records where training is free")
+    plain_lr: float = setting(0.01, above=0, help="learning rate where training is free, by Adam")
 
     name = "class-dp"
     summary = "mean gradients of whole classes, or of parts of classes, clipped and noised"
-    paper = "Zhang et al. 2020 (Class- and subclass-level DP)"
+    paper = "Zhang, Emory University 2022, chapter 4"
 
     def stages(self, metadata: Metadata, unit: Unit, budget: Budget) -> Sequence[Stage]:
         """The gradient steps."""
-        if self.sample_rate > 1.0:
-            raise InputError(f"sample_rate: expected at most 1; got {self.sample_rate}")
+        if self.sample_rate > 1.0 or self.average_last > 1.0:
+            raise InputError("sample_rate, average_last: expected at most 1; got more")
         gradient = GroupGradient(self.max_grad_norm, self.sample_rate, self.steps, unit.footprint.parts)
         if self.noise_multiplier is None or not budget.is_private:
             return [Stage("classifier", gradient)]
         return [Stage("classifier", gradient, noise=None, scale=self.noise_multiplier * self.max_grad_norm)]
 
     def network(self, plan: Plan, generator: torch.Generator) -> nn.Module:
-        """A classifier of pictures, or of rows."""
+        """Public filters and a linear layer, or a classifier of pixels."""
         columns, classes = plan.metadata.features, plan.metadata.classes
-        shape = image_shape(columns, self.image_height) if self.network_kind == "cnn" else (1, columns)
-        return picture_network(self.network_kind, shape, classes, generator)
+        shape = image_shape(columns, self.image_height) if self.network_kind in ("filters", "cnn") else (1, columns)
+        if self.network_kind != "filters":
+            return Described(Description(), picture_network(self.network_kind, shape, classes, generator))
+        filters = PublicFilters(shape, self.columns)
+        head = Linear(filters.width_out, classes, bias=False, generator=generator)
+        return Described(Description(filters), head)
 
     def run(self, vault: Vault, network: nn.Module, *, train: bool) -> Output:
-        """Put every record into its part, and train."""
+        """Put every record into its part, and train on the description of its class's records."""
+        made = cast(Described, network)
         if train:
-            training = Training(self.epochs, self.lr, optimizer=self.optimizer)
-            parts = vault.unit.footprint.parts
-            if parts > 1 and vault.protects:
-                rule = NearestCenter(k_means(dense_rows(vault.public_features), parts))
-                vault.release("classifier", network, vault.features, training, vault.apply(rule, vault.features))
-            else:
-                vault.release("classifier", network, vault.features, training)
-        return Output(scores=vault.scores(network, vault.features))
+            if self.network_kind == "filters":
+                made.description.fit(dense_rows(vault.public_features))
+            rows = vault.apply(made.description, vault.features)
+            vault.release("classifier", made.head, rows, self._training(vault), self._parts(vault))
+        return Output(scores=vault.scores(made, vault.features))
+
+    def _training(self, vault: Vault) -> Training:
+        if vault.plan.runs_exactly("classifier"):
+            return Training(self.epochs, self.plain_lr)
+        return Training(self.epochs, self.lr, optimizer=self.optimizer, average_last=self.average_last)
+
+    def _parts(self, vault: Vault) -> PrivateRows | torch.Tensor | None:
+        parts = vault.unit.footprint.parts
+        if parts == 1 or not vault.protects:
+            return None
+        if self.rule == "spread":
+            rule: nn.Module = Spread(vault.metadata.features, parts)
+        else:
+            rule = NearestCenter(k_means(dense_rows(vault.public_features), parts))
+        return cast(PrivateRows, vault.apply(rule, vault.features))

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from typing import cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from hushgraph.data.rows import dense_rows
 from hushgraph.mechanisms.class_sums import ClassSums
 from hushgraph.methods.base import Method, Output
-from hushgraph.nn.fourier import KernelClassifier
+from hushgraph.nn import Linear
+from hushgraph.nn.described import Described, Description
+from hushgraph.nn.fourier import RandomFourier, UnitRows
 from hushgraph.nn.hog import HOG
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.metadata import Metadata
@@ -51,33 +53,30 @@ class NoisyMoments(Method):
     def network(self, plan: Plan, generator: torch.Generator) -> nn.Module:
         """Fourier features of histograms of gradients, or of rows, and a linear layer."""
         columns = plan.metadata.features
-        return KernelClassifier(
-            columns,
-            plan.metadata.classes,
-            frequencies=self.frequencies,
-            bandwidth=self.bandwidth,
-            image=self._histograms(columns),
-            generator=generator,
-        )
+        seen = self._histograms(columns)
+        width = columns if seen is None else seen.width_out
+        waves = RandomFourier(width, self.frequencies, self.bandwidth, generator)
+        head = Linear(waves.width_out, plan.metadata.classes, bias=False, generator=generator)
+        return Described(Description(seen or UnitRows(), waves), head)
 
     def run(self, vault: Vault, network: nn.Module, *, train: bool) -> Output:
         """Fit the features to public records, release the sums, solve."""
-        network, settings = cast(KernelClassifier, network), {}
+        network, settings = cast(Described, network), {}
         if train:
             public = dense_rows(vault.public_features) if vault.metadata.num_public else None
             if public is not None:
-                network.fit(public)
-            vault.release("sums", network.head, network.described, vault.features)
+                network.description.fit(public)
+            vault.release("sums", network.head, network.description, vault.features)
             if public is not None:
                 settings["ridge"] = self._solve(vault, network, public)
         return Output(scores=vault.scores(network, vault.features), settings=settings)
 
-    def _solve(self, vault: Vault, network: KernelClassifier, public: torch.Tensor) -> float:
+    def _solve(self, vault: Vault, network: Described, public: Tensor) -> float:
         with torch.no_grad():
             noise = vault.plan["sums"].scale or 0.0
-            sums, rows = network.head.weight.T, network.described(public)
+            sums, rows = cast(nn.Linear, network.head).weight.T, network.description(public)
             weights, ridge = solve(sums, vault.metadata.num_train, noise, rows, self.ridge_share)
-            network.head.weight.copy_(weights.T)
+            cast(nn.Linear, network.head).weight.copy_(weights.T)
         return ridge
 
     def _histograms(self, columns: int) -> HOG | None:

@@ -1,4 +1,4 @@
-"""Random Fourier features (Rahimi and Recht 2007) and a linear classifier on them: a kernel machine of fixed size."""
+"""Random Fourier features (Rahimi and Recht 2007): inner products of rows are about those of a Gaussian kernel."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hushgraph.data.rows import Rows, dense_rows, take_rows
-from hushgraph.nn.hog import HOG
-from hushgraph.nn.layers import Linear
 from hushgraph.nn.rowwise import rowwise
 
 CONSTANT = 0.1
@@ -67,33 +64,3 @@ class UnitRows(nn.Module):
     def forward(self, rows: Tensor) -> Tensor:
         """`[n, columns]`, the same shape."""
         return F.normalize(rows, dim=1)
-
-
-@rowwise("Only passes rows through the layers inside it.")
-class KernelClassifier(nn.Module):
-    """Pictures (or other rows, of norm 1) to Fourier features to class scores, two thousand rows at a time."""
-
-    def __init__(
-        self,
-        columns: int,
-        classes: int,
-        *,
-        frequencies: int,
-        bandwidth: float,
-        image: HOG | None,
-        generator: torch.Generator,
-    ) -> None:
-        super().__init__()
-        seen, width = (UnitRows(), columns) if image is None else (image, image.width_out)
-        self.described = nn.Sequential(seen, RandomFourier(width, frequencies, bandwidth, generator))
-        self.head = Linear(2 * frequencies + 1, classes, bias=False, generator=generator)
-
-    def fit(self, public: Tensor) -> None:
-        """Fit what is fitted to public rows."""
-        seen, waves = self.described
-        waves.fit(seen(public))
-
-    def forward(self, rows: Rows) -> Tensor:
-        """Class scores."""
-        parts = (dense_rows(take_rows(rows, nodes)) for nodes in torch.arange(len(rows)).split(2_000))
-        return torch.cat([self.head(self.described(part)) for part in parts])

@@ -105,14 +105,19 @@ class NearestCenter(nn.Module):
         return torch.cat(found).unsqueeze(1).to(self.centers.dtype)
 
 
-@rowwise("Only passes rows through the layers inside it.")
-class Dense(nn.Sequential):
-    """Layers in a row, for rows of any form."""
+@rowwise("Follows from the entries of one row.")
+class Spread(nn.Module):
+    """Rows to one of `parts` numbers, `[rows, 1]`, that looks drawn at random but follows from the row."""
+
+    def __init__(self, columns: int, parts: int) -> None:
+        super().__init__()
+        self.parts = parts
+        self.register_buffer("direction", torch.randn(columns, generator=torch.Generator().manual_seed(0)))
 
     def forward(self, rows: Rows) -> Tensor:
-        """The last layer's output."""
-        out: Tensor = super().forward(dense_rows(rows))
-        return out
+        """Whole numbers, as floats: far digits of the length along a fixed direction."""
+        along = (dense_rows(rows).double() * self.direction).sum(dim=1)
+        return (along * 1e4).floor().remainder(self.parts).unsqueeze(1).float()
 
 
 def picture_network(kind: str, shape: tuple[int, int], classes: int, generator: torch.Generator) -> nn.Module:
@@ -120,7 +125,7 @@ def picture_network(kind: str, shape: tuple[int, int], classes: int, generator: 
     seed = int(torch.randint(2**62, (1,), generator=generator))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)  # layers of torch draw first weights from the global generator
-        return Dense(*_layers(kind, shape, classes))
+        return nn.Sequential(*_layers(kind, shape, classes))
 
 
 def _layers(kind: str, shape: tuple[int, int], classes: int) -> list[nn.Module]:
