@@ -33,6 +33,7 @@ from hushgraph.training.optimizers import OPTIMIZERS
 from hushgraph.vault import PrivateRows, Vault
 
 RULES = ("spread", "nearest")
+_PLAIN_BATCH = 256
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class ClassDP(Method):
 
     def _training(self, vault: Vault) -> Training:
         if vault.plan.runs_exactly("classifier"):
-            return Training(self.epochs, self.plain_lr)
+            return Training(self.epochs, self.plain_lr, batch_size=_PLAIN_BATCH)
         return Training(self.epochs, self.lr, optimizer=self.optimizer, average_last=self.average_last)
 
     def _parts(self, vault: Vault) -> PrivateRows | torch.Tensor | None:

@@ -125,17 +125,18 @@ def picture_network(kind: str, shape: tuple[int, int], classes: int, generator: 
     seed = int(torch.randint(2**62, (1,), generator=generator))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)  # layers of torch draw first weights from the global generator
-        return nn.Sequential(*_layers(kind, shape, classes))
+        return nn.Sequential(*picture_layers(kind, shape, classes))
 
 
-def _layers(kind: str, shape: tuple[int, int], classes: int) -> list[nn.Module]:
+def picture_layers(kind: str, shape: tuple[int, int], classes: int) -> list[nn.Module]:
+    """The layers of `picture_network`, with first weights from the global generator."""
     pixels = shape[0] * shape[1]
     if kind == "softmax":
         return [nn.Linear(pixels, classes)]
     if kind == "mlp":
         return [nn.Linear(pixels, 200), nn.Sigmoid(), nn.Linear(200, classes)]
     if kind != "cnn":
-        raise InputError(f"unknown network '{kind}'; {did_you_mean(kind, NETWORKS)}")
+        raise InputError(f"unknown image model '{kind}'; {did_you_mean(kind, NETWORKS)}")
     if min(shape) < _LEAST_SIDE:
         raise InputError(f"cnn: expected images of at least {_LEAST_SIDE} x {_LEAST_SIDE}; got {shape[0]} x {shape[1]}")
     front = [
