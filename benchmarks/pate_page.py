@@ -20,6 +20,11 @@ teachers on disjoint parts of the 60,000 training pictures, each kernel ridge re
 gradients; 2,200 random ones of 9,000 public pictures are put to them; accuracy on the other 1,000 test pictures, whose
 standard error is about 1.2 points. delta is 1e-5. Epsilon is proved for all data and fixed beforehand
 ([votes](proofs/votes.md)). Noise was seeded, as in all studies: figures outside the guarantee.
+
+What was chosen by looking: the weight of gray values beside the histograms and the width of the teachers' kernels, out
+of 8 kinds of rows and two widths, by the true labels of 3,000 public pictures; no test picture was used.
+On the graph the numbers of teachers and queries of PATE were the best of six tries by *test* accuracy at epsilon 4 and
+seed 0 (40 teachers and 300 queries, the first try, had 29.7): PATE's rows there are flattered, and still the lowest.
 """
 
 

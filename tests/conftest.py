@@ -15,8 +15,10 @@ os.environ["HUSHGRAPH_LEDGER"] = ":memory:"  # for fixtures that live longer tha
 
 
 @pytest.fixture(autouse=True)
-def no_ledger_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_ledger_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Nothing is written to the project's or the user's ledger: it is in memory, and a folder for commands."""
+    own = tmp_path_factory.getbasetemp() / "config" / os.urandom(8).hex()
+    monkeypatch.setattr("platformdirs.user_config_dir", lambda name: str(own / name))
     monkeypatch.setenv("HUSHGRAPH_LEDGER", ":memory:")
     monkeypatch.setenv("HUSHGRAPH_OPERATOR", "tester")
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 import hushgraph as hg
+from charges import require_sound
 from hushgraph.datasets.built_in import campus
-from hushgraph.ledger.verify import require_sound, verify_ledger
+from hushgraph.ledger.verify import verify_ledger
 
 DEMO = Path(__file__).parents[1] / "examples" / "demo.py"
 

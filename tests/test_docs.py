@@ -60,3 +60,20 @@ def test_links_and_named_files_exist(page: Path) -> None:
         assert re.search(rf"^def {name}\b", (ROOT / file).read_text(), flags=re.MULTILINE), f"{file}::{name}"
     for name in re.findall(r"\b(docs/proofs/[\w-]+\.md)", text):
         assert (ROOT / name).exists(), name
+
+
+def test_the_readme_plans_exactly_what_it_trains() -> None:
+    from hushgraph.datasets import load
+
+    commands = [line.split() for block in _blocks(ROOT / "README.md", "") for line in block.splitlines()]
+    planned, trained = (
+        next(line for line in commands if line[:3] == ["hushgraph", verb, "gap"]) for verb in ("plan", "train")
+    )
+
+    def given(words: list[str], option: str) -> str | None:
+        return words[words.index(option) + 1] if option in words else None
+
+    for option in ("--unit", "--epsilon", "--delta", "--edges"):
+        assert given(planned, option) == given(trained, option), option
+    nodes = int(given(planned, "--nodes") or 0)
+    assert nodes == load("campus").num_nodes

@@ -49,7 +49,8 @@ def mechanisms() -> str:
     """Every mechanism: what it reads, its noise, its proof."""
     rows = []
     for name in registry.names("mechanisms"):
-        one = registry.load("mechanisms", name).variants()[0]
+        found = registry.load("mechanisms", name)
+        one = next(iter(found.variants()), found)
         proof = "none" if one.proof == "none" else f"[{one.proof}](proofs/{one.proof}.md)"
         rows.append([f"`{name}`", one.released, _reads(name), one.law, one.sampling or "-", proof])
     return table(["mechanism", "releases", "reads", "noise", "sampling", "proof"], rows)
@@ -58,7 +59,7 @@ def mechanisms() -> str:
 def _reads(name: str) -> str:
     variants = registry.load("mechanisms", name).variants()
     parts = {", ".join(sorted(one.reads)) for one in variants}
-    return " or ".join(sorted(parts))
+    return " or ".join(sorted(parts)) or "what its runs read"
 
 
 def bounds() -> str:

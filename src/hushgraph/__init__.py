@@ -20,23 +20,32 @@ if _TYPE_CHECKING:
     from hushgraph.methods.base import Method, Output
     from hushgraph.methods.chorus import Chorus
     from hushgraph.methods.dpgnn import DPGNN
+    from hushgraph.methods.edge_rr import EdgeRR, PrivHRG
+    from hushgraph.methods.feature_rr import FeatureRR
     from hushgraph.methods.gap import GAP
+    from hushgraph.methods.lpgnet import LPGNet
     from hushgraph.methods.lpgnn import LPGNN
     from hushgraph.methods.mlp import DPMLP, MLP
     from hushgraph.methods.model import Model, load
+    from hushgraph.methods.perturbed import ARR, EdgeRand, LapGraph, SageEDP
     from hushgraph.methods.pgc import PGC, PGCLinks
     from hushgraph.methods.plain_gnn import GAT, GCN, GIN, GraphSAGE
     from hushgraph.methods.progap import ProGAP
+    from hushgraph.methods.released import ReleasedGraph, release_graph
+    from hushgraph.methods.select import fit_best
+    from hushgraph.nn.feature_scores import FeatureScores, feature_scores
     from hushgraph.privacy import units
     from hushgraph.privacy.budget import Budget
     from hushgraph.privacy.mechanism import Mechanism
     from hushgraph.privacy.plan import Plan, Stage
     from hushgraph.privacy.units import Unit
     from hushgraph.registry import register
+    from hushgraph.study.run import study
 
 __version__ = "0.2.0"
 
 _PLACES = {
+    "ARR": "methods.perturbed",
     "Auto": "methods.auto",
     "Budget": "privacy.budget",
     "Certificate": "ledger.certificate",
@@ -44,12 +53,18 @@ _PLACES = {
     "DPGNN": "methods.dpgnn",
     "DiskEdges": "graph.disk",
     "DPMLP": "methods.mlp",
+    "EdgeRR": "methods.edge_rr",
+    "EdgeRand": "methods.perturbed",
+    "FeatureRR": "methods.feature_rr",
+    "FeatureScores": "nn.feature_scores",
     "GAP": "methods.gap",
     "GAT": "methods.plain_gnn",
     "GCN": "methods.plain_gnn",
     "GIN": "methods.plain_gnn",
     "GraphSAGE": "methods.plain_gnn",
     "LPGNN": "methods.lpgnn",
+    "LPGNet": "methods.lpgnet",
+    "LapGraph": "methods.perturbed",
     "Ledger": "ledger.ledger",
     "MLP": "methods.mlp",
     "Mechanism": "privacy.mechanism",
@@ -59,17 +74,24 @@ _PLACES = {
     "PGC": "methods.pgc",
     "PGCLinks": "methods.pgc",
     "Plan": "privacy.plan",
+    "PrivHRG": "methods.edge_rr",
     "ProGAP": "methods.progap",
+    "ReleasedGraph": "methods.released",
+    "SageEDP": "methods.perturbed",
     "Stage": "privacy.plan",
     "Unit": "privacy.units",
     "default_ledger": "ledger.project",
+    "feature_scores": "nn.feature_scores",
     "fit": "methods.auto",
+    "fit_best": "methods.select",
     "load": "methods.model",
     "register": "registry",
+    "release_graph": "methods.released",
 }
-_MODULES = {name: name for name in ("datasets", "local", "mechanisms", "testing")} | {"units": "privacy.units"}
+_MODULES = {name: name for name in ("datasets", "local", "mechanisms", "study", "testing")} | {"units": "privacy.units"}
 
 __all__ = [
+    "ARR",
     "DPGNN",
     "DPMLP",
     "GAP",
@@ -84,7 +106,13 @@ __all__ = [
     "Certificate",
     "Chorus",
     "DiskEdges",
+    "EdgeRR",
+    "EdgeRand",
+    "FeatureRR",
+    "FeatureScores",
     "GraphSAGE",
+    "LPGNet",
+    "LapGraph",
     "Ledger",
     "Mechanism",
     "Method",
@@ -92,17 +120,24 @@ __all__ = [
     "Output",
     "PGCLinks",
     "Plan",
+    "PrivHRG",
     "ProGAP",
+    "ReleasedGraph",
+    "SageEDP",
     "Stage",
     "Unit",
     "__version__",
     "datasets",
     "default_ledger",
+    "feature_scores",
     "fit",
+    "fit_best",
     "load",
     "local",
     "mechanisms",
     "register",
+    "release_graph",
+    "study",
     "testing",
     "units",
 ]

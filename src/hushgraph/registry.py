@@ -1,4 +1,4 @@
-"""Everything that has a name: methods, units, mechanisms, attacks, and the views of a model.
+"""Everything that has a name: methods, units, mechanisms, attacks, experiments, and the views of a model.
 
 A name leads to "module:Class"; the module is imported when the name is asked for, so listing names imports nothing.
 Other packages add theirs with `register`, or by an entry point in the group "hushgraph.<kind>" (for example
@@ -13,12 +13,13 @@ from typing import Any, Literal, cast
 
 from hushgraph.errors import InputError, did_you_mean
 
-Kind = Literal["methods", "units", "mechanisms", "attacks", "views"]
+Kind = Literal["methods", "units", "mechanisms", "attacks", "experiments", "views"]
 
 _METHODS = "hushgraph.methods."
 _MECHANISMS = "hushgraph.mechanisms."
 _UNITS = "hushgraph.privacy.units:"
 _ATTACKS = "hushgraph.attacks."
+_EXPERIMENTS = "hushgraph.study.experiments."
 
 _KNOWN: dict[str, dict[str, str | type]] = {
     "methods": {
@@ -27,12 +28,20 @@ _KNOWN: dict[str, dict[str, str | type]] = {
         "gap": _METHODS + "gap:GAP",
         "progap": _METHODS + "progap:ProGAP",
         "dp-gnn": _METHODS + "dpgnn:DPGNN",
+        "edge-rand": _METHODS + "perturbed:EdgeRand",
+        "lap-graph": _METHODS + "perturbed:LapGraph",
+        "arr": _METHODS + "perturbed:ARR",
+        "edge-rr": _METHODS + "edge_rr:EdgeRR",
+        "priv-hrg": _METHODS + "edge_rr:PrivHRG",
+        "sage-edp": _METHODS + "perturbed:SageEDP",
+        "lpgnet": _METHODS + "lpgnet:LPGNet",
         "mlp": _METHODS + "mlp:MLP",
         "dp-mlp": _METHODS + "mlp:DPMLP",
         "pate": _METHODS + "pate:PATE",
         "class-dp": _METHODS + "class_dp:ClassDP",
         "noisy-moments": _METHODS + "noisy_moments:NoisyMoments",
         "lpgnn": _METHODS + "lpgnn:LPGNN",
+        "feature-rr": _METHODS + "feature_rr:FeatureRR",
         "pgc": _METHODS + "pgc:PGC",
         "pgc-links": _METHODS + "pgc:PGCLinks",
         "sage": _METHODS + "plain_gnn:GraphSAGE",
@@ -49,14 +58,23 @@ _KNOWN: dict[str, dict[str, str | type]] = {
         "rooted-gradient": _MECHANISMS + "rooted_gradient:RootedGradient",
         "edge-count": _MECHANISMS + "edge_count:EdgeCount",
         "pair-count": _MECHANISMS + "pair_count:PairCount",
+        "edge-flip": _MECHANISMS + "edge_flip:EdgeFlip",
+        "noisy-edges": _MECHANISMS + "noisy_edges:NoisyEdges",
+        "dendrogram-chain": _MECHANISMS + "dendrogram:DendrogramChain",
+        "dendrogram-choice": _MECHANISMS + "dendrogram_choice:DendrogramChoice",
+        "dendrogram-edges": _MECHANISMS + "dendrogram_edges:DendrogramEdges",
+        "cluster-degrees": _MECHANISMS + "cluster_degrees:ClusterDegrees",
         "local-report": _MECHANISMS + "local_report:LocalReport",
         "votes": _MECHANISMS + "votes:Votes",
         "confident-votes": _MECHANISMS + "confident_votes:ConfidentVotes",
         "laplace-votes": _MECHANISMS + "laplace_votes:LaplaceVotes",
+        "hit-count": _MECHANISMS + "hit_count:HitCount",
+        "best-of": _MECHANISMS + "best_of:BestOf",
         "raw": _MECHANISMS + "raw:Raw",
     },
     "units": {
         "undirected-edge": _UNITS + "UndirectedEdge",
+        "private-edge": _UNITS + "PrivateEdge",
         "directed-edge": _UNITS + "DirectedEdge",
         "node": _UNITS + "Node",
         "node-replace": _UNITS + "NodeReplace",
@@ -76,7 +94,12 @@ _KNOWN: dict[str, dict[str, str | type]] = {
         "degree": _ATTACKS + "regression:DegreeInference",
         "features": _ATTACKS + "regression:FeatureReconstruction",
         "attribute": _ATTACKS + "regression:AttributeInference",
+        "reconstruction": _ATTACKS + "reconstruction:ImageReconstruction",
         "inversion": _ATTACKS + "inversion:EnhancedInversion",
+    },
+    "experiments": {
+        "fit": _EXPERIMENTS + "fit:fit",
+        "select": _EXPERIMENTS + "select:select",
     },
     "views": {
         "words": "hushgraph.report.words:explain",
@@ -96,6 +119,11 @@ def names(kind: Kind) -> list[str]:
     """The known names of a kind, in the order in which they are best read."""
     _read_entry_points(kind)
     return list(_KNOWN[kind])
+
+
+def knows(kind: Kind, name: str) -> bool:
+    """Whether `name` leads somewhere."""
+    return _ALIASES.get(kind, {}).get(name, name) in names(kind)
 
 
 def load(kind: Kind, name: str) -> Any:

@@ -9,7 +9,7 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,18 @@ def rounded_up(value: float, digits: int = 4) -> str:
         return f"{value:g}"
     unit = 10.0 ** (math.floor(math.log10(abs(value))) - digits + 1)
     return f"{math.ceil(round(value / unit, 9)) * unit:.{digits}g}"
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 run`, `2 runs`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def listed(items: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    if len(items) < 2:
+        return "".join(items)
+    return f"{', '.join(items[:-1])} and {items[-1]}"
 
 
 def plain(value: Any) -> Any:

@@ -82,8 +82,8 @@ def test_the_command_adds_to_one_file_and_replaces_the_same_attack(tmp_path: Pat
     assert names == ["posterior similarity", "degree inference"]
     for words, problem in (
         (["similarity", "--model", str(folder), "--data", "campus", "--set", "sources"], "KEY=VALUE"),
-        (["similarity", "--data", "campus"], "needs --model"),
-        (["inversion", "--data", "x.npz", "--model", str(folder)], "leave --model out"),
+        (["similarity", "--data", "campus"], "needs MODEL"),
+        (["inversion", "--data", "x.npz", "--model", str(folder)], "leave MODEL out"),
         (
             ["similarity", "--model", str(folder), "--data", "digits"],
             "expected the graph that the model was trained on",
@@ -96,7 +96,7 @@ def test_the_command_adds_to_one_file_and_replaces_the_same_attack(tmp_path: Pat
     ):
         refused = CliRunner().invoke(app, words)
         assert refused.exit_code == InputError.exit_code, words
-        assert problem in refused.output
+        assert problem in " ".join(refused.output.split())
 
 
 def test_the_command_inverts_images_and_adds_the_grids(tmp_path: Path) -> None:

@@ -74,5 +74,6 @@ def test_every_reason_has_words(reason: Reason) -> None:
 def test_the_sentence_names_the_worst_finding_and_what_was_left_out() -> None:
     words = result(GOOD, BAD, skipped=(Skipped(Reason.BRANCH, "chorus"),)).sentence()
     assert words.startswith("CONTRADICTED: claimed epsilon 2 (node, delta 1e-05)")
-    assert "all stages together (own trade-off curve): at least 2.5, claimed 2" in words
+    assert "(own trade-off curve): at least 2.5, claimed 2" in words
+    assert "all audited stages together, " in words
     assert "NOT AUDITED: 'chorus' is a branch" in words

@@ -42,8 +42,8 @@ def test_the_same_attack_on_the_same_target_is_replaced(tmp_path: Path) -> None:
 
 def test_what_an_attack_needs_is_said(tmp_path: Path) -> None:
     for words, message in (
-        (["linkteller", "--data", "campus"], "needs --model"),
-        (["inversion", "--data", "x.npz", "--model", tmp_path], "leave --model out"),
+        (["linkteller", "--data", "campus"], "needs MODEL"),
+        (["inversion", "--data", "x.npz", "--model", tmp_path], "leave MODEL out"),
         (["linkteler", "--data", "campus"], "did you mean 'linkteller'"),
     ):
         result = run("attack", *words)

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
 import pytest
+import typer
 
 from commands import run
-from hushgraph.cli.console import show_table, show_words, words
+from hushgraph.cli.console import command, show_table, show_words, words
 from hushgraph.errors import InputError
 
 
@@ -47,3 +49,22 @@ def test_plans_and_methods_need_no_graph_library() -> None:
             "assert 'torch_geometric' not in sys.modules"
         )
         assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).returncode == 0
+
+
+def test_a_command_that_is_stopped_says_so_as_json_too(capsys: pytest.CaptureFixture[str]) -> None:
+    @command
+    def stopped(as_json: bool = False) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(typer.Exit) as left:
+        stopped(as_json=True)
+    shown = json.loads(capsys.readouterr().out)
+    assert left.value.exit_code == shown["exit_code"] == 130
+    assert "What was charged stays charged" in shown["error"]
+
+
+def test_errors_and_summaries_fit_80_columns_and_are_not_cut() -> None:
+    refused = run("train", "sage", "--data", "campus", "--epsilon", 4, "--out", "x", "--unit", "x", "--set", "y=1")
+    assert refused.exit_code == 2
+    assert max(len(line) for line in refused.stderr.splitlines()) <= 80
+    assert not [line for line in run("--help").stdout.splitlines()[1:] if line.endswith("...")]

@@ -79,10 +79,11 @@ def test_a_limit_is_set_raised_and_explained(ledger: Ledger) -> None:
     assert "limit set for 'data', unit 'undirected-edge': epsilon 3" in shown
     assert "earlier runs leave epsilon 1" in shown
     assert "set by officer: decision 12" in run("ledger", "show")
-    found = run_json(*words, "--epsilon", 5)
-    assert found["limit"]["change"] == "raised"
+    assert "expected why the limit is raised" in run(*words, "--epsilon", 5, expect=2)
+    found = run_json(*words, "--epsilon", 5, "--why", "decision 13", "--operator", "ben")
+    assert found["limit"]["change"] == "set"  # no run was let in under the first limit yet
     assert "nothing is left under it" in run(*words, "--epsilon", 1)
-    assert "nothing has been run on it yet" in run(
+    assert "pending: it binds the first data of that name" in run(
         "ledger", "limit", "--dataset", "new", "--unit", "node", "--max-degree", 5, "--epsilon", 1, "--delta", 1e-6
     )
     assert "expected a positive number" in run(*words, "--epsilon", -1, expect=2)
@@ -91,16 +92,18 @@ def test_a_limit_is_set_raised_and_explained(ledger: Ledger) -> None:
 def test_verify_head_and_an_older_copy(ledger: Ledger, tmp_path: Path) -> None:
     assert ledger.folder is not None
     found = run_json("ledger", "verify")
-    assert found["verified"] is True
+    assert found["sound"] is True
     assert found["status"] == "not verified"  # no head was given: an older copy would pass
     shutil.copytree(ledger.folder, tmp_path / "copy")
     carry_out(ledger, sums_of(0.1))
+    assert run_json("ledger", "head") == json.loads(run("ledger", "head"))
     assert json.loads(run("ledger", "head"))["number"] == len(ledger.history().entries) - 1
     assert "keep it where" in run("ledger", "head", "--out", tmp_path / "head.json")
     assert "agrees" in run("ledger", "verify", "--head", tmp_path / "head.json")
-    assert "entries are gone" in run("ledger", "verify", tmp_path / "copy", "--head", tmp_path / "head.json", expect=2)
-    gone = run("ledger", "verify", tmp_path / "nowhere", "--head", tmp_path / "head.json", expect=2)
-    assert "now there is no sound ledger" in gone
+    older = run("ledger", "verify", tmp_path / "copy", "--head", tmp_path / "head.json", expect=4)
+    assert "entries are gone" in " ".join(older.split())
+    gone = run("ledger", "verify", tmp_path / "nowhere", "--head", tmp_path / "head.json", expect=4)
+    assert "now there is no sound ledger" in " ".join(gone.split())
 
 
 def test_runs_are_approved_and_rejected(ledger: Ledger) -> None:
@@ -121,9 +124,9 @@ def test_export_import_and_format_1(ledger: Ledger, tmp_path: Path) -> None:
     old = tmp_path / "old"
     old.mkdir()
     shutil.copy(FORMAT1 / "edge.jsonl", old / "ledger.jsonl")
-    assert "epsilon 3.556 at delta 0.0005 (basic composition, 2" in run("ledger", "show", old)
+    assert "epsilon 3.336 at delta 0.00076 (basic composition," in run("ledger", "show", old)
     assert "every price, charge and limit follows" in run("ledger", "verify", old)
-    assert "2 run(s) entered" in run("ledger", "import", old, "--ledger", tmp_path / "new", "--dataset", "campus")
+    assert "2 runs entered" in run("ledger", "import", old, "--ledger", tmp_path / "new", "--dataset", "campus")
     assert Ledger(tmp_path / "new").total("campus", EDGE).runs == 2
     assert "is only read" in run(
         "ledger", "limit", old, "--dataset", "x", "--unit", "record", "--epsilon", 1, "--delta", 1e-6, expect=2
@@ -135,8 +138,8 @@ def test_a_damaged_ledger_is_named_and_recovered(ledger: Ledger, tmp_path: Path)
     run("ledger", "export", tmp_path / "copy.jsonl")
     content = ledger.path.read_bytes()
     ledger.path.write_bytes(content[: len(content) - 8192])
-    for words in (("ledger", "show"), ("ledger", "verify")):
-        assert "changed or damaged" in run(*words, expect=2)
+    assert "changed or damaged" in run("ledger", "show", expect=2)
+    assert "changed or damaged" in run("ledger", "verify", expect=4)
     assert "0 lost" in run("ledger", "recover", "--from", tmp_path / "copy.jsonl")
     run("ledger", "verify")
     assert ledger.total("data", EDGE).epsilon == pytest.approx(2.0)
@@ -155,13 +158,50 @@ def test_verify_of_a_folder_without_a_manifest_and_of_none(tmp_path: Path, ledge
     assert "expected a model's folder" in run("verify", tmp_path / "nothing", expect=2)
 
 
+def test_a_limit_on_data_binds_every_copy_of_it(data: Path, tmp_path: Path) -> None:
+    """Data that was trained on under another name first does not escape a limit, whichever way it was set."""
+    copy = shutil.copy(data, tmp_path / "copy.npz")
+    words = ["--unit", "undirected-edge", "--epsilon", 1, "--delta", 1e-6]
+    assert "pending: it binds the first data of that name" in run("ledger", "limit", "--dataset", "toy", *words)
+    shown = " ".join(run("ledger", "show").split())
+    assert "pending: no data of this name was seen yet; the limit binds the first data that is called so" in shown
+    quick = ["--delta", 1e-6, "--set", "hidden_channels=4", "--set", "epochs=1"]
+    run("train", "gap", "--data", copy, "--epsilon", 8, "--out", tmp_path / "one", *quick)
+    assert "the dataset's limit is epsilon 1" in run(
+        "train", "gap", "--data", data, "--epsilon", 0.5, "--out", tmp_path / "two", *quick, expect=3
+    )
+    (dataset,) = run_json("ledger", "show")["datasets"]
+    assert (dataset["dataset"], dataset["names"], dataset["pending"]) == ("copy", ["copy", "toy"], False)
+    assert dataset["totals"][0]["limit"]["epsilon"] == 1.0
+
+
+def test_a_limit_on_a_file_is_not_pending(data: Path, tmp_path: Path) -> None:
+    words = ["--unit", "undirected-edge", "--epsilon", 1, "--delta", 1e-6]
+    assert "nothing has been run on it yet" in run("ledger", "limit", "--data", data, *words)
+    copy = shutil.copy(data, tmp_path / "copy.npz")
+    assert "the dataset's limit is epsilon 1" in run(
+        "train", "gap", "--data", copy, "--epsilon", 8, "--delta", 1e-6, "--out", tmp_path / "one", expect=3
+    )
+
+
+def test_the_history_of_limits_is_shown(ledger: Ledger, tmp_path: Path) -> None:
+    words = ["ledger", "limit", "--dataset", "data", "--operator", "ben"]
+    run(*words, "--epsilon", 8, "--delta", 1e-4, "--purpose", "decision 12")
+    last = carry_out(ledger, sums_of(0.5)).identity
+    run(*words, "--epsilon", 50, "--delta", 2e-4, "--why", "decision 13")
+    expected = f"raised from 8 at delta 0.0001 to 50 at delta 0.0002 after run {last[:8]} by ben: decision 13"
+    page = tmp_path / "ledger.html"
+    assert expected in " ".join(run("ledger", "show", "--html", page).split())
+    assert expected in page.read_text()
+
+
 def test_runs_that_were_declared_together_join_their_group_and_others_do_not(tmp_path: Path) -> None:
     write_npz(random_graph(0), tmp_path / "members.npz")
     settings = ("--unit", "undirected-edge", "--epsilon", 2, "--delta", 1e-4, "--set", "epochs=1")
     planned = run("plan", "gap", *settings, "--nodes", 40, "--json")
     (tmp_path / "plan.json").write_text(planned)
     twice = ("--plan", tmp_path / "plan.json") * 2
-    assert "2 run(s), epsilon" in run("ledger", "declare", "study", "--dataset", "members", *twice)
+    assert "2 runs, epsilon" in run("ledger", "declare", "study", "--dataset", "members", *twice)
     train = ("train", "gap", "--data", tmp_path / "members.npz", *settings, "--group", "study")
     for name in ("one", "two"):
         run(*train, "--out", tmp_path / name)

@@ -37,3 +37,8 @@ def test_a_method_without_a_proof_says_what_it_needs() -> None:
 def test_an_unknown_name_is_met_with_the_closest() -> None:
     wrong = run("methods", "gapp")
     assert (wrong.exit_code, "did you mean 'gap'" in wrong.output) == (2, True)
+
+
+def test_settings_of_units_are_listed_with_the_method() -> None:
+    assert run_json("methods", "gap")["unit_settings"]["node"] == {"max_degree": 100}
+    assert "with --unit node: --set max_degree=100" in flat(run("methods", "gap"))

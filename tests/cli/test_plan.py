@@ -27,7 +27,8 @@ def test_figures_of_every_stage_and_the_plan_itself() -> None:
 def test_declared_edges_set_delta_and_are_not_needed() -> None:
     words = ["plan", "gap", "--unit", "undirected-edge", "--nodes", 1000, "--epsilon", 4]
     assert run_json(*words)["delta"] == 1e-6
-    assert run_json(*words, "--edges", 200)["delta"] == 1e-4
+    assert run_json(*words, "--edges", 200_000)["delta"] == 1e-7
+    assert run_json(*words, "--edges", 200)["delta"] == 1e-5  # as for 1000 units: never more than nodes allow
     assert run_json(*words, "--edges", 200)["plan"]["metadata"]["num_edges"] == 200
 
 
@@ -94,3 +95,16 @@ def test_everything_wrong_is_reported_at_once_and_as_json() -> None:
         assert part in result.stderr
     error = json.loads(run(*words, "--json").stdout)
     assert (error["exit_code"], error["kind"]) == (2, "InputError")
+
+
+def test_numbers_that_are_none_are_named_as_such() -> None:
+    words = ["plan", "gap", "--unit", "node", "--nodes"]
+    assert "expected a number; got 'abc'" in run(*words, 100, "--epsilon", "abc").output
+    refused = run(*words, -5, "--epsilon", 4)
+    assert (refused.exit_code, "nodes: expected at least 1; got -5" in refused.output) == (2, True)
+    assert "at most" not in refused.output
+
+
+def test_no_accountant_is_named_where_there_is_no_bound() -> None:
+    shown = flat(run("plan", "sage", "--unit", "node", "--nodes", 100, "--epsilon", "inf"))
+    assert "accountant: none, because there is no finite bound" in shown

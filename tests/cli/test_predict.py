@@ -47,10 +47,8 @@ def test_another_graph_needs_and_charges_a_budget(model: Path, tmp_path: Path) -
 def test_a_count_of_classes_is_marked_where_it_reads_private_records(data: Path, model: Path, tmp_path: Path) -> None:
     assert run_json("predict", model)["classes_note"] == ""
     run_json("train", "gap", "--data", data, "--out", tmp_path / "node", *TRAIN, *NODE)
-    assert run_json("predict", tmp_path / "node")["classes_note"] == ""
     assert run_json("predict", tmp_path / "node", "--data", data)["classes_note"] == EVALUATION
     assert f"nodes in each class ({EVALUATION})" in flat(run("predict", tmp_path / "node", "--data", data))
-    assert EVALUATION not in flat(run("predict", tmp_path / "node"))
     on = ["predict", tmp_path / "node", "--on", data, "--epsilon", 4, "--delta", 1e-3]
     assert run_json(*on)["classes_note"] == EVALUATION
 
@@ -68,11 +66,31 @@ def test_predictions_from_raw_neighborhoods_say_so(data: Path, tmp_path: Path) -
 
 def test_the_nodes_own_features_are_asked_for_at_node_level(data: Path, model: Path, tmp_path: Path) -> None:
     run_json("train", "gap", "--data", data, "--out", tmp_path / "node", *TRAIN, *NODE)
-    assert run_json("predict", tmp_path / "node")["own_features"].startswith("absent")
+    refused = run("predict", tmp_path / "node")
+    assert (refused.exit_code, "(--data)" in refused.output) == (2, True)
     own = run_json("predict", tmp_path / "node", "--data", data)
-    assert own["own_features"] == "read from --data"
+    assert own["own_features"] == "given"
     assert len(own["predictions"]) == 40
-    assert run_json("predict", model)["own_features"].startswith("public")
+    assert run_json("predict", model)["own_features"] == "public"
+    assert "Nothing was charged: the predictions are stored with the model." in flat(run("predict", model))
+
+
+@pytest.mark.parametrize("words", [[], NODE], ids=["edge", "node"])
+def test_another_graph_of_the_same_size_is_not_taken_for_the_training_graph(
+    words: list[str], data: Path, tmp_path: Path
+) -> None:
+    run_json("train", "gap", "--data", data, "--out", tmp_path / "one", *TRAIN, *words)
+    other = write_npz(random_graph(7), tmp_path / "other.npz")
+    refused = run("predict", tmp_path / "one", "--data", other)
+    assert refused.exit_code == 2
+    assert "expected the features of the training graph; got others" in " ".join(refused.output.split())
+    assert "--on GRAPH" in " ".join(refused.output.split())
+
+
+def test_a_budget_is_for_another_graph(data: Path, model: Path) -> None:
+    refused = run("predict", model, "--epsilon", 1, "--delta", 1e-4)
+    assert (refused.exit_code, refused.output.count("expected --on GRAPH")) == (2, 2)
+    assert "got both" in run("predict", model, "--data", data, "--on", data, "--epsilon", 1).output
 
 
 def test_a_folder_that_is_no_model_is_named(tmp_path: Path) -> None:

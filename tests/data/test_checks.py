@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data, HeteroData
 
+import hushgraph
 from hushgraph.data.checks import check_graph, labeled_nodes
 from hushgraph.errors import InputError
 from hushgraph.methods.gap import GAP
@@ -127,3 +129,29 @@ def test_the_default_unit_fits_the_kind_of_graph() -> None:
     symmetric, directed = check_graph(random_graph(1)), check_graph(random_graph(1, symmetric=False))
     assert GAP().default_unit(symmetric) == units.UndirectedEdge()
     assert GAP().default_unit(directed) == units.DirectedEdge()
+
+
+def test_words_are_looked_up_among_the_declared_class_names() -> None:
+    graph = random_graph(1)
+    numbers, graph.class_names = graph.y.clone(), None
+    graph.y = np.array(["red", "green", "blue"])[numbers.numpy()]
+    with pytest.raises(InputError, match=r"got words. Declare data.class_names"):
+        check_graph(graph)
+    graph.class_names = ["red", "green", "blue"]
+    assert torch.equal(check_graph(graph).labels, numbers)
+    graph.y = ["", *graph.y[1:]]
+    assert int(check_graph(graph).labels[0]) == -1
+    graph.class_names = ["red", "green"]
+    with pytest.raises(InputError, match="got others"):
+        check_graph(graph)
+
+
+def test_what_a_mask_is_instead_is_said_and_the_advice_works() -> None:
+    graph = random_graph(1)
+    graph.train_mask = graph.train_mask.long()
+    with pytest.raises(InputError, match=r"boolean train_mask of shape \[40\]; got int64 of shape \[40\]"):
+        check_graph(graph)
+    del graph.train_mask, graph.val_mask, graph.test_mask
+    with pytest.raises(InputError, match=r"hushgraph\.datasets\.random_split\(data\)"):
+        check_graph(graph)
+    assert check_graph(hushgraph.datasets.random_split(graph)).train.numel() == 30

@@ -18,6 +18,7 @@ from hushgraph.datasets.built_in import campus
 from hushgraph.datasets.npz import read_npz, write_npz
 from hushgraph.datasets.splits import MASKS, has_split, to_torch_csr
 from hushgraph.errors import InputError
+from small_graphs import random_graph
 
 # A path 0 - 1 - 2 - 3 and the isolated node 4.
 PATH_EDGES = np.array([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]], dtype=np.int32)
@@ -217,3 +218,10 @@ def test_writes_edges_in_order_and_small_features_as_bytes(tmp_path: Path) -> No
         assert stored["x_data"].dtype == np.uint8
         assert stored["edge_index"].dtype == np.int32
     assert torch.equal(read_npz(path).edge_index, data.edge_index)
+
+
+def test_a_declared_number_of_classes_is_kept(tmp_path: Path) -> None:
+    graph = random_graph(1)
+    graph.class_names = None
+    graph.num_classes = 7
+    assert read_npz(write_npz(graph, tmp_path / "graph.npz")).class_names == [str(number) for number in range(7)]

@@ -111,7 +111,10 @@ def test_p13_one_object_used_twice_has_the_noise_of_each_plan() -> None:
 
 def test_p14_a_mechanism_without_noise_is_not_private_whatever_it_is() -> None:
     for name in registry.names("mechanisms"):
-        mechanism = registry.load("mechanisms", name)()
+        found = registry.load("mechanisms", name)
+        if found.whole_runs:
+            continue  # its noise is that of its runs: tests/mechanisms/test_best_of.py
+        mechanism = found()
         for unit in UNITS:
             if math.isfinite(mechanism.sensitivity(unit)):
                 loss = PrivacyLoss(mechanism.event(unit, 0.0), unit.relation)
@@ -167,6 +170,11 @@ def meets_its_target(plan: Plan) -> bool:
     return all(loss.epsilon(plan.budget.definite_delta) <= plan.budget.epsilon for loss in losses)
 
 
+def scaled(stage: Stage) -> Stage:
+    """The stage with a little less noise."""
+    return replace(stage, scale=stage.scale * (1.0 - 2e-3))
+
+
 @over_proven
 def test_p15_the_realized_epsilon_is_never_above_the_target(method: Method, unit: Unit) -> None:
     plan = method.plan(SIZES, unit, BUDGET_FOR_MANY)
@@ -176,7 +184,7 @@ def test_p15_the_realized_epsilon_is_never_above_the_target(method: Method, unit
         return  # nothing that is protected is read
     assert plan.epsilon > 0.99 * plan.budget.epsilon  # and little is given away
     if any(stage.noise is not None and not stage.is_free(unit) for stage in plan):
-        less = [replace(one, scale=None if one.scale is None else one.scale * (1.0 - 2e-3)) for one in plan.stages]
+        less = [one if one.noise is None or one.scale is None else scaled(one) for one in plan.stages]
         assert not meets_its_target(replace(plan, stages=tuple(less)))
 
 

@@ -63,31 +63,8 @@ def test_p22_the_number_of_edges_is_one_count_with_noise_for_that_count() -> Non
     assert cost_of_densities(5, nodes, whole_matrix) > 3.9 * EPSILON  # noise of the whole matrix on a quarter of it
 
 
-class FlippedPairs:
-    """Randomized response on the entries of the adjacency matrix of two nodes."""
-
-    epsilon = EPSILON
-
-    def __init__(self, entries: int) -> None:
-        self.entries = entries
-
-    def inputs(self) -> Sequence[int]:
-        return (0, 1)
-
-    def law(self, connected: int) -> tuple[Any, np.ndarray]:
-        keep = 1.0 / (1.0 + math.exp(-self.epsilon))
-        outputs = np.array(list(itertools.product((0, 1), repeat=self.entries)))
-        return outputs, np.where(outputs == connected, keep, 1.0 - keep).prod(axis=1)
-
-
 def keeps_to_epsilon(randomizer: Any) -> bool:
     return realized_epsilon(randomizer) <= randomizer.epsilon * (1.0 + 1e-9)
-
-
-def test_p22_an_undirected_edge_is_perturbed_once() -> None:
-    """Guards randomized response on edges when it is built."""
-    assert keeps_to_epsilon(FlippedPairs(entries=1))
-    assert not keeps_to_epsilon(FlippedPairs(entries=2))
 
 
 # P24: the exponential mechanism, as it is proved

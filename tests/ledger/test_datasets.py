@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from hushgraph.errors import BudgetError, InputError
+from hushgraph.ledger.checking import history_problems
 from hushgraph.ledger.identity import GraphArrays
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.occasion import Occasion
-from hushgraph.ledger.run import open_run
+from hushgraph.ledger.run import Run, check_history, open_run
 from hushgraph.ledger.transfer import export
 from toy_plans import DELTA, EDGE, sums_of
 
@@ -132,3 +133,93 @@ def test_what_recognizes_a_dataset_does_not_leave_the_folder(ledger: Ledger, tmp
     assert not any(f"{value:016x}" in text for value in identity.edges.values)
     other = Ledger(tmp_path / "other")
     assert other.identify(graph()).fingerprint != identity.fingerprint
+
+
+# A limit on a name, and data that was known under another
+
+
+def limit(ledger: Ledger, name: str, epsilon: float = 1.0, **more: str) -> None:
+    ledger.on(Occasion(operator="officer", purpose="decision 12")).set_limit(
+        epsilon, DELTA, dataset=name, unit=EDGE, **more
+    )
+
+
+def train(ledger: Ledger, arrays: GraphArrays, name: str, epsilon: float, **decided: str) -> Run:
+    run = open_run(ledger.on(Occasion(arrays=arrays, **decided)), sums_of(epsilon), name, seeded=False)
+    run.charge(run.plan.stages[0])
+    run.close()
+    return run
+
+
+def test_a_limit_on_a_name_binds_runs_on_the_same_data_under_another_name(ledger: Ledger) -> None:
+    limit(ledger, "members")
+    train(ledger, graph(), "copy", 8.0)
+    with pytest.raises(BudgetError, match=r"the dataset's limit is epsilon 1 at delta 1e-06"):
+        train(ledger, graph(), "members", 0.5)
+    assert list(ledger.datasets()) == ["copy"]
+    assert ledger.find_dataset("members") == ledger.dataset_named("members") == "copy"
+    total = ledger.total("members", EDGE)
+    assert (total.runs, total.limit["epsilon"], total.limit["operator"]) == (1, 1.0, "officer")  # type: ignore[index]
+    with pytest.raises(BudgetError):
+        train(ledger, graph(), "copy", 0.01)
+    check_history(ledger.history())
+
+
+def test_joined_runs_that_fit_leave_the_rest_of_the_limit(ledger: Ledger) -> None:
+    limit(ledger, "members", 5.0)
+    train(ledger, graph(), "copy", 2.0)
+    train(ledger, graph(), "members", 0.5)
+    with pytest.raises(BudgetError):
+        train(ledger, graph(), "copy", 4.0)
+    assert ledger.total("copy", EDGE).runs == 2
+    assert ledger.dataset_for(ledger.identify(graph(5)), "members") == "members-2"  # the name was used up
+    check_history(ledger.history())
+
+
+def test_of_two_limits_that_meet_the_stricter_one_binds(ledger: Ledger) -> None:
+    for first, second in ((5.0, 2.0), (2.0, 5.0)):
+        book, arrays = Ledger(ledger.folder.parent / f"{first}"), graph()  # type: ignore[union-attr]
+        limit(book, "copy", first)
+        train(book, arrays, "copy", 1.0)
+        limit(book, "members", second)
+        train(book, arrays, "members", 0.1)
+        assert book.total("copy", EDGE).limit["epsilon"] == 2.0  # type: ignore[index]
+        check_history(book.history())
+
+
+@pytest.mark.parametrize("decided", [{"continues": "copy"}, {"separate": "another study"}])
+def test_no_decision_about_similar_data_leaves_the_limit_behind(ledger: Ledger, decided: dict[str, str]) -> None:
+    limit(ledger, "members")
+    train(ledger, graph(), "copy", 0.5)
+    with pytest.raises(BudgetError, match="limit is epsilon 1"):
+        train(ledger, changed(graph(), 0.1), "members", 3.0, **decided)
+    assert ledger.total("members", EDGE).limit is not None
+
+
+def test_a_name_with_runs_of_its_own_is_not_joined_silently(ledger: Ledger) -> None:
+    open_run(ledger, sums_of(1.0), "members", seeded=False)
+    train(ledger, graph(), "copy", 1.0)
+    with pytest.raises(InputError, match=r"Two histories cannot be joined.*--separate"):
+        train(ledger, graph(), "members", 1.0)
+    train(ledger, graph(), "members", 1.0, separate="those were about last year")
+    assert ledger.total("copy", EDGE).runs == 2
+    check_history(ledger.history())
+
+
+def test_verification_finds_a_limit_that_was_left_behind(ledger: Ledger) -> None:
+    limit(ledger, "members")
+    train(ledger, graph(), "copy", 8.0)
+    ledger.append("alias", {"dataset": "copy", "name": "members", "operator": "ben", "purpose": ""})
+    assert any("are not bound by it" in problem for problem in history_problems(ledger.history()))
+    with pytest.raises(BudgetError):  # the next run under that name joins them
+        train(ledger, graph(), "members", 0.1)
+    check_history(ledger.history())
+
+
+def test_verification_finds_a_join_without_its_limit(ledger: Ledger) -> None:
+    limit(ledger, "members")
+    train(ledger, graph(), "copy", 0.5)
+    ledger.append("joined", {"dataset": "members", "name": "members", "into": "copy", "operator": "ben", "purpose": ""})
+    assert any("was not set on 'copy'" in problem for problem in history_problems(ledger.history()))
+    train(ledger, graph(), "copy", 0.5)
+    assert any("was let in before the limit" in problem for problem in history_problems(ledger.history()))

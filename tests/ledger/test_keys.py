@@ -37,8 +37,8 @@ def test_damaged_keys_are_named(tmp_path: Path) -> None:
 
 
 def test_a_persons_key_is_made_once(tmp_path: Path) -> None:
-    path = person_key(tmp_path, "a.officer")
+    path = person_key("a.officer", tmp_path)
     assert make_person_key(path) == make_person_key(path)
     for name in ("", "../x", "ledger", ".hidden", "a/b"):
         with pytest.raises(InputError, match="name: expected letters"):
-            person_key(tmp_path, name)
+            person_key(name, tmp_path)

@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from charges import require_sound
 from hushgraph.errors import BudgetError, InputError, LedgerError
 from hushgraph.ledger.identity import GraphArrays
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.transfer import export, recover
-from hushgraph.ledger.verify import require_sound, verify_ledger
+from hushgraph.ledger.verify import verify_ledger
 from toy_plans import EDGE, carry_out, sums_of
 
 

@@ -47,7 +47,7 @@ def test_it_says_who_when_why_and_what_counts(ledger: Ledger) -> None:
     assert found["runs_in_all"] == 4
     edge = next(total for total in found["datasets"][0]["totals"] if total["unit"] == EDGE.as_dict())
     assert edge["limit"]["operator"] == "tester"
-    assert edge["reason"].endswith("1 run(s) declared unpublished are left out.")
+    assert edge["reason"].endswith("1 run declared unpublished is left out.")
 
 
 def test_one_dataset_one_unit_and_the_last_runs_can_be_asked_for(ledger: Ledger) -> None:
@@ -104,7 +104,7 @@ def test_the_page_nests_fetches_nothing_and_escapes_what_people_wrote(ledger: Le
         "open: all of it counts",
         "Content-Security-Policy",
         "approved by officer",
-        "the limit is reached",
+        "the limit would be exceeded",
         "does not|not verified",
     ):
         assert any(word in page for word in words.split("|")), words

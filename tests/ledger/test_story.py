@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shlex
@@ -38,6 +39,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with one graph under two names, and a user without any ledger."""
     monkeypatch.delenv("HUSHGRAPH_LEDGER")
     monkeypatch.setattr("platformdirs.user_data_dir", lambda name: str(tmp_path / "home" / name))
+    monkeypatch.setattr("platformdirs.user_config_dir", lambda name: str(tmp_path / "config" / name))
     monkeypatch.chdir(tmp_path)
     for name in ("members.npz", "bens_copy.npz"):
         write_npz(random_graph(1, num_nodes=200, num_edges=1_500), tmp_path / name)
@@ -52,6 +54,8 @@ def totals() -> dict[str, dict[str, Any]]:
 def test_the_officers_story(project: Path) -> None:
     run("init")
     run("init --as officer")
+    assert (project / "config" / "hushgraph" / "keys" / "officer.pem").is_file()
+    assert not (project / ".hushgraph" / "keys" / "officer.pem").exists()
     run("ledger limit --dataset members --unit undirected-edge --epsilon 4 --delta 1e-6 --purpose 'decision 12'")
 
     # Two engineers, one graph under two names, two runs for one friendship.
@@ -69,7 +73,7 @@ def test_the_officers_story(project: Path) -> None:
 
     # A run over the limit is refused before anything is read, and the refusal is written down.
     refused = run(f"train gap --data bens_copy.npz --epsilon 3 --out four {QUICK}", who="ben", expect=3)
-    assert "the dataset's limit is epsilon 4 at delta 1e-06 for the unit 'undirected-edge'" in refused
+    assert "the dataset's limit is epsilon 4 at delta 1e-06 for the unit 'undirected-edge'" in " ".join(refused.split())
     assert not (project / "four").exists()
     shown = run("ledger show")
     for words in ("members (also called bens_copy)", "by ann: first model", "gap on members, by ben: epsilon 3"):
@@ -95,8 +99,29 @@ def test_the_officers_story(project: Path) -> None:
     assert "model.safetensors: was changed" in run("verify swapped", expect=4)
     for name in ("edited", "swapped"):
         assert "expected the model that was saved" in run(f"predict {name}", expect=4)
+        assert "expected the model that was saved" in run(f"audit {name}", expect=4)
         assert run(f"report {name}", expect=4).startswith("contradicted; wrote")
         assert "contradicted by the ledger" in (project / name / "report.html").read_text()
+
+    # From anywhere, the ledger of the model's own project is looked at.
+    elsewhere = project / "elsewhere"
+    elsewhere.mkdir()
+    with contextlib.chdir(elsewhere):
+        run("init")
+        run("verify ../one")
+        assert "the model belongs to ledger" in run("verify ../one --ledger .hushgraph", expect=5)
+
+    # Without its manifest a folder is not used, and a run that was rejected is not called verified.
+    shutil.copytree(project / "one", project / "bare")
+    (project / "bare" / "manifest.json").unlink()
+    assert "manifest: is missing" in " ".join(run("predict bare", expect=4).split())
+    run(f"ledger reject {run_id[:8]} --as officer --note 'read again'")
+    assert run("verify one", expect=6).startswith(
+        "one: REJECTED (rejected by officer: read again); all else is verified"
+    )
+    assert run("report one", expect=6).startswith("REJECTED")
+    assert "rejected by officer (approved before)" in (project / "one" / "report.html").read_text()
+    run(f"ledger approve {run_id[:8]} --as officer --note 'settled'")
 
     # The ledger is sound; an older copy in its place is not.
     shutil.copytree(project / ".hushgraph", project / "older")
@@ -104,7 +129,7 @@ def test_the_officers_story(project: Path) -> None:
     run("ledger verify --head safe.json")
     shutil.rmtree(project / ".hushgraph")
     shutil.copytree(project / "older", project / ".hushgraph")
-    assert "entries are gone" in run("ledger verify --head .", expect=2)
+    assert "entries are gone" in run("ledger verify --head .", expect=4)
 
 
 def test_inference_on_another_graph_is_charged_to_its_own_account(project: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from hushgraph.errors import BudgetError, InputError
 from hushgraph.ledger.accounts import Account, fold
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.limits import weights
+from hushgraph.ledger.occasion import Occasion
 from hushgraph.ledger.prices import unit_key
 from hushgraph.ledger.run import check_history, open_run
 from hushgraph.ledger.totals import Kind
@@ -27,6 +29,10 @@ def limited(epsilon: float, unit: units.Unit = EDGE, delta: float = DELTA, **mor
     ledger.create("data", unit.as_dict())
     ledger.set_limit(epsilon, delta, **more)
     return ledger
+
+
+def raise_limit(ledger: Ledger, epsilon: float, delta: float, **more: str) -> dict[str, Any]:
+    return ledger.on(Occasion(operator="ben", purpose="decision 13")).set_limit(epsilon, delta, **more)
 
 
 def current(ledger: Ledger) -> Account:
@@ -159,7 +165,7 @@ def test_a_seeded_run_makes_the_total_not_private_unless_it_stays_inside() -> No
     inside = ledger.total("data", EDGE)
     assert (inside.private, inside.runs, inside.left_out) == (True, 1, 1)
     assert inside.epsilon == pytest.approx(1.0)
-    assert "1 run(s) declared unpublished are left out" in inside.reason
+    assert "1 run declared unpublished is left out" in inside.reason
     run = carry_out(ledger, sums_of(1.0), seeded=True)
     outside = ledger.total("data", EDGE)
     assert not outside.private
@@ -250,7 +256,7 @@ def test_a_gaussian_filter_takes_pure_parts_and_refuses_sampled_ones_by_name() -
     with pytest.raises(BudgetError, match=r"no bound for the releases of this run.*--filter renyi"):
         open_run(ledger, training(), "data", seeded=False)
     with pytest.raises(InputError, match="filter: expected one of"):
-        ledger.set_limit(60.0, DELTA, filter="magic")
+        raise_limit(ledger, 60.0, 2 * DELTA, filter="magic")
 
 
 def test_a_run_gives_back_what_it_did_not_use_under_a_filter_too() -> None:
@@ -313,9 +319,9 @@ def test_earlier_runs_are_stated_at_smaller_deltas_where_theirs_leave_too_little
     ledger = Ledger()
     carry_out(ledger, sums_of(1.0))
     found = ledger.set_limit(4.0, DELTA)
-    earlier = PrivacyLoss(sums_of(1.0).ways(EDGE)[0], EDGE.relation).epsilon(0.5 * DELTA * weights(1)[0])
-    assert found["earlier"]["epsilon"] == pytest.approx(earlier)
-    assert found["cap_delta"] == pytest.approx(0.5 * DELTA)
+    earlier = PrivacyLoss(sums_of(1.0).ways(EDGE)[0], EDGE.relation).epsilon(DELTA * weights(1)[0])
+    assert found["earlier"]["epsilon"] == pytest.approx(earlier)  # as without a limit, at that delta
+    assert found["cap_delta"] == pytest.approx(DELTA * (1.0 - weights(1)[0]))
     assert found["cap_epsilon"] == pytest.approx(4.0 - earlier)
     check_history(ledger.history())
 
@@ -325,15 +331,41 @@ def test_raising_a_limit_begins_a_new_filter_with_the_rest() -> None:
     carry_out(ledger, sums_of(1.9))
     with pytest.raises(BudgetError):
         carry_out(ledger, sums_of(1.5))
-    found = ledger.set_limit(6.0, DELTA)
+    found = raise_limit(ledger, 6.0, 2 * DELTA)
     assert found["change"] == "raised"
-    assert 2.0 < found["earlier"]["epsilon"] < 2.3  # the first filter was given 2, stated at half of delta
+    assert (found["earlier"]["epsilon"], found["earlier"]["delta"]) == (2.0, DELTA)  # what the first filter was given
     carry_out(ledger, sums_of(1.5))
     total = ledger.total("data", EDGE)
-    assert total.epsilon == pytest.approx(6.0)
+    assert (total.epsilon, total.delta) == (pytest.approx(6.0), pytest.approx(2 * DELTA))
     assert len(current(ledger).phases) == 2
     assert total.used < 6.0
     check_history(ledger.history())
+
+
+def test_a_raised_limit_is_not_called_one_that_was_set_beforehand() -> None:
+    ledger = limited(2.0)
+    carry_out(ledger, sums_of(1.9))
+    assert "under a limit set beforehand" in ledger.total("data", EDGE).reason
+    raise_limit(ledger, 6.0, 2 * DELTA)
+    total = ledger.total("data", EDGE)
+    assert (total.kind, total.epsilon) == (Kind.RAISED, 2.0)  # nothing was let in by the second filter yet
+    carry_out(ledger, sums_of(1.0))
+    total = ledger.total("data", EDGE)
+    assert "under a limit set beforehand" not in total.reason
+    assert "raised once in view of results" in total.reason
+
+
+def test_raising_a_limit_needs_a_reason_and_a_delta_of_its_own() -> None:
+    """At the same delta, a filter that was given all of it leaves nothing that another one could fail with."""
+    ledger = limited(2.0)
+    carry_out(ledger, sums_of(1.0))
+    entries = len(ledger.history().entries)
+    for epsilon, delta in ((6.0, DELTA), (2.0, 2 * DELTA)):
+        with pytest.raises(InputError, match=r"purpose: expected why the limit is raised from epsilon 2.*--why"):
+            ledger.set_limit(epsilon, delta)
+    with pytest.raises(InputError, match=r"delta: expected more than 1e-06.*--delta 2e-06"):
+        raise_limit(ledger, 6.0, DELTA)
+    assert len(ledger.history().entries) == entries
 
 
 def test_lowering_a_limit_lets_less_through_and_proves_no_more() -> None:
@@ -346,14 +378,14 @@ def test_lowering_a_limit_lets_less_through_and_proves_no_more() -> None:
     total = ledger.total("data", EDGE)
     assert total.epsilon == 6.0
     assert total.used < 2.0
-    assert ledger.set_limit(5.0, DELTA)["change"] == "lowered"  # back up, but still within what the filter was given
+    assert raise_limit(ledger, 5.0, DELTA)["change"] == "lowered"  # back up, but still within what the filter was given
     carry_out(ledger, sums_of(1.9))
     check_history(ledger.history())
 
 
 def test_a_limit_that_is_changed_before_any_run_is_simply_replaced() -> None:
     ledger = limited(6.0)
-    ledger.set_limit(9.0, 1e-5)
+    assert raise_limit(ledger, 9.0, 1e-5)["change"] == "set"
     assert [(phase.epsilon, phase.delta) for phase in current(ledger).phases] == [(9.0, 1e-5)]
 
 
@@ -369,7 +401,7 @@ def test_a_limit_cannot_be_kept_where_the_past_is_not_private() -> None:
 def test_the_end_of_a_run_from_an_earlier_filter_changes_nothing() -> None:
     ledger = limited(2.0)
     run = open_run(ledger, sums_of(1.9), "data", seeded=False)
-    ledger.set_limit(6.0, DELTA)
+    raise_limit(ledger, 6.0, 2 * DELTA)
     before = current(ledger).as_dict()
     run.close()  # used nothing, but the new filter was given the rest already
     after = current(ledger).as_dict()
@@ -425,7 +457,7 @@ def test_training_that_reads_no_edge_costs_nothing_for_one_edge() -> None:
 
 def test_a_run_without_proof_for_a_limited_unit_is_refused() -> None:
     ledger = limited(8.0, NODE)
-    with pytest.raises(BudgetError, match=r"the unit 'node'.*nothing is proved of this run for that unit"):
+    with pytest.raises(BudgetError, match=r"the unit 'node'.*nothing is proved about this run for that unit"):
         carry_out(ledger, baseline(EDGE))
     with pytest.raises(BudgetError, match="nothing is proved"):
         carry_out(ledger, sums_of(1.0, EDGE))
@@ -509,3 +541,15 @@ def test_a_limit_check_reads_the_same_number_of_rows_however_many_runs_there_are
     for _ in range(60):
         carry_out(ledger, sums_of(0.01))
     assert rows_of_a_refusal() == first < 40
+
+
+def test_all_runs_without_proof_are_named_or_counted() -> None:
+    ledger = Ledger()
+    names = [carry_out(ledger, sums_of(1.0, EDGE)).identity for _ in range(2)]
+    ledger.create("data", NODE.as_dict())
+    reason = ledger.total("data", NODE).reason
+    assert f"nothing is proved about runs {names[0]} and {names[1]} for this unit" in reason
+    seeded = [carry_out(ledger, sums_of(1.0, EDGE), seeded=True).identity for _ in range(5)]
+    reason = ledger.total("data", EDGE).reason
+    assert f"the noise of runs {seeded[0]}, {seeded[1]} and {seeded[2]} were seeded" in reason
+    assert "the same holds for 2 more runs" in reason

@@ -55,7 +55,7 @@ def test_the_choice_at_node_level_follows_sizes_and_degree() -> None:
         (small, 15.0, 8.0, "dp-mlp"),
         (small, 40.0, 8.0, "chorus"),
     ):
-        for answers in (Answers(degree), Answers(degree, "as counted", 0.5)):
+        for answers in (Answers(degree), Answers(degree, "counted with noise", 0.5)):
             method, reason = rule.decide(sizes, units.Node(), Budget(epsilon), answers)
             assert method.name == expected == reason.values["method"]
             assert reason.values["train"] == sizes.num_train
@@ -178,7 +178,7 @@ def test_fit_counts_chooses_and_certifies_both(unit: units.Unit, num_edges: int,
     certificate = model.certificate
     assert model.method.name == expected == certificate.chosen
     assert model.reason is not None
-    assert model.reason.values["source"] == "as counted"
+    assert model.reason.values["source"] == "counted with noise"
     assert certificate.reason == model.reason
     check_history(ledger.history())
     asked = Auto()._questions(check_graph(graph).metadata, unit, budget)

@@ -148,9 +148,11 @@ def test_a_saved_model_predicts_the_same(unit: units.Unit, tmp_path: Path) -> No
     loaded = load(model.save(tmp_path / "model"))
     assert loaded.certificate == model.certificate
     assert torch.allclose(loaded.predict_proba(graph), model.predict_proba(), atol=1e-6)
-    alone = loaded.predict_proba()  # at node level a node's own features are its own record: left out
-    assert alone.shape == (40, 3)
-    assert torch.equal(alone, model.predict_proba()) == (unit is EDGE)
+    if unit is EDGE:
+        assert torch.equal(loaded.predict_proba(), model.predict_proba())
+    else:  # a node's own features are part of its record: they are not stored, and not replaced by zeros
+        with pytest.raises(InputError, match=r"reads the nodes' own features; pass the graph .* \(--data\)"):
+            loaded.predict_proba()
 
 
 def test_under_a_promise_nothing_about_single_nodes_is_stored() -> None:

@@ -197,9 +197,11 @@ def test_a_saved_model_predicts_without_the_graph(unit: units.Unit, tmp_path: Pa
     assert loaded.certificate == model.certificate
     assert loaded.metrics == model.metrics
     assert torch.equal(loaded.predict_proba(graph), model.predict_proba())
-    alone = loaded.predict_proba()
-    assert alone.shape == (40, 3)
-    assert torch.equal(alone, model.predict_proba()) == (unit is EDGE)  # at node level own features are left out
+    if unit is EDGE:
+        assert torch.equal(loaded.predict_proba(), model.predict_proba())
+    else:
+        with pytest.raises(InputError, match=r"reads the nodes' own features; pass the graph .* \(--data\)"):
+            loaded.predict_proba()
     assert [tuple(rows.shape) for rows in loaded.released["aggregation"]] == [(40, 4)] * QUICK.hops
 
 

@@ -232,3 +232,51 @@ def test_these_laws_need_no_torch() -> None:
     code = "import sys; from hushgraph.noise import discrete_laplace_std; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+# Whole-number noise of any decay
+
+
+@given(st.floats(2.0**-20, 25.0))
+def test_a_step_loses_no_more_than_it_may_and_hardly_less(loss: float) -> None:
+    p = discrete.step_probability(loss)
+    with mpmath.workdps(60):
+        exact = -mpmath.log(1 - mpmath.mpf(p))
+        assert exact <= loss
+        assert exact > loss * (1 - 1e-3 if loss > 20 else 1 - 1e-6)
+
+
+@pytest.mark.parametrize("loss", [0.0, -1.0, math.inf, math.nan, 1e-9])
+def test_a_loss_without_a_step_is_refused(loss: float) -> None:
+    with pytest.raises(InputError, match="loss per step"):
+        discrete.step_probability(loss)
+
+
+@pytest.mark.parametrize("p", [0.001, 0.3, 0.98])
+def test_waiting_times_and_their_differences_have_their_laws_and_not_others(p: float) -> None:
+    """Chi-square of 20,000 draws each, seeded; with other seeds a right law fails once in a million."""
+    waiting = NoiseSource.seeded(1).geometric(20_000, p)
+    both = NoiseSource.seeded(2).two_sided_geometric(20_000, p)
+    assert _fits(waiting, stats.geom(p, loc=-1).cdf) > 1e-6
+    assert _fits(waiting, stats.geom(min(0.999, 1.1 * p), loc=-1).cdf) < 1e-6
+    scale = -math.log1p(-p)
+    assert _fits(both, stats.dlaplace(scale).cdf) > 1e-6
+    assert _fits(both, stats.dlaplace(0.9 * scale).cdf) < 1e-4
+    assert len(NoiseSource.seeded(1).geometric(0, p)) == 0
+
+
+def _fits(found: np.ndarray, below: Callable[[np.ndarray], np.ndarray]) -> float:
+    """The p-value of counts in cells that the law makes about equally likely."""
+    edges = np.unique(np.quantile(found, np.linspace(0.0, 1.0, 12)[1:-1]).astype(np.int64))
+    chances = np.diff(np.concatenate(([0.0], below(edges), [1.0])))
+    counts = np.bincount(np.searchsorted(edges, found), minlength=len(chances))
+    return float(stats.chisquare(counts, len(found) * chances).pvalue)
+
+
+def test_places_in_parts_are_those_of_one_request_in_law() -> None:
+    """A binomial test of how many, and no place twice; seeded."""
+    for n, p in ((10**12, 3e-6), (5_000_000, 0.2), (100, 0.0)):
+        found = NoiseSource.seeded(3).bernoulli_places(n, p)
+        assert (np.diff(found) > 0).all()
+        assert len(found) == 0 or (found[0] >= 0 and found[-1] < n)
+        assert stats.binomtest(len(found), n, p).pvalue > 1e-6 if p else len(found) == 0

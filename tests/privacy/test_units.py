@@ -11,6 +11,7 @@ from hushgraph.data.checks import check_graph
 from hushgraph.errors import InputError
 from hushgraph.mechanisms import NeighborSum
 from hushgraph.privacy import units
+from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.mechanism import mechanism_from_dict
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.units import Footprint, Relation
@@ -72,7 +73,11 @@ def test_a_replaced_record_is_so_in_the_footprint_and_in_the_relation(unit: unit
 def test_edge_units_leave_features_and_labels_public_and_the_local_unit_edges() -> None:
     public = {unit.name: unit.public for unit in all_units() if unit != units.Local(private_labels=False)}
     records = {"features", "labels"}
-    assert {name for name, parts in public.items() if parts == records} == {"undirected-edge", "directed-edge"}
+    assert {name for name, parts in public.items() if parts == records} == {
+        "undirected-edge",
+        "private-edge",
+        "directed-edge",
+    }
     assert {name for name, parts in public.items() if parts == {"edges"}} == {"local"}
     assert units.Local(private_labels=False).public == {"edges", "labels"}
 
@@ -129,6 +134,16 @@ def test_the_number_of_edges_is_assumed_from_public_sizes_where_it_was_not_decla
     assert "edges-declared" in [note.code for note in units.UndirectedEdge().notes(METADATA)]
 
 
+def test_a_refused_delta_says_what_the_number_of_edges_was_taken_from() -> None:
+    edge, unknown = units.UndirectedEdge(), Metadata(8000, 6000)
+    with pytest.raises(InputError, match=r"1/80000 .*for an assumed 10 edges per node; declare .*--edges"):
+        Budget(4.0, 1e-3).for_units(edge.count(unknown), edge.counted(unknown))
+    with pytest.raises(InputError, match=r"1/15 .*the number of edges, as declared"):
+        Budget(4.0, 0.5).for_units(edge.count(METADATA), edge.counted(METADATA))
+    (assumed, *_) = edge.notes(unknown)
+    assert "delta was set" not in str(assumed)
+
+
 def test_directed_edges_are_charged_as_undirected_ones_in_paper_mode() -> None:
     assert units.DirectedEdge().honest == units.UndirectedEdge()
     assert all(unit.honest == unit for unit in all_units() if unit.name != "directed-edge")
@@ -154,6 +169,19 @@ def test_a_broken_degree_promise_is_refused_in_both_directions() -> None:
     graph.edge_index = graph.edge_index.new_tensor([[*range(1, 30)], [0] * 29])  # node 0 names nobody
     with pytest.raises(InputError, match=r"got one\. Raise"):
         units.BoundedDegreeNode(max_degree=5).check(check_graph(graph))
+
+
+def test_a_unit_covers_another_only_under_the_same_trust_and_with_no_more_public() -> None:
+    class OnDevices(units.Record):
+        trust = "local"
+
+    record = units.Record()
+    assert record.covers(units.Node(), edges=False)
+    assert not record.covers(OnDevices(), edges=False)
+    assert not OnDevices().covers(record, edges=False)
+    assert not units.UndirectedEdge().covers(units.Node(), edges=False)
+    assert units.Node(5).covers(units.NodeReplace(5))
+    assert not units.Node(5).covers(units.Node(6))
 
 
 def test_a_unit_that_lists_no_neighbors_says_so() -> None:

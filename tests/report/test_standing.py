@@ -23,8 +23,8 @@ def standing(folder: Path) -> RunContext:
 
 def test_without_a_ledger_nothing_is_said_to_be_verified(tmp_path: Path) -> None:
     found = with_ledger(read_context(saved(tmp_path, "one")))  # the project has none
-    assert (found.verification, found.dataset) == (None, None)
-    assert "no ledger was at hand" in shown("verification", found)
+    assert (found.verification, found.dataset) == ("not verified", None)
+    assert "the promise cannot be computed again" in shown("verification", found)
     assert "When this run ended" in shown("dataset", found)
     assert 'class="pill good"' not in shown("claim", found)
 
@@ -77,10 +77,10 @@ def test_an_agreeing_ledger_says_what_was_compared(tmp_path: Path) -> None:
     assert "verified against the ledger" in shown("claim", found)
 
 
-def test_a_ledger_without_the_run_contradicts_and_one_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_another_ledger_verifies_nothing_and_one_that_is_not_there_is_refused(tmp_path: Path) -> None:
     folder = saved(tmp_path / "a", "one")
     saved(tmp_path / "b", "two")
     found = with_ledger(read_context(folder), tmp_path / "b" / "ledger")
-    assert (found.verification, found.dataset) == ("contradicted", None)
+    assert (found.verification, found.dataset) == ("not verified", None)
     with pytest.raises(InputError, match="expected a ledger that holds the run"):
         with_ledger(read_context(folder), tmp_path / "c" / "ledger")

@@ -36,7 +36,18 @@ class Record:
     @property
     def before(self) -> tuple[Stage, ...]:
         """The stages that came before the choice of `plan`, where there was one."""
-        return () if self.run_plan is None else self.run_plan.stages
+        return () if self.run_plan is None or self._selected is not None else self.run_plan.stages
+
+    @property
+    def _selected(self) -> Plan | None:
+        """The plan that covers `plan` as one of the runs it made, where there is one (private selection)."""
+        whole = self.run_plan
+        return whole if whole is not None and any(stage.mechanism.whole_runs for stage in whole.stages) else None
+
+    @property
+    def _charged_stages(self) -> tuple[Stage, ...]:
+        """The stages that the record has to list."""
+        return (*self.before, *self.plan.stages) if self._selected is None else self._selected.stages
 
     def findings(self) -> list[Finding]:
         """Where the record contradicts itself or the plan."""
@@ -49,7 +60,9 @@ class Record:
         outside = [Skipped(Reason.OUTSIDE_PLAN, name) for name in sorted(charged - planned.keys())]
         missing = [stage.name for stage in planned.values() if self._is_missing(stage, charged)]
         differ = [stage.name for stage, charge in self._pairs if _differ(stage, charge, self.plan.unit)]
+        unaudited = () if self._selected is None else self._selected.stages
         return [
+            *(Skipped(Reason.NO_CANARY, stage.name) for stage in unaudited),
             *outside,
             *(Skipped(Reason.NOT_ON_RECORD, name) for name in missing),
             *(Skipped(Reason.RECORD_DIFFERS, name) for name in differ if name not in caught),
@@ -60,7 +73,7 @@ class Record:
 
     @cached_property
     def _planned(self) -> dict[str, Stage]:
-        return {stage.name: stage for stage in (*self.before, *self.plan.stages)}
+        return {stage.name: stage for stage in self._charged_stages}
 
     @property
     def _pairs(self) -> list[tuple[Stage, Charge]]:
@@ -96,6 +109,8 @@ class Record:
     def _ways(self) -> list[list[Stage]]:
         """The stages with what is on record: of the way that was taken, and of the other ways as they were planned."""
         made = {stage.name: _as_charged(stage, charge, self.plan.unit) for stage, charge in self._pairs}
+        if self._selected is not None:
+            return [[made.get(stage.name, stage) for stage in self._selected.stages]]
         before = [made.get(stage.name, stage) for stage in self.before]
         taken = [made.get(stage.name, stage) for stage in self.plan.stages]
         branches = () if self.run_plan is None else self.run_plan.branches

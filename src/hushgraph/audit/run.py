@@ -8,25 +8,29 @@ how a claim per directed edge on a symmetric graph is caught.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from torch import Tensor
 
 from hushgraph.audit.findings import Judge, Seen, laws
 from hushgraph.audit.records import Record
 from hushgraph.audit.result import AuditResult, Finding, Reason, Skipped, Verdict
 from hushgraph.data.checks import CheckedGraph
-from hushgraph.errors import AuditContradiction, BudgetError, InputError
-from hushgraph.ledger.certificate import Certificate
+from hushgraph.data.rows import dense_rows
+from hushgraph.errors import AuditContradiction, InputError
+from hushgraph.ledger.certificate import Certificate, Randomness
+from hushgraph.ledger.manifest import require_uncontradicted
+from hushgraph.ledger.project import default_ledger
+from hushgraph.ledger.run import CoveredCharges
 from hushgraph.mechanisms.canaries import flip_coins
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.text import read_json
-from hushgraph.vault import Progress, Vault
+from hushgraph.vault import PrivateRows, Progress, Vault
 
 if TYPE_CHECKING:
     from hushgraph.ledger.run import Run
@@ -46,6 +50,7 @@ def audit_run(
         findings=(*found.findings, *record.findings()),
         skipped=(*found.skipped, *record.skipped()),
         run=record.certificate.run,
+        seeded=record.certificate.randomness is Randomness.SEEDED,
     )
 
 
@@ -68,10 +73,11 @@ def require_consistent(result: AuditResult) -> None:
 
 
 def _read(source: Any) -> Record:
-    """The plan and the certificate of a model, or of its folder, of which nothing else is read."""
+    """The plan and the certificate of a model, or of its folder, whose files are checked first, as `load` does."""
     if hasattr(source, "plan") and hasattr(source, "certificate"):
         return Record(source.certificate, source.plan, source.run_plan)
     folder = Path(source)
+    require_uncontradicted(folder, default_ledger(near=folder))
     config = read_json(folder / "config.json", of="a trained model")
     if not config.get("plan"):
         raise InputError(f"{folder}: expected a model with its plan; got one without, which another version wrote")
@@ -146,20 +152,12 @@ class VaultMaker:
         alone = replace(self.plan, metadata=graph.metadata, stages=(self.stage,), branches=(), paper=None)
         noise = self.noise.stream(f"audit/{self.stage.name}/{self._opened}")
         self._opened += 1
-        return Vault(graph, alone, cast("Run", _Charges()), noise, progress)
+        return _PlantedVault(graph, alone, cast("Run", CoveredCharges()), noise, progress)
 
 
-@dataclass
-class _Charges:
-    """Stands in a vault where the run on a ledger would: charges are counted in memory and held to the plan."""
+class _PlantedVault(Vault):
+    """Holds data that was made for the audit: nothing in it is anybody's, so the audit may open every handle."""
 
-    made: Counter[str] = field(default_factory=Counter)
-
-    def charge(self, stage: Stage, count: int | None = None) -> None:
-        """Count the releases; more than planned would tell more than was claimed, and are refused."""
-        self.made[stage.name] += stage.count if count is None else count
-        if self.made[stage.name] > stage.count:
-            raise BudgetError(f"canaries: expected at most {stage.count} releases of '{stage.name}'; got more")
-
-    def note_parallel(self, stage: Stage, examples: int) -> None:
-        """Other records only: no further charge."""
+    def hand_over(self, scores: Tensor | PrivateRows | None) -> Tensor | None:
+        """What any handle stands for."""
+        return None if scores is None else dense_rows(self._open(scores))

@@ -18,7 +18,9 @@ from hushgraph.cli import (
     methods,
     plan,
     predict,
+    release,
     report,
+    study,
     train,
     verify,
 )
@@ -49,19 +51,21 @@ def _root(
     pass
 
 
-app.command("init")(init.init)
-app.command("plan")(plan.plan)
-app.command("train")(train.train)
+app.command("init", short_help="Make the ledger of a project.")(init.init)
+app.command("plan", short_help="Show what a method would release, with how much noise.")(plan.plan)
+app.command("train", short_help="Train a method on a graph within a privacy budget.")(train.train)
+app.command("release", short_help="Write a private replacement of a graph.")(release.release)
 app.command("predict")(predict.predict)
 app.command("attack")(attack.attack)
 app.command("audit")(command(audit.audit))
 app.command("report")(report.report)
+app.add_typer(study.app, name="study")
 app.command("verify")(verify.verify)
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(collect.app, name="collect")
-app.command("methods")(methods.methods)
-app.command("datasets")(datasets.datasets)
-app.command("doctor")(doctor.doctor)
+app.command("methods", short_help="List the methods, or the settings of one.")(methods.methods)
+app.command("datasets", short_help="List the graphs that can be loaded by name.")(datasets.datasets)
+app.command("doctor", short_help="Check the installation.")(doctor.doctor)
 
 
 def main() -> None:

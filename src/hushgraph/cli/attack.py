@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from hushgraph import registry
-from hushgraph.cli.console import Json, Settings, command, progress_bar, show_json, show_words, words
+from hushgraph.cli.console import Json, command, progress_bar, show_json, show_words, words
+from hushgraph.cli.data import Split, SplitSeed, load_graph
 from hushgraph.errors import InputError
 
 
@@ -16,13 +17,19 @@ from hushgraph.errors import InputError
 def attack(
     name: Annotated[str, typer.Argument(metavar="NAME", help="One of: " + ", ".join(registry.names("attacks")) + ".")],
     data: Annotated[str, typer.Option(help="The graph it was trained on: a name or an npz file. Inversion: images.")],
-    model: Annotated[Path | None, typer.Option(help="The folder of a trained model; not for inversion.")] = None,
-    split: Annotated[str | None, typer.Option(help="The split, as for `train`.")] = None,
+    target: Annotated[
+        Path | None, typer.Argument(metavar="MODEL", help="The folder of a trained model; not for inversion.")
+    ] = None,
+    model: Annotated[Path | None, typer.Option(help="The same, as an option.")] = None,
+    split: Split = None,
+    split_seed: SplitSeed = None,
     classifier: Annotated[
         str | None, typer.Option(help="Inversion: the model to train on the images: softmax, mlp or cnn (default).")
     ] = None,
     seed: Annotated[int, typer.Option(help="For what the attack draws.")] = 0,
-    settings: Settings = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the attack; repeatable.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="The JSON file to add to; default: MODEL/attacks.json.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -32,6 +39,9 @@ def attack(
     privacy and inverts that: give --data IMAGES.npz, --classifier, and --out MODEL/attacks.json to see it in a
     report. What each attack assumes is in docs/threats.md.
     """
+    if target is not None and model is not None:
+        raise InputError("MODEL: expected once; got it by position and by --model")
+    model = model or target
     _require_target(name, model, classifier)
     from hushgraph.attacks.catalog import attack_class
     from hushgraph.settings import from_words
@@ -41,7 +51,8 @@ def attack(
         if name == "inversion":
             result = _invert(data, classifier, {"progress": progress, **chosen})
         else:
-            result = _attack(name, data, model, split, {"progress": progress, **chosen})
+            graph = load_graph(data, split, split_seed)
+            result = _attack(name, graph, model, {"progress": progress, **chosen})
     home = out or (model / "attacks.json" if model is not None else None)
     if home is not None:
         add_result(home, result)
@@ -58,19 +69,18 @@ def _require_target(name: str, model: Path | None, classifier: str | None) -> No
     """Inversion trains its own target; every other attack needs a trained model."""
     if name == "inversion" and model is not None:
         raise InputError(
-            "inversion is for classifiers of images: leave --model out, give --classifier softmax, mlp or cnn, and "
+            "inversion is for classifiers of images: leave MODEL out, give --classifier softmax, mlp or cnn, and "
             "--out MODEL/attacks.json to show the result in that run's report"
         )
     if name in registry.names("attacks") and name != "inversion" and (model is None or classifier is not None):
-        raise InputError(f"the attack '{name}' needs --model MODEL, a trained model, and takes no --classifier")
+        raise InputError(f"the attack '{name}' needs MODEL, the folder of a trained model, and takes no --classifier")
 
 
-def _attack(name: str, data: str, model: Any, split: str | None, options: dict[str, Any]) -> dict[str, Any]:
-    from hushgraph import datasets
+def _attack(name: str, graph: Any, model: Any, options: dict[str, Any]) -> dict[str, Any]:
     from hushgraph.attacks.catalog import attack_model
     from hushgraph.methods.model import Model
 
-    return attack_model(name, Model.load(model), datasets.load(data, split=split), **options).as_dict()
+    return attack_model(name, Model.load(model), graph, **options).as_dict()
 
 
 def _invert(data: str, classifier: str | None, options: dict[str, Any]) -> dict[str, Any]:

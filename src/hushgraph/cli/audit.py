@@ -28,13 +28,19 @@ def audit(
     """Try to contradict a run's epsilon, on data made for the audit. Exit code 4 when it succeeds."""
     from hushgraph.audit.result import Verdict
     from hushgraph.audit.run import audit_run, require_consistent
+    from hushgraph.ledger.checking import Status
+    from hushgraph.ledger.manifest import require_uncontradicted
+    from hushgraph.ledger.project import default_ledger
     from hushgraph.text import write_json
 
+    files = require_uncontradicted(run_dir, default_ledger(near=run_dir))
     result = audit_run(run_dir, canaries=canaries, confidence=confidence, seed=seed)
     write_json(out or run_dir / "audit.json", result.as_dict())
     if as_json:
-        show_json(result.as_dict())
+        show_json(result.as_dict() if files is Status.VERIFIED else {**result.as_dict(), "files": files.value})
         raise typer.Exit(AuditContradiction.exit_code if result.verdict is Verdict.CONTRADICTED else 0)
+    if files is not Status.VERIFIED:
+        typer.echo("NOT VERIFIED: no ledger confirms the files of this model\n")
     typer.echo("\n".join(lines(result)))
     require_consistent(result)
 

@@ -16,6 +16,8 @@ import typer
 from hushgraph.errors import HushgraphError, InputError
 from hushgraph.text import plain
 
+STOPPED = 130
+"""The exit code of a command that was stopped by Ctrl-C."""
 WIDTH = 80
 """Columns of a terminal that everybody has."""
 
@@ -37,11 +39,14 @@ def command(function: Callable[P, None]) -> Callable[P, None]:
         except HushgraphError as error:
             if kwargs.get("as_json"):
                 show_json({"error": str(error), "kind": type(error).__name__, "exit_code": error.exit_code})
-            typer.echo(f"hushgraph: {error}", err=True)
+            tell(f"hushgraph: {error}")
             raise typer.Exit(error.exit_code) from None
         except KeyboardInterrupt:
-            typer.echo("hushgraph: stopped. What was charged stays charged; see `hushgraph ledger show`", err=True)
-            raise typer.Exit(130) from None
+            words = "stopped. What was charged stays charged; see `hushgraph ledger show`"
+            if kwargs.get("as_json"):
+                show_json({"error": words, "kind": "KeyboardInterrupt", "exit_code": STOPPED})
+            typer.echo(f"hushgraph: {words}", err=True)
+            raise typer.Exit(STOPPED) from None
 
     return wrapped
 
@@ -51,14 +56,30 @@ def show_json(values: dict[str, Any]) -> None:
     typer.echo(json.dumps(plain(values), indent=2, allow_nan=False))
 
 
-def show_words(text: str, indent: int = 0) -> None:
-    """Print lines of at most 80 columns; what does not fit goes on below, indented."""
+def tell(text: str) -> None:
+    """A line for people beside the output, on standard error."""
+    typer.echo(_wrapped(text), err=True)
+
+
+def _wrapped(text: str, indent: int = 0) -> str:
+    """Lines of at most 80 columns, as `show_words` prints them."""
+    lines = []
     for line in text.split("\n"):
         kept = line[: len(line) - len(line.lstrip())]
-        wrapped = textwrap.wrap(
-            line.lstrip(), WIDTH, initial_indent=kept, subsequent_indent=" " * indent, break_on_hyphens=False
-        )
-        typer.echo("\n".join(wrapped))
+        lines += textwrap.wrap(
+            line.lstrip(),
+            WIDTH,
+            initial_indent=kept,
+            subsequent_indent=" " * (indent or len(kept)),
+            break_on_hyphens=False,
+            break_long_words=False,
+        ) or [""]
+    return "\n".join(lines)
+
+
+def show_words(text: str, indent: int = 0) -> None:
+    """Print lines of at most 80 columns; what does not fit goes on below, indented."""
+    typer.echo(_wrapped(text, indent))
 
 
 def show_table(head: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[int] = ()) -> None:

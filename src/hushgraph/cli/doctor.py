@@ -12,7 +12,7 @@ from typing import Any
 
 import typer
 
-from hushgraph.cli.console import Json, command, show_json
+from hushgraph.cli.console import Json, command, show_json, show_words
 
 CORE = (
     "torch",
@@ -44,7 +44,7 @@ def doctor(as_json: Json = False) -> None:
     else:
         for check in checks:
             mark = "ok  " if check["ok"] else ("FAIL" if check["needed"] else "-   ")
-            typer.echo(f"{mark} {check['what']:<22} {check['detail']}")
+            show_words(f"{mark} {check['what']:<22} {check['detail']}", indent=28)
         typer.echo("all that is needed is here" if healthy else "something that is needed is missing: see FAIL above")
     if not healthy:
         raise typer.Exit(1)

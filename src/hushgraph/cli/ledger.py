@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushgraph.cli.console import Json, command, show_json
-from hushgraph.text import rounded_up
+from hushgraph.cli.console import Json, command, show_json, show_words
+from hushgraph.text import counted, rounded_up
 
 if TYPE_CHECKING:
     from hushgraph.ledger.ledger import Ledger
@@ -65,20 +65,25 @@ def verify(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Check file, chain, prices, limits, sign-offs and heads, and compute all totals again from the entries."""
-    from hushgraph.cli.ledger import lines
+    """Check file, chain, prices, limits, sign-offs and heads, and add up again. Exit code 4: contradicted."""
+    from hushgraph.ledger.checking import Status
     from hushgraph.ledger.statement import statement
-    from hushgraph.ledger.verify import require_sound, verify_ledger
+    from hushgraph.ledger.verify import verify_ledger
 
     book = _open(folder)
     found = verify_ledger(book, head or [])
-    require_sound(found)
-    shown = statement(book, last=0)
+    sound = found.status is not Status.CONTRADICTED
+    shown = statement(book, last=0) if sound else {}
     if as_json:
-        show_json({"verified": True, **found.as_dict(), **shown})
-        return
-    typer.echo("\n".join(str(finding) for finding in found.findings))
-    typer.echo("\n".join(lines(shown)))
+        show_json({"sound": sound, **found.as_dict(), **shown})
+    else:
+        for finding in found.findings:
+            show_words(str(finding), indent=14)
+        typer.echo(
+            "\n".join(lines(shown)) if sound else "CONTRADICTED: the ledger is not what it was. See docs/ledger.md"
+        )
+    if not sound:
+        raise typer.Exit(found.exit_code)
 
 
 @app.command()
@@ -88,25 +93,36 @@ def limit(
     epsilon: Annotated[float, typer.Option(help="Most that may ever be spent on the dataset.")] = ...,  # type: ignore[assignment]
     delta: Annotated[float, typer.Option(help="At this delta.")] = ...,  # type: ignore[assignment]
     dataset: DatasetName = None,
+    data: Annotated[str | None, typer.Option(help="The data itself, as for `train`: binds it under any name.")] = None,
+    directed: Annotated[bool, typer.Option("--directed", help="Of --data: keep the directions of edges.")] = False,
+    continues: Annotated[str | None, typer.Option(help="Of --data: the dataset that it continues.")] = None,
+    separate: Annotated[str | None, typer.Option(help="Of --data: why it is none of those it resembles.")] = None,
     unit: UnitName = None,
     max_degree: MaxDegree = None,
     filter_: Annotated[str | None, typer.Option("--filter", help="gaussian, renyi or basic; default: by rule.")] = None,
     operator: Operator = None,
-    purpose: Purpose = "",
+    purpose: Annotated[str, typer.Option("--purpose", "--why", help="Why; needed to raise a limit.")] = "",
     as_json: Json = False,
 ) -> None:
-    """Declare, raise or lower the limit on a dataset for a unit; runs over it are refused with exit code 3."""
+    """Declare, raise or lower the limit on a dataset for a unit; runs over it are refused with exit code 3.
+
+    A limit on a name without data binds the first data that is called so; --data binds the data itself at once.
+    """
     from hushgraph.privacy.budget import Budget
 
     Budget(epsilon, delta)
     book = _open(folder, operator, purpose)
+    if data is not None:
+        dataset = _known_by_content(book, data, dataset, directed, continues, separate)
     found = book.set_limit(epsilon, delta, dataset=dataset, unit=_unit(unit, max_degree), filter=filter_)
     if as_json:
         show_json({"folder": str(book.folder), "limit": found})
         return
     what = f"'{found['dataset']}', unit '{found['unit']['name']}'"
     typer.echo(f"limit {found['change']} for {what}: epsilon {epsilon:g} at delta {delta:g}, from now on")
-    if not found["runs"]:
+    if found["pending"]:
+        typer.echo("pending: it binds the first data of that name, and no other; --data FILE binds the data itself")
+    elif not found["runs"]:
         typer.echo("nothing has been run on it yet")
     left = float(found["cap_epsilon"])
     if left <= 0.0:
@@ -138,7 +154,9 @@ def declare(
         show_json({"folder": str(book.folder), **found})
         return
     cost = f"epsilon {rounded_up(found['epsilon'])} at delta {found['delta']:g}"
-    typer.echo(f"group '{name}' on '{found['dataset']}': {len(plans)} run(s), {cost} together, from the first one on")
+    typer.echo(
+        f"group '{name}' on '{found['dataset']}': {counted(len(plans), 'run')}, {cost} together, from the first one on"
+    )
 
 
 @app.command()
@@ -146,15 +164,17 @@ def declare(
 def head(
     folder: Folder = None,
     out: Annotated[Path | None, typer.Option(help="Write it to this file instead of printing it.")] = None,
+    as_json: Json = False,
 ) -> None:
     """Print the signed number and hash of the last entry, to be kept elsewhere (see `verify --head`)."""
     from hushgraph.text import json_text, write_whole
 
-    text = json_text(_open(folder).head().as_dict())
-    if out is None:
-        typer.echo(text, nl=False)
+    found = _open(folder).head().as_dict()
+    if out is not None:
+        write_whole(out, json_text(found))
+    if as_json or out is None:
+        show_json(found)
     else:
-        write_whole(out, text)
         typer.echo(f"written to {out}; keep it where whoever can change the ledger cannot change it")
 
 
@@ -164,7 +184,9 @@ def approve(
     run: Annotated[str, typer.Argument(help="The run, or the beginning of its id.")],
     name: Annotated[str, typer.Option("--as", help="Who signs; the key is made by `hushgraph init --as NAME`.")],
     note: Annotated[str, typer.Option(help="What was looked at.")] = "",
-    key: Annotated[Path | None, typer.Option(help="The key, if it is not beside the ledger.")] = None,
+    key: Annotated[
+        Path | None, typer.Option(help="The key; default: the one in your own configuration folder.")
+    ] = None,
     ledger: LedgerOption = None,
     as_json: Json = False,
 ) -> None:
@@ -178,7 +200,9 @@ def reject(
     run: Annotated[str, typer.Argument(help="The run, or the beginning of its id.")],
     name: Annotated[str, typer.Option("--as", help="Who signs; the key is made by `hushgraph init --as NAME`.")],
     note: Annotated[str, typer.Option(help="Why.")] = "",
-    key: Annotated[Path | None, typer.Option(help="The key, if it is not beside the ledger.")] = None,
+    key: Annotated[
+        Path | None, typer.Option(help="The key; default: the one in your own configuration folder.")
+    ] = None,
     ledger: LedgerOption = None,
     as_json: Json = False,
 ) -> None:
@@ -192,7 +216,27 @@ def _sign_off(
     from hushgraph.ledger.verify import sign_off
 
     found = sign_off(_open(ledger), run, verdict, name, note, key)
-    show_json(found) if as_json else typer.echo(f"run {found['run']}: {verdict} by {name}, signed")
+    show_json(found) if as_json else typer.echo(
+        f"run {found['run']}: {verdict} by {name}, signed; the last word counts"
+    )
+
+
+@app.command()
+@command
+def close(
+    run: Annotated[str, typer.Argument(help="The run, or the beginning of its id.")],
+    purpose: Annotated[str, typer.Option("--purpose", "--why", help="Why: its process was stopped, ...")],
+    ledger: LedgerOption = None,
+    operator: Operator = None,
+    as_json: Json = False,
+) -> None:
+    """Close a run whose process is gone: only what it charged counts from then on, and it can charge no more."""
+    from hushgraph.ledger.abandoned import close_abandoned
+
+    found = close_abandoned(_open(ledger, operator, purpose), run)
+    show_json(found) if as_json else typer.echo(
+        f"run {found['run']}: closed after {counted(found['charges'], 'charge')}"
+    )
 
 
 @app.command()
@@ -223,7 +267,7 @@ def import_(
     from hushgraph.ledger.transfer import import_into
 
     done = import_into(_open(ledger, operator, purpose), source, dataset)
-    show_json(done) if as_json else typer.echo(f"{done['runs']} run(s) entered from {source}")
+    show_json(done) if as_json else typer.echo(f"{counted(done['runs'], 'run')} entered from {source}")
 
 
 @app.command()
@@ -246,6 +290,19 @@ def recover(
     typer.echo(f"{done['kept']} entries kept, {done['lost']} lost; the damaged file is {done['damaged_file']}")
     if done["lost"]:
         typer.echo("nobody knows what the lost entries charged: every total of this ledger is NOT PRIVATE from now on")
+
+
+def _known_by_content(
+    book: Ledger, data: str, name: str | None, directed: bool, continues: str | None, separate: str | None
+) -> str:
+    """The dataset of the ledger that holds this data, entered if it is new."""
+    from hushgraph.datasets import load
+    from hushgraph.ledger.identity import arrays_of
+
+    options: dict[str, Any] = {"directed": True} if directed else {}
+    graph = load(data, **options)
+    called = name or str(getattr(graph, "name", None) or "graph")
+    return book.dataset_for(book.identify(arrays_of(graph)), called, continues, separate)
 
 
 def _place(folder: Path | None) -> Path:
@@ -295,14 +352,19 @@ def lines(found: dict[str, Any]) -> list[str]:
 
 
 def _dataset(dataset: dict[str, Any]) -> list[str]:
+    from hushgraph.ledger.statement import limit_words, pending_words
+
     others = [name for name in dataset["names"] if name != dataset["dataset"]]
     shown = _wrapped(f"dataset {dataset['dataset']}" + (f" (also called {', '.join(others)})" if others else ""))
+    shown += _wrapped(pending_words(dataset), "  ")
     for total in dataset["totals"]:
         parameters = ", ".join(f"{key} {value}" for key, value in total["unit"].items() if key != "name")
         unit = total["unit"]["name"] + (f" ({parameters})" if parameters else "")
         shown += _wrapped(f"total per {unit}: {total['words']}", "  ")
         shown += _wrapped(total["reason"], "    ")
         shown += _wrapped(_limit(total["limit"]), "    ")
+        for limit in total["limits"][1:]:
+            shown += _wrapped(f"limit {limit_words(limit)}", "      ")
     return shown
 
 
@@ -327,12 +389,14 @@ def _run_table(found: dict[str, Any]) -> list[str]:
 
 
 def _who(run: dict[str, Any]) -> str:
+    from hushgraph.ledger.statement import sign_off_words
+
     words = f"{run['dataset']}, by {run['operator']}" + (f": {run['purpose']}" if run["purpose"] else "")
     if run["model_path"]:
         words += f"; model {run['model_path']}"
     if run["group"]:
         words += f"; group {run['group']}"
-    return words + "".join(f"; {one['verdict']} by {one['name']}" for one in run["signoffs"])
+    return words + (f"; {signed}" if (signed := sign_off_words(run)) else "")
 
 
 def _state(run: dict[str, Any]) -> str:

@@ -38,7 +38,12 @@ def _settings(kind: Any) -> dict[str, Any]:
         "settings": {field.name: field.default for field in fields},
         "help": {field.name: _help(field) for field in fields},
         "aliases": dict(kind.aliases),
+        "unit_settings": {name: found for name in kind.units() if (found := _defaults(registry.load("units", name)))},
     }
+
+
+def _defaults(kind: Any) -> dict[str, Any]:
+    return {field.name: field.default for field in dataclasses.fields(kind) if field.init}
 
 
 def _help(field: dataclasses.Field[Any]) -> str:
@@ -67,6 +72,9 @@ def _show_one(shown: dict[str, Any]) -> None:
         typer.echo(f"  --set {name}={'(unset)' if default is None else default}"[:WIDTH])
         if shown["help"][name]:
             show_words(f"        {shown['help'][name]}", indent=8)
+    for unit, found in shown["unit_settings"].items():
+        settings = " ".join(f"--set {name}={default}" for name, default in found.items())
+        show_words(f"  with --unit {unit}: {settings}", indent=8)
     if shown["aliases"]:
         older = ", ".join(f"{old} = {new}" for old, new in shown["aliases"].items())
         show_words(f"\nolder names: {older}", indent=13)

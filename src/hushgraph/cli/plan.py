@@ -17,11 +17,35 @@ if TYPE_CHECKING:
 
 Method = Annotated[str, typer.Argument(help=f"One of: {', '.join(registry.names('methods'))}.")]
 UnitName = Annotated[str, typer.Option(help=f"What is protected: {', '.join(registry.names('units'))}.")]
-Epsilon = Annotated[float, typer.Option(help="The budget; inf asks for no protection.")]
-Delta = Annotated[float | None, typer.Option(help="Default: the largest power of ten below 1/(10 x units).")]
+
+
+def number(word: str | float) -> float:
+    """A number, or a message that says what was given."""
+    try:
+        return float(word)
+    except ValueError:
+        raise typer.BadParameter(f"expected a number; got '{word}'") from None
+
+
+Epsilon = Annotated[
+    float, typer.Option(parser=number, metavar="NUMBER", help="The budget; inf asks for no protection.")
+]
+Delta = Annotated[
+    float | None,
+    typer.Option(
+        parser=number,
+        metavar="NUMBER",
+        help="Default: the largest power of ten below 1/(10 n), n nodes or edges (see --edges).",
+    ),
+]
 PaperMode = Annotated[bool, typer.Option("--paper-mode", help="Calibrate as the paper does, and show both epsilons.")]
 Edges = Annotated[
-    int | None, typer.Option(min=0, help="Number of directed edges, declared to be public knowledge; it sets delta.")
+    int | None,
+    typer.Option(
+        min=0,
+        metavar="N",
+        help="Directed edges, if their number is public; otherwise 10 undirected ones per node are assumed for delta.",
+    ),
 ]
 
 
@@ -62,7 +86,7 @@ def summary(plan: Plan) -> dict[str, Any]:
         "unit": plan.unit.name,
         "epsilon": plan.epsilon,
         "delta": plan.budget.definite_delta,
-        "accountant": plan.loss.accountant,
+        "accountant": _accountant(plan),
         "stages": [stage_figures(stage, plan) for stage in plan],
         "branches": [
             {"method": one.method, "budget": one.budget.epsilon, "stages": [stage_figures(s, one) for s in one]}
@@ -119,7 +143,11 @@ def _lines(plan: Plan) -> list[str]:
     if plan.paper is not None:
         claimed = f"claimed epsilon {rounded_up(plan.paper.epsilon)} for '{plan.paper.unit.name}'"
         lines.append(f"paper mode: {claimed}; provable {_number(plan.epsilon)} for '{unit}'")
-    return [*lines, f"accountant: {plan.loss.accountant}. Nothing was read and nothing was charged."]
+    return [*lines, f"accountant: {_accountant(plan)}. Nothing was read and nothing was charged."]
+
+
+def _accountant(plan: Plan) -> str:
+    return plan.loss.accountant if math.isfinite(plan.epsilon) else "none, because there is no finite bound"
 
 
 def _choice(plan: Plan) -> str:

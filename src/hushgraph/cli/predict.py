@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hushgraph.cli.console import Json, command, show_json, show_words
+from hushgraph.cli.data import Directed, load_graph
 from hushgraph.cli.ledger import LedgerOption, Operator, Purpose, occasion_of
-from hushgraph.cli.plan import Edges
-from hushgraph.cli.train import Continues, Directed, Separate, Split
+from hushgraph.cli.plan import Edges, number
+from hushgraph.cli.train import Continues, Separate
 from hushgraph.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,20 +23,19 @@ if TYPE_CHECKING:
 def predict(
     model: Annotated[Path, typer.Argument(help="The folder that `train` wrote.")],
     data: Annotated[
-        str | None, typer.Option(help="Transductive: the nodes' own features, where they are private.")
+        str | None, typer.Option(help="The training graph, where predictions read the nodes' own private features.")
     ] = None,
-    on: Annotated[
-        str | None, typer.Option(help="Inductive: another graph. A new release, with its own budget.")
+    on: Annotated[str | None, typer.Option(help="Another graph: a new release, with its own budget.")] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(parser=number, metavar="NUMBER", help="With --on: the budget of that release.")
     ] = None,
-    epsilon: Annotated[float | None, typer.Option(help="With --on: the budget of that release.")] = None,
-    delta: Annotated[float | None, typer.Option(help="With --on: its delta.")] = None,
+    delta: Annotated[float | None, typer.Option(parser=number, metavar="NUMBER", help="With --on: its delta.")] = None,
     edges: Edges = None,
     ledger: LedgerOption = None,
     continues: Continues = None,
     separate: Separate = None,
     operator: Operator = None,
     purpose: Purpose = "",
-    split: Split = None,
     directed: Directed = False,
     out: Annotated[Path | None, typer.Option(help="Write probabilities and classes to this .npz file.")] = None,
     as_json: Json = False,
@@ -50,22 +50,22 @@ def predict(
     from hushgraph.methods.model import Model
 
     torch.set_num_threads(1)
-    if out is not None and out.exists():
-        raise InputError(f"--out: expected a new file; {out} exists already")
+    InputError.collect(_problems(data, on, {"--epsilon": epsilon, "--delta": delta, "--edges": edges}, out))
     book = default_ledger(ledger)
-    files = require_uncontradicted(model, book)
+    files = require_uncontradicted(model, default_ledger(ledger, near=model))
     trained = Model.load(model)
     shown: dict[str, Any] = {"model": str(model), "files": files.value, "unit": trained.unit.name}
     shown["charged"] = on is not None
     if on is not None:
-        graph = _load(on, split, directed)
+        graph = load_graph(on, directed=directed, needs_split=False)
         book = book.on(occasion_of(operator, purpose, arrays=arrays_of(graph), continues=continues, separate=separate))
         answering = _predict_on(trained, graph, epsilon, delta, book, edges)
         probabilities = answering.predict_proba()
         shown["certificate"] = answering.certificate.as_dict()
     else:
         answering = trained
-        probabilities = trained.predict_proba(_load(data, split, directed))
+        given = None if data is None else load_graph(data, directed=directed, needs_split=False)
+        probabilities = trained.predict_proba(given)
         shown["own_features"] = _own_features(trained, data)
     shown["not_protected"] = _unprotected_predictions(answering)
     classes = probabilities.argmax(dim=1)
@@ -88,23 +88,39 @@ def _predict_on(
     from hushgraph.data.checks import check_graph
     from hushgraph.privacy.budget import Budget
 
-    if epsilon is None:
-        raise InputError("--on: expected --epsilon too, because another graph is a new release; got none")
+    assert epsilon is not None
     checked = check_graph(graph, known_classes=trained.class_names, num_edges=edges)
     return trained.predict_on(checked, Budget(epsilon, delta), ledger=ledger)
 
 
-def _load(name: str | None, split: str | None, directed: bool) -> Any:
-    from hushgraph.datasets import load
-
-    options: dict[str, Any] = {"directed": True} if directed else {}
-    return None if name is None else load(name, split=split, **options)
+def _problems(data: str | None, on: str | None, of_release: dict[str, Any], out: Path | None) -> list[str]:
+    problems = []
+    if on is not None and data is not None:
+        problems.append("--data and --on: expected one of them, the training graph or another one; got both")
+    if on is None:
+        given = [name for name, value in of_release.items() if value is not None]
+        problems += [f"{name}: expected --on GRAPH, the other graph that this release is about" for name in given]
+    elif of_release["--epsilon"] is None:
+        problems.append("--on: expected --epsilon too, because another graph is a new release; got none")
+    if out is not None and out.exists():
+        problems.append(f"--out: expected a new file; {out} exists already")
+    return problems
 
 
 def _own_features(trained: Model, data: str | None) -> str:
-    if "features" in trained.unit.public:
-        return "public, stored with the model"
-    return "read from --data" if data else "absent: predicted from what was released alone"
+    """Where the nodes' own features came from: `given` by --data, `public`, or `not read`."""
+    if data is not None:
+        return "given"
+    return "public" if "features" in trained.unit.public else "not read"
+
+
+_NOT_CHARGED = {
+    "given": "Nothing was charged: the predictions follow from the model and from --data.",
+    "public": "Nothing was charged: the predictions are stored with the model. They follow from what was released and "
+    "from public features.",
+    "not read": "Nothing was charged: the predictions are stored with the model. They follow from what was released "
+    "alone.",
+}
 
 
 def _reads_records(model: Model, data: str | None) -> bool:
@@ -129,6 +145,8 @@ def _write(out: Path, probabilities: Any, classes: Any) -> None:
 
 
 def _show(shown: dict[str, Any], model: Model) -> None:
+    if shown["files"] != "verified":
+        show_words("NOT VERIFIED: no ledger confirms the files of this model (hushgraph verify tells more)", indent=2)
     typer.echo(f"{shown['nodes']} nodes predicted with the model in {shown['model']}")
     if shown["classes_note"]:
         typer.echo(f"nodes in each class ({shown['classes_note']}):")
@@ -139,7 +157,7 @@ def _show(shown: dict[str, Any], model: Model) -> None:
 
         show_words(claim(model.certificate))
     else:
-        show_words(f"nothing was charged; the nodes' own features: {shown['own_features']}")
+        show_words(_NOT_CHARGED[shown["own_features"]])
     for line in shown["not_protected"]:
         show_words(f"NOT PROTECTED: {line}", indent=2)
     if "out" in shown:

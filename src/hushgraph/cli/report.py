@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hushgraph.cli.console import Json, command, show_json
-from hushgraph.errors import AuditContradiction
+from hushgraph.cli.console import Json, command, show_json, show_words
 
 
 @command
@@ -17,22 +16,25 @@ def report(
     out: Annotated[Path | None, typer.Option(help="The HTML file; default: report.html in the folder.")] = None,
     audit: Annotated[Path | None, typer.Option(help="What `hushgraph audit` wrote; default: audit.json there.")] = None,
     attacks: Annotated[Path | None, typer.Option(help="What `hushgraph attack` wrote; default: attacks.json.")] = None,
-    compare: Annotated[list[Path] | None, typer.Option(help="Another model to compare with; repeatable.")] = None,
+    compare: Annotated[
+        list[Path] | None, typer.Option(metavar="MODEL", help="Another model to compare with; repeatable.")
+    ] = None,
     ledger: Annotated[Path | None, typer.Option(help="The ledger's folder, to check the certificate.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Write one HTML file about a model that opens offline. Exit code 4 if the ledger contradicts the model."""
+    """Write one HTML file about a model that opens offline. Exit code 4 if it is contradicted, 6 if it was rejected."""
+    from hushgraph.ledger.checking import EXIT_CODES, Status
     from hushgraph.report.context import read_context, with_ledger
     from hushgraph.report.page import write_page
 
     context = with_ledger(read_context(model, audit=audit, attacks=attacks, compare=compare or ()), ledger)
     path = write_page(context, out)
-    state = context.verification or "not verified"
+    state = Status(context.verification or Status.NOT_VERIFIED)
     if as_json:
-        show_json({"report": str(path), "verification": state, "findings": list(context.findings)})
+        show_json({"report": str(path), "verification": state.value, "findings": list(context.findings)})
     else:
-        typer.echo(f"{state}; wrote {path}")
+        typer.echo(f"{context.headline or state.value}; wrote {path}")
         for finding in context.findings:
-            typer.echo(f"  {finding}")
-    if state == "contradicted":
-        raise typer.Exit(AuditContradiction.exit_code)
+            show_words(f"  {finding}", indent=16)
+    if state in (Status.CONTRADICTED, Status.REJECTED):
+        raise typer.Exit(EXIT_CODES[state])

@@ -17,15 +17,13 @@ from hushgraph.cli.console import (
     show_words,
     words,
 )
+from hushgraph.cli.data import Classes, Data, Directed, Split, SplitSeed, load_graph
 from hushgraph.cli.ledger import LedgerOption, Operator, Purpose, occasion_of
 from hushgraph.cli.plan import Delta, Edges, Epsilon, Method, PaperMode
 
 if TYPE_CHECKING:
     from hushgraph.methods.model import Model
 
-Data = Annotated[str, typer.Option(help="A dataset's name (see `hushgraph datasets`) or a file FILE.npz.")]
-Split = Annotated[str | None, typer.Option(help="A file with train/val/test masks.")]
-Directed = Annotated[bool, typer.Option("--directed", help="The file may hold edges in one direction only.")]
 Continues = Annotated[str | None, typer.Option(help="The known dataset that this data continues.")]
 Separate = Annotated[
     str | None, typer.Option(help="Why this data is no dataset of the ledger, though it resembles one.")
@@ -48,6 +46,8 @@ def train(
     delta: Delta = None,
     edges: Edges = None,
     split: Split = None,
+    split_seed: SplitSeed = None,
+    classes: Classes = None,
     directed: Directed = False,
     paper_mode: PaperMode = False,
     seed: Annotated[int | None, typer.Option(help="Repeatable and NOT private; for tests and studies.")] = None,
@@ -58,7 +58,7 @@ def train(
     group: Group = None,
     operator: Operator = None,
     purpose: Purpose = "",
-    threads: Annotated[int, typer.Option(min=1, help="Threads of the numeric library.")] = 1,
+    threads: Annotated[int, typer.Option(min=1, metavar="N", help="Threads of the numeric library.")] = 1,
     settings: Settings = None,
     as_json: Json = False,
 ) -> None:
@@ -72,13 +72,11 @@ def train(
     require_new_folder(out)
     import torch
 
-    from hushgraph.datasets import load
     from hushgraph.ledger.identity import arrays_of
     from hushgraph.ledger.project import default_ledger
 
     torch.set_num_threads(threads)
-    options: dict[str, Any] = {"directed": True} if directed else {}
-    graph = load(data, split=split, **options)
+    graph = load_graph(data, split, split_seed, directed=directed, classes=classes)
     declared = {"unpublished": unpublished, "group": group, "continues": continues, "separate": separate}
     book = default_ledger(ledger).on(occasion_of(operator, purpose, arrays=arrays_of(graph), **declared))
     with progress_bar(as_json) as progress:

@@ -11,7 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from hushgraph.data.rows import Rows, SparseRows
@@ -25,7 +27,9 @@ class CheckedGraph:
     """A graph that passed all checks. It holds private data: hand it to a `Vault`, not to a method.
 
     `classes_declared` is False where the number of classes had to be read off the labels. `public` are the nodes whose
-    records are public knowledge, whatever the unit: no neighboring dataset differs in them.
+    records are public knowledge (`data.public_mask`), whatever the unit: no neighboring dataset differs in them.
+    `public_edges` were declared to be public knowledge (`data.public_edge_index`); a method may use them as they are,
+    and then says so.
     """
 
     metadata: Metadata
@@ -39,6 +43,7 @@ class CheckedGraph:
     changes: tuple[str, ...] = ()
     classes_declared: bool = True
     public: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
+    public_edges: MemoryEdges | None = None
 
     def split(self, name: str) -> Tensor:
         """The node numbers of `train`, `val` or `test`."""
@@ -66,19 +71,21 @@ def check_graph(
     changes: list[str] = []
     features, num_nodes = _features(data.x)
     edge_index = data.edge_index if data.edge_index is not None else torch.empty((2, 0), dtype=torch.int64)
-    labels = torch.as_tensor(data.y) if data.y is not None else torch.full((num_nodes,), -1)
-    labels = labels.squeeze(1) if labels.dim() == 2 and labels.shape[1] == 1 else labels
+    labels = _labels(data, num_nodes)
     masks = {name: getattr(data, f"{name}_mask", None) for name in ("train", "val", "test", "public")}
+    known = getattr(data, "public_edge_index", None)
     class_names, declared = (known_classes, True) if known_classes else _class_names(data, labels)
     problems = [
         *_feature_problems(features),
         *(_edge_problems(edge_index, num_nodes) if stored is None else _stored_problems(stored, num_nodes)),
+        *([] if known is None else [f"public {problem}" for problem in _edge_problems(known, num_nodes)]),
         *_label_problems(labels, num_nodes, len(class_names)),
         *_mask_problems(masks, num_nodes, train_needed=not inference),
     ]
     InputError.collect(problems)
     index = {name: _indices(mask) for name, mask in masks.items()}
     public = index.pop("public")
+    public_edges = None if known is None else _edges(known, num_nodes, changes)
     edges = _edges(edge_index, num_nodes, changes) if stored is None else stored
     metadata = Metadata(
         num_nodes=num_nodes,
@@ -88,6 +95,7 @@ def check_graph(
         num_features=int(features.shape[1]),
         num_classes=len(class_names),
         num_edges=num_edges,
+        num_public_edges=0 if public_edges is None else public_edges.num_edges,
         name=str(getattr(data, "name", None) or "graph"),
         num_public=public.numel(),
     )
@@ -101,6 +109,7 @@ def check_graph(
         changes=tuple(changes),
         classes_declared=declared,
         public=public,
+        public_edges=public_edges,
     )
 
 
@@ -139,6 +148,29 @@ def _features(x: Any) -> tuple[Rows, int]:
     if x.layout is torch.strided:
         return x.detach().to(torch.float32), x.shape[0]
     return SparseRows.from_tensor(x.detach().to(torch.float32)), x.shape[0]
+
+
+def _labels(data: Any, num_nodes: int) -> Tensor:
+    """One class number per node; words are looked up among the declared class names."""
+    if data.y is None:
+        return torch.full((num_nodes,), -1)
+    if isinstance(data.y, list | tuple | np.ndarray) and np.asarray(data.y).dtype.kind in "UO":
+        return _numbered(np.asarray(data.y), getattr(data, "class_names", None))
+    labels = torch.as_tensor(data.y)
+    return labels.squeeze(1) if labels.dim() == 2 and labels.shape[1] == 1 else labels
+
+
+def _numbered(words: NDArray[Any], names: Any) -> Tensor:
+    if names is None:
+        raise InputError(
+            "labels: expected numbers of classes; got words. Declare data.class_names = [...] from public knowledge, "
+            "and words are looked up there (None or '': no label)"
+        )
+    numbers = {str(name): number for number, name in enumerate(names)} | {"": -1, "None": -1}
+    distinct, places = np.unique(words.ravel().astype(str), return_inverse=True)
+    if not set(distinct.tolist()) <= numbers.keys():
+        raise InputError(f"labels: expected words of data.class_names ({', '.join(map(str, names))}); got others")
+    return torch.from_numpy(np.array([numbers[str(word)] for word in distinct])[places])
 
 
 def _feature_problems(features: Rows) -> list[str]:
@@ -197,9 +229,11 @@ def _mask_problems(masks: dict[str, Any], num_nodes: int, *, train_needed: bool)
     for name, mask in masks.items():
         if mask is None:
             if name == "train" and train_needed:
-                problems.append("split: expected a train_mask; got none. Use hushgraph.datasets.splits.random_split")
+                problems.append(
+                    "split: expected a train_mask; got none. Make one: data = hushgraph.datasets.random_split(data)"
+                )
         elif not isinstance(mask, Tensor) or mask.dtype is not torch.bool or mask.shape != (num_nodes,):
-            problems.append(f"split: expected a boolean {name}_mask of shape [{num_nodes}]; got something else")
+            problems.append(f"split: expected a boolean {name}_mask of shape [{num_nodes}]; got {_kind(mask)}")
     if problems:
         return problems
     if train_needed and not bool(masks["train"].any()):
@@ -210,11 +244,18 @@ def _mask_problems(masks: dict[str, Any], num_nodes: int, *, train_needed: bool)
     return []
 
 
+def _kind(value: Any) -> str:
+    """What was given instead, without its content."""
+    if isinstance(value, Tensor):
+        return f"{str(value.dtype).removeprefix('torch.')} of shape {list(value.shape)}"
+    return f"a {type(value).__name__}"
+
+
 def _indices(mask: Tensor | None) -> Tensor:
     return torch.empty(0, dtype=torch.int64) if mask is None else mask.nonzero().squeeze(1)
 
 
-def _edges(edge_index: Tensor, num_nodes: int, changes: list[str]) -> Edges:
+def _edges(edge_index: Tensor, num_nodes: int, changes: list[str]) -> MemoryEdges:
     loops = edge_index[0] == edge_index[1]
     if bool(loops.any()):
         changes.append(f"{int(loops.sum())} self loops were left out")

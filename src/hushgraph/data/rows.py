@@ -260,6 +260,13 @@ class JoinedRows:
     def __repr__(self) -> str:
         return f"JoinedRows(shape={self.shape}, parts={len(self.parts)})"
 
+    def matmul(self, weight: Tensor) -> Tensor:
+        """Refused: parts of several widths have no common weight."""
+        raise InputError(
+            "joined rows: expected a module that reads each of `rows.parts`; got a linear layer. Give every part a "
+            "layer of its own, or use vault.stack for parts of one width"
+        )
+
     def rows(self, index: Tensor) -> JoinedRows:
         """The rows named by `index` (positions or a boolean mask), in that order."""
         if index.dtype is torch.bool:

@@ -2,13 +2,15 @@
 
 A file holds `edge_index` [2, E] with both directions of every edge, `y` (the class of each node, -1 for none), and the
 features, either dense as `x` or in CSR form as `x_data`, `x_indices`, `x_indptr`, `x_shape`. Optional are
-`train_mask`, `val_mask`, `test_mask` (or several splits at once, `train_masks` and so on, [splits, n]), `class_names`
-or `class_years`, and `keep_mask`, the nodes of the classification task. Nothing in a file is ever unpickled.
+`train_mask`, `val_mask`, `test_mask` (or several splits at once, `train_masks` and so on, [splits, n]), the declared
+classes (`class_names`, `class_years`, or their number `num_classes`), `keep_mask`, the nodes of the classification
+task, and `public_edge_index`, edges that are public knowledge. Nothing in a file is ever unpickled.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +44,7 @@ def read_npz(
     num_classes: int | None = None,
     features: str = "required",
     directed: bool = False,
+    keep: Sequence[str] = (),
 ) -> Data:
     """Read a graph file.
 
@@ -52,6 +55,7 @@ def read_npz(
         the graph declares none, and is refused under units that keep labels private.
     features: "required" refuses a file without features; "constant" gives such a graph one column of ones.
     directed: accept a graph in which an edge is stored in one direction only.
+    keep: other arrays of whole numbers with a row for each node, to be kept beside the rest.
 
     Nodes without a class (`y = -1`) stay in the graph, and in the masks that name them: a split is public, and who has
     a class may not be. Without a split there are no masks.
@@ -69,6 +73,11 @@ def read_npz(
         names = _read_class_names(archive, y, num_classes)
         if names is not None:
             data.class_names = names
+        if "public_edge_index" in archive:
+            data.public_edge_index = _read_edges(archive, len(y), directed, "public_edge_index")
+        for name in keep:
+            archive.require([name], "these arrays were asked for")
+            data[name] = torch.from_numpy(archive.integers(name, (len(y), None)))
         data = _with_stored_split(archive, data, split)
         if task and "keep_mask" in archive:
             data = induced(data, torch.from_numpy(archive.booleans("keep_mask", (len(y),))))
@@ -78,13 +87,21 @@ def read_npz(
 def write_npz(data: Data, path: str | Path) -> Path:
     """Write a graph in the format of `read_npz` and return the path (`.npz` is added if it is missing).
 
-    Written are the edges, features, labels, masks and class names; other attributes of `data` are not.
+    Written are the edges, features, labels, masks and declared classes; other attributes of `data` are not.
     """
-    arrays = {"edge_index": _sorted_edges(data), "y": data.y.numpy().astype(np.int64), **_feature_arrays(data)}
+    arrays = {
+        "edge_index": _sorted_edges(data.edge_index, len(data.y)),
+        "y": data.y.numpy().astype(np.int64),
+        **_feature_arrays(data),
+    }
+    if data.get("public_edge_index") is not None:
+        arrays["public_edge_index"] = _sorted_edges(data.public_edge_index, len(data.y))
     if has_split(data):
         arrays.update({name: data[name].numpy() for name in MASKS})
     if data.get("class_names") is not None:
         arrays["class_names"] = np.array(list(data.class_names), dtype=np.str_)
+    elif data.to_dict().get("num_classes") is not None:
+        arrays["num_classes"] = np.array(int(data.num_classes), dtype=np.int64)
     target = Path(path)
     target = target if target.suffix == ".npz" else target.with_name(target.name + ".npz")
     unfinished = target.with_name(target.name + f".{os.getpid()}.part")
@@ -103,9 +120,9 @@ def _read_labels(archive: Archive) -> NDArray[np.int64]:
     return y
 
 
-def _read_edges(archive: Archive, count: int, directed: bool) -> Tensor:
-    edges = archive.integers("edge_index", (2, None))
-    where = f"{archive.path}: expected edge_index"
+def _read_edges(archive: Archive, count: int, directed: bool, name: str = "edge_index") -> Tensor:
+    edges = archive.integers(name, (2, None))
+    where = f"{archive.path}: expected {name}"
     if edges.size and not 0 <= int(edges.min()) <= int(edges.max()) < count:
         raise InputError(
             f"{where} to hold node numbers from 0 to {count - 1} (y has {count} nodes); "
@@ -173,6 +190,8 @@ def _read_class_names(archive: Archive, y: NDArray[np.int64], num_classes: int |
     """The declared classes; none where neither the file nor the caller declares them."""
     stored = next((name for name in ("class_names", "class_years") if name in archive), None)
     highest = int(y.max())
+    if stored is None and num_classes is None and "num_classes" in archive:
+        num_classes = int(archive.integers("num_classes", ()))
     if stored is not None:
         names = archive.words(stored)
         if num_classes is not None and num_classes != len(names):
@@ -219,10 +238,10 @@ def _is_number(split: object) -> bool:
     return isinstance(split, int) and not isinstance(split, bool)
 
 
-def _sorted_edges(data: Data) -> NDArray:
-    edges = data.edge_index.numpy()
+def _sorted_edges(edge_index: Tensor, count: int) -> NDArray:
+    edges = edge_index.numpy()
     edges = edges[:, np.lexsort((edges[1], edges[0]))]
-    fits = int(data.y.shape[0]) <= np.iinfo(np.int32).max
+    fits = count <= np.iinfo(np.int32).max
     return edges.astype(np.int32 if fits else np.int64)
 
 

@@ -196,7 +196,9 @@ class MemoryEdges:
         return MemoryEdges.from_packed(swapped(capped(packed, max_degree, noise)), self.num_nodes)
 
     def transpose(self) -> MemoryEdges:
-        """The graph with every edge turned round."""
+        """The graph with every edge turned round; itself, where it is known to be symmetric."""
+        if self.__dict__.get("_symmetric"):
+            return self
         return MemoryEdges.from_pairs(self.targets().numpy(), self.sources.numpy(), self.num_nodes)
 
     def is_symmetric(self) -> bool:

@@ -17,9 +17,11 @@ from hushgraph.errors import InputError, LedgerError
 from hushgraph.ledger.accounts import FILTER, Account, Books, Sum
 from hushgraph.ledger.entries import Entry, History
 from hushgraph.ledger.groups import declaration_problems
+from hushgraph.ledger.joining import join_problems
 from hushgraph.ledger.limits import Refusal, Request, cause_in_words, closing_price, over_before, price_run
 from hushgraph.ledger.prices import Ways, unit_key
 from hushgraph.privacy import events, units
+from hushgraph.text import counted
 
 _TOLERANCE = 1e-6
 """Relative; versions of the accountants may differ in the last digits."""
@@ -40,7 +42,7 @@ def history_problems(history: History) -> list[str]:
         return problems
     for run in history.runs():
         problems += run_problems(history, run)
-    return problems + _price_problems(history)
+    return problems + _price_problems(history) + join_problems(history)
 
 
 def _unknown_runs(history: History) -> list[str]:
@@ -107,7 +109,7 @@ def _open_problems(books: Books, entry: Entry) -> list[str]:
     values, found = entry.values, []
     expected = {key for (dataset, key) in books.accounts if dataset == entry.dataset}
     if missing := expected - {unit_key(price["unit"]) for price in values["prices"]}:
-        found.append(f"run {values['run']}: has no price for {len(missing)} unit(s) of its dataset")
+        found.append(f"run {values['run']}: has no price for {counted(len(missing), 'unit')} of its dataset")
     for price in values["prices"]:
         account = books.account(entry.dataset or "", price["unit"])
         own = price["unit"] == values["unit"]
@@ -165,6 +167,8 @@ def _limit_problems(books: Books, entry: Entry) -> list[str]:
     least = account.earlier if values["change"] == "lowered" else over_before(account)
     given = _close(float(values["cap_epsilon"]), values["epsilon"] - earlier["epsilon"])
     given = given and _close(float(values["cap_delta"]), values["delta"] - earlier["delta"])
+    if values["change"] == "raised" and earlier["delta"] < least.delta * (1.0 - _TOLERANCE) and account.is_private:
+        given = False  # a filter keeps the delta that it was given
     if not given or not _covers(earlier, least, account):
         return [f"entry {entry.number}: the limit gives more to the runs that follow than earlier runs leave"]
     return []
@@ -183,11 +187,14 @@ class Status(StrEnum):
     """The outcome of one check, or of all of them together (the worst)."""
 
     VERIFIED = "verified"
+    NOT_CHECKED = "not checked"
     NOT_VERIFIED = "not verified"
+    REJECTED = "rejected"
     CONTRADICTED = "contradicted"
 
 
-EXIT_CODES = {Status.VERIFIED: 0, Status.NOT_VERIFIED: 5, Status.CONTRADICTED: 4}
+EXIT_CODES = {Status.VERIFIED: 0, Status.NOT_VERIFIED: 5, Status.REJECTED: 6, Status.CONTRADICTED: 4}
+_WORST_FIRST = (Status.CONTRADICTED, Status.REJECTED, Status.NOT_VERIFIED)
 
 
 @dataclass(frozen=True)
@@ -212,6 +219,16 @@ def missing(what: str, detail: str) -> Finding:
     return Finding(what, Status.NOT_VERIFIED, detail)
 
 
+def outside(what: str, detail: str) -> Finding:
+    """It is no part of what is checked, and says nothing for or against it."""
+    return Finding(what, Status.NOT_CHECKED, detail)
+
+
+def rejected(what: str, detail: str) -> Finding:
+    """A person said no."""
+    return Finding(what, Status.REJECTED, detail)
+
+
 def bad(what: str, detail: str) -> Finding:
     """It does not hold."""
     return Finding(what, Status.CONTRADICTED, detail)
@@ -225,13 +242,22 @@ class Verification:
 
     @property
     def status(self) -> Status:
-        """Contradicted if anything is, verified if everything is."""
+        """The worst that was found: contradicted, rejected by a person, not verified; else verified."""
         found = {finding.status for finding in self.findings}
-        return next((s for s in (Status.CONTRADICTED, Status.NOT_VERIFIED) if s in found), Status.VERIFIED)
+        return next((status for status in _WORST_FIRST if status in found), Status.VERIFIED)
+
+    @property
+    def headline(self) -> str:
+        """The outcome in one line; of a run that a person rejected, who did, and how the rest came out."""
+        if self.status is not Status.REJECTED:
+            return self.status.value.upper()
+        rest = Verification(tuple(one for one in self.findings if one.status is not Status.REJECTED))
+        who = "; ".join(finding.detail for finding in self.having(Status.REJECTED))
+        return f"REJECTED ({who}); all else is {rest.status.value}"
 
     @property
     def exit_code(self) -> int:
-        """What the command line returns: 0 verified, 5 not verified, 4 contradicted."""
+        """What the command line returns: 0 verified, 5 not verified, 6 rejected, 4 contradicted."""
         return EXIT_CODES[self.status]
 
     def having(self, status: Status) -> list[Finding]:
@@ -241,4 +267,4 @@ class Verification:
     def as_dict(self) -> dict[str, Any]:
         """The verification as plain JSON values."""
         shown = [{"what": f.what, "status": f.status.value, "detail": f.detail} for f in self.findings]
-        return {"status": self.status.value, "findings": shown}
+        return {"status": self.status.value, "headline": self.headline, "findings": shown}

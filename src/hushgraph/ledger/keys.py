@@ -1,7 +1,8 @@
 """The keys of a ledger: one secret for fingerprints and checksums, Ed25519 keys for signatures.
 
-All lie beside the ledger and are for their owner only. The public key of the ledger is in its first entry and those of
-people in entries of their own, so that a key put in its place later does not fit what was signed before.
+Those of the ledger lie beside it, those of people in their own configuration folders: who can write the ledger cannot
+sign for them. All are for their owner only. The public key of the ledger is in its first entry and those of people in
+entries of their own, so that a key put in its place later does not fit what was signed before.
 
 The head of a ledger is the number and hash of its last entry, signed. A copy kept elsewhere anchors all before it:
 an older copy put back, a tail that was cut off, a chain that was hashed again and a ledger that is gone contradict it.
@@ -18,6 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import platformdirs
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import (
@@ -107,11 +109,16 @@ class Keys:
         return self.signing.sign(text.encode()).hex()
 
 
-def person_key(folder: Path, name: str) -> Path:
-    """Where the key of a person lies by default."""
+def person_key(name: str, folder: Path | None = None) -> Path:
+    """Where the key of a person lies by default: in that person's own configuration folder, for all ledgers.
+
+    Keys that earlier versions put beside the ledger in `folder` are found there.
+    """
     if not re.fullmatch(r"[\w.@+-]{1,64}", name) or name.startswith(".") or name == _LEDGER:
         raise InputError(f"name: expected letters, digits and . @ + - _, such as 'a.officer'; got {name!r}")
-    return folder / KEYS / f"{name}.pem"
+    own = Path(platformdirs.user_config_dir("hushgraph")) / KEYS / f"{name}.pem"
+    beside = None if folder is None else folder / KEYS / f"{name}.pem"
+    return beside if beside is not None and beside.exists() and not own.exists() else own
 
 
 def make_person_key(path: Path) -> str:

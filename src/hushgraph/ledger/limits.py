@@ -72,10 +72,10 @@ class Refusal:
 
 _CAUSES = {
     Cause.SEEDED: "a run with seeded noise is not private",
-    Cause.UNPROVED: "nothing is proved of this run for that unit (epsilon is infinite)",
+    Cause.UNPROVED: "nothing is proved about this run for that unit (epsilon is infinite)",
     Cause.NOT_PRIVATE_BEFORE: "what was spent before is not private already",
     Cause.NO_FILTER: "the filter under this limit has no bound for the releases of this run",
-    Cause.FULL: "the limit is reached",
+    Cause.FULL: "the limit would be exceeded",
 }
 _ADVICE = {
     Cause.SEEDED: "Leave out the seed, or declare that nothing of the run will be published (--unpublished)",
@@ -139,7 +139,8 @@ def _under_limit(account: Account, phase: Phase, request: Request, price: dict[s
     ):
         if wrong:
             return Refusal(*facts, math.inf, cause)
-    if price["epsilon"] == 0.0:
+    assert request.ways is not None
+    if not any(events.flatten(way) for way in request.ways):  # epsilon 0 is not enough: it may cost delta
         return {**price, "counts": FILTER, "filter": phase.filter}
     offers = [_offer(phase, kind, request, price) for kind in _kinds(phase, request.unit)]
     for offer, after in offers:
@@ -214,36 +215,75 @@ def split_epsilon(curves: Sequence[Curve], delta: float) -> float:
     return math.fsum(curve(delta * share) for curve, share in zip(curves, weights(len(curves))))
 
 
+def require_purpose(account: Account, epsilon: float, delta: float, purpose: str) -> None:
+    """Refuse to raise a limit without a reason: whoever reads the ledger later has to find it there."""
+    before = account.limit
+    if before is None or (epsilon <= before["epsilon"] and delta <= before["delta"]) or purpose.strip():
+        return
+    raise InputError(
+        f"purpose: expected why the limit is raised from epsilon {before['epsilon']:g} at delta {before['delta']:g} to "
+        f"{epsilon:g} at {delta:g}; got none. Say it (--why REASON, Occasion(purpose=REASON)); it is entered and shown"
+    )
+
+
 def new_limit(
     account: Account, epsilon: float, delta: float, kind: str | None, curves: Callable[[], Sequence[Curve]]
 ) -> dict[str, Any]:
     """What a limit that is set now gives to the filter of the runs that follow.
 
-    Parts that are over keep the deltas they have, if these leave half of delta; else they are stated at smaller deltas
-    that add up to half of it. `curves` gives them as functions of delta.
+    Runs from before any limit keep the deltas they have, if these leave half of delta; else they are stated at the
+    shares of it that they would have without a limit (`weights`), and the filter gets the rest. `curves` gives them as
+    functions of delta. A filter that has let something through keeps what it was given: a raised limit needs more
+    epsilon *and* more delta than that (docs/proofs/filters.md says why).
     """
-    if kind is not None and kind not in FILTERS:
-        raise InputError(f"filter: expected one of {', '.join(FILTERS)}; got {kind!r}")
-    phase = account.phase
+    InputError.collect(_limit_problems(epsilon, delta, kind))
+    phase, over = account.phase, over_before(account)
     if phase is not None and phase.filter is not None:
         caps = epsilon - account.earlier.epsilon, delta - account.earlier.delta
         if caps[0] <= phase.epsilon and caps[1] <= phase.delta and kind in (None, phase.kind):
             return _limit("lowered", account.earlier, *caps, kind)
-    over = over_before(account)
     if over.runs and not account.is_private:
         over = Sum(math.inf, 0.0, over.runs)
+    elif _has_filtered(account):
+        _require_delta(over, delta)
     elif over.delta > 0.5 * delta:
-        over = Sum(split_epsilon(curves(), 0.5 * delta), 0.5 * delta, over.runs)
-    return _limit("set" if phase is None else "raised", over, epsilon - over.epsilon, delta - over.delta, kind)
+        parts = curves()
+        over = Sum(split_epsilon(parts, delta), delta * math.fsum(weights(len(parts))), over.runs)
+    change = "raised" if _has_filtered(account) else "set"
+    return _limit(change, over, epsilon - over.epsilon, delta - over.delta, kind)
+
+
+def _has_filtered(account: Account) -> bool:
+    """Whether a run was let in under a limit."""
+    return any(phase.filter is not None for phase in account.phases)
+
+
+def _require_delta(over: Sum, delta: float) -> None:
+    if over.delta >= delta:
+        raise InputError(
+            f"delta: expected more than {over.delta:g}, which was given to the runs under the limit so far; got "
+            f"{delta:g}. A raised limit begins another filter, which needs a delta of its own, such as --delta "
+            f"{2.0 * over.delta:g}"
+        )
+
+
+def _limit_problems(epsilon: float, delta: float, kind: str | None) -> list[str]:
+    problems = []
+    if not 0.0 < epsilon < math.inf:
+        problems.append(f"epsilon: expected a positive, finite number; got {epsilon!r}")
+    if not 0.0 < delta < 1.0:
+        problems.append(f"delta: expected a number above 0 and below 1; got {delta!r}")
+    if kind is not None and kind not in FILTERS:
+        problems.append(f"filter: expected one of {', '.join(FILTERS)}; got {kind!r}")
+    return problems
 
 
 def over_before(account: Account) -> Sum:
     """Everything before the filter that is about to begin."""
-    phase = account.phase
-    if phase is None:
+    phase, earlier = account.phase, account.earlier
+    if phase is None or not _has_filtered(account):
         before = account.unlimited
         return Sum(before.epsilon, before.delta, account.runs)
-    earlier = account.earlier
     if phase.filter is None:
         return Sum(earlier.epsilon, earlier.delta, account.runs)
     given = (phase.cost, phase.cost_delta) if phase.kind == BASIC else (phase.epsilon, phase.delta)

@@ -1,4 +1,4 @@
-"""The manifest of a model's folder: a hash of every file, signed, and bound to the run's entries in the ledger.
+"""The manifest of the folder of a model or a released graph: a hash of every file, signed, bound to the ledger.
 
 `verify_model` recomputes the run's epsilon from the ledger's events and compares the certificate field by field; it
 says of each point whether it was checked. `require_uncontradicted` is the quick check before a folder is used.
@@ -7,6 +7,7 @@ says of each point whether it was checked. `require_uncontradicted` is the quick
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import os
 from dataclasses import dataclass
@@ -16,14 +17,16 @@ from typing import Any
 
 from hushgraph.errors import ContradictionError, HushgraphError, InputError, LedgerError
 from hushgraph.ledger.certificate import certify
-from hushgraph.ledger.checking import Finding, Status, Verification, bad, good, missing, run_problems
+from hushgraph.ledger.checking import Finding, Status, Verification, bad, good, missing, outside, rejected, run_problems
 from hushgraph.ledger.entries import Entry, History, canonical
 from hushgraph.ledger.keys import HEAD, contradiction, is_signed, read_head, write_head
 from hushgraph.ledger.ledger import Ledger
-from hushgraph.text import json_text, plain, read_json, sha256_of, write_whole
+from hushgraph.ledger.verify import standing
+from hushgraph.text import json_text, plain, read_json, rounded_up, sha256_of, write_whole
 
 FILE = "manifest.json"
-WEIGHTS, CERTIFICATE = "model.safetensors", "certificate.json"
+WEIGHTS, GRAPH = "model.safetensors", "graph.npz"
+CERTIFICATE, CONFIG = "certificate.json", "config.json"
 _NOT_LISTED = (FILE, HEAD)
 _WORDS = ("accountant",)
 _OF_THE_RUN = ("run", "method", "unit", "epsilon", "delta", "profile", "mu", "paper", "charges")
@@ -67,8 +70,23 @@ def manifest_text(run: str, dataset: str, ledger: str, files: dict[str, str]) ->
     return canonical(what)
 
 
-def write_manifest(folder: str | os.PathLike[str], ledger: Ledger, run: str) -> Path:
-    """List and sign the files of a model's folder, enter the list in the ledger, and put the ledger's head there."""
+def tensors_hash(content: bytes) -> str:
+    """A hash of the tensors in a safetensors file: names, kinds, shapes and values, without what is said about them."""
+    length = int.from_bytes(content[:8], "little")
+    listed, values = json.loads(content[8 : 8 + length]), memoryview(content)[8 + length :]
+    found = hashlib.sha256()
+    for name in sorted(set(listed) - {"__metadata__"}):
+        begin, end = listed[name]["data_offsets"]
+        found.update(canonical([name, listed[name]["dtype"], listed[name]["shape"], end - begin]).encode())
+        found.update(values[begin:end])
+    return found.hexdigest()
+
+
+def write_manifest(folder: str | os.PathLike[str], ledger: Ledger, run: str, altered: str | None = None) -> Path:
+    """List and sign the files of a model's folder, enter the list in the ledger, and put the ledger's head there.
+
+    `altered` says what was done to the model after its run, if anything was.
+    """
     place = Path(folder)
     files = {name: sha256_of(place / name) for name in _names(place, ledger.folder)}
     with ledger.transaction() as rows:
@@ -78,7 +96,11 @@ def write_manifest(folder: str | os.PathLike[str], ledger: Ledger, run: str) -> 
             raise LedgerError(f"the ledger has no run '{run}': a model is listed in the ledger that was charged for it")
         text = manifest_text(run, opened.values["dataset"], first.hash, files)
         values = {"run": run, "dataset": opened.values["dataset"], "model_path": str(place.absolute())}
-        values |= {"manifest": hashlib.sha256(text.encode()).hexdigest(), "weights_hash": files.get(WEIGHTS)}
+        values |= {
+            "manifest": hashlib.sha256(text.encode()).hexdigest(),
+            "weights_hash": files.get(WEIGHTS, files.get(GRAPH)),
+        }
+        values |= {} if altered is None else {"altered": altered}
         ledger.append("model", values)
         signature, public = ledger.keys.sign(text), ledger.keys.public
     shown = {"format": 1, "run": run, "dataset": values["dataset"], "ledger": first.hash, "files": files}
@@ -100,15 +122,17 @@ def _names(folder: Path, ledger: Path | None) -> list[str]:
 def require_uncontradicted(folder: str | os.PathLike[str], ledger: Ledger | None = None) -> Status:
     """Refuse a folder that contradicts its own manifest or the ledger; reads the files and a few entries.
 
-    A folder without a manifest is let through as not verified. Nothing is recomputed: that is `verify_model`.
+    A folder of a run whose ledger was in memory has no manifest, and is let through as not verified. Nothing is
+    recomputed: that is `verify_model`.
     """
     place = Path(folder)
     if not (place / FILE).is_file():
-        return Status.NOT_VERIFIED
-    manifest = Manifest.read(place)
-    findings = [_signature(manifest, manifest.public_key), *_file_findings(place, manifest)]
-    entry = _bound_entry(ledger, manifest)
-    findings.append(_binding(manifest, entry) if entry is not None else missing("ledger", "not at hand"))
+        findings = [_without_manifest(place)]
+    else:
+        manifest = Manifest.read(place)
+        findings = [_signature(manifest), *_file_findings(place, manifest)]
+        entry = _bound_entry(ledger, manifest)
+        findings.append(_binding(manifest, entry) if entry is not None else missing("ledger", "not at hand"))
     found = Verification(tuple(findings))
     if wrong := found.having(Status.CONTRADICTED):
         listed = "; ".join(f"{finding.what}: {finding.detail}" for finding in wrong)
@@ -119,6 +143,19 @@ def require_uncontradicted(folder: str | os.PathLike[str], ledger: Ledger | None
     return found.status
 
 
+def _without_manifest(folder: Path) -> Finding:
+    """Whether a folder can do without: one of format 1, or one whose run was entered in no ledger that lasts."""
+    try:
+        config, certificate = (read_json(folder / name) for name in (CONFIG, CERTIFICATE))
+    except InputError as error:
+        return missing("manifest", f"is missing, and so is what would say whether there was one: {error}")
+    if certificate.get("ledger_in_memory"):
+        return missing("manifest", "there is none: by its certificate the run's ledger was in memory and ended with it")
+    if not isinstance(config.get("format"), int) or config["format"] < 2:
+        return missing("manifest", "is missing: nothing says which files belong to the run")
+    return bad("manifest", "is missing: nothing tells whether files were exchanged. Put it back from a copy")
+
+
 def _bound_entry(ledger: Ledger | None, manifest: Manifest) -> Entry | None:
     if ledger is None or not ledger.exists or ledger.is_old:
         return None
@@ -127,9 +164,15 @@ def _bound_entry(ledger: Ledger | None, manifest: Manifest) -> Entry | None:
             first = rows.first()
             if first is None or first.hash != manifest.ledger:
                 return None
-            return next((entry for entry in reversed(rows.of_run(manifest.run)) if entry.kind == "model"), None)
+            return _listing([entry for entry in rows.of_run(manifest.run) if entry.kind == "model"], manifest)
     except LedgerError:
         return None
+
+
+def _listing(entries: list[Entry], manifest: Manifest) -> Entry | None:
+    """The entry of the folder with this manifest; a model may be saved more than once. Else the last one."""
+    own = [entry for entry in entries if entry.values["manifest"] == manifest.digest]
+    return next(iter([*reversed(own), *reversed(entries)]), None)
 
 
 def _file_findings(folder: Path, manifest: Manifest) -> list[Finding]:
@@ -140,7 +183,8 @@ def _file_findings(folder: Path, manifest: Manifest) -> list[Finding]:
             findings.append(bad(name, "is in the manifest, and missing in the folder"))
         elif sha256_of(path) != digest:
             findings.append(bad(name, "was changed since it was saved (its hash is not that of the manifest)"))
-    for name in (WEIGHTS, CERTIFICATE):
+    released = GRAPH if GRAPH in manifest.files else WEIGHTS
+    for name in (released, CERTIFICATE):
         if name not in manifest.files:
             findings.append(missing(name, "is not in the manifest"))
     if not findings:
@@ -148,10 +192,12 @@ def _file_findings(folder: Path, manifest: Manifest) -> list[Finding]:
     return findings
 
 
-def _signature(manifest: Manifest, public: str) -> Finding:
-    if manifest.public_key == public and is_signed(manifest.text, manifest.signature, public):
-        return good("signature", "the manifest is signed with the ledger's key")
-    return bad("signature", "the manifest was changed, or signed with another key than the ledger's")
+def _signature(manifest: Manifest, public: str | None = None) -> Finding:
+    """Whether the manifest is signed with the ledger's key; where no ledger is at hand, with the one that it names."""
+    whose = "the key that it names" if public is None else "the ledger's key"
+    if public in (None, manifest.public_key) and is_signed(manifest.text, manifest.signature, manifest.public_key):
+        return good("signature", f"the manifest is signed with {whose}")
+    return bad("signature", f"the manifest was changed, or signed with another key than {whose}")
 
 
 def _binding(manifest: Manifest, entry: Entry) -> Finding:
@@ -169,14 +215,16 @@ def verify_model(folder: str | os.PathLike[str], ledger: Ledger) -> Verification
     """Check a model's folder against its manifest and the ledger, and the certificate against the ledger's events."""
     place = Path(folder)
     if not place.is_dir():
-        raise InputError(f"expected a model's folder; {place} is none")
+        raise InputError(f"expected a model's folder; {place} is {'a file' if place.exists() else 'not there'}")
     findings: list[Finding] = []
     manifest = _read_manifest(place, findings)
     if manifest is not None:
         findings += _file_findings(place, manifest)
         if others := sorted(set(_names(place, ledger.folder)) - set(manifest.files)):
-            findings.append(good("other files", f"not part of the model, not checked: {', '.join(others)}"))
-    history = _read_ledger(ledger, findings)
+            findings.append(outside("other files", f"no part of the saved model: {', '.join(others)}"))
+    history = _read_ledger(ledger, findings, _owner(place, manifest))
+    if history is None and manifest is not None:
+        findings.append(_signature(manifest))
     if history is not None:
         findings += _ledger_findings(place, manifest, history)
         findings += _certificate_findings(place, manifest, history)
@@ -185,7 +233,7 @@ def verify_model(folder: str | os.PathLike[str], ledger: Ledger) -> Verification
 
 def _read_manifest(folder: Path, findings: list[Finding]) -> Manifest | None:
     if not (folder / FILE).is_file():
-        findings.append(missing("manifest", "is missing: nothing says which files belong to the run"))
+        findings.append(_without_manifest(folder))
         return None
     try:
         return Manifest.read(folder)
@@ -194,7 +242,17 @@ def _read_manifest(folder: Path, findings: list[Finding]) -> Manifest | None:
         return None
 
 
-def _read_ledger(ledger: Ledger, findings: list[Finding]) -> History | None:
+def _owner(folder: Path, manifest: Manifest | None) -> str | None:
+    """The ledger that a folder names as its own: the hash of its first entry."""
+    if manifest is not None:
+        return manifest.ledger
+    try:
+        return read_head(folder).ledger
+    except InputError:
+        return None
+
+
+def _read_ledger(ledger: Ledger, findings: list[Finding], owner: str | None) -> History | None:
     if not ledger.exists:
         findings.append(missing("ledger", f"none in {ledger.folder}: the promise cannot be computed again"))
         return None
@@ -202,6 +260,11 @@ def _read_ledger(ledger: Ledger, findings: list[Finding]) -> History | None:
         history = ledger.history()
     except HushgraphError as error:
         findings.append(bad("ledger", str(error)))
+        return None
+    own = history.entries[0].hash
+    if owner is not None and owner != own:
+        here = f"the one in {ledger.folder} is {own[:16]}..."
+        findings.append(missing("ledger", f"the model belongs to ledger {owner[:16]}...; {here} Pass --ledger DIR"))
         return None
     findings.append(good("ledger", f"{len(history.entries)} entries, each follows from the one before"))
     return history
@@ -211,15 +274,32 @@ def _ledger_findings(folder: Path, manifest: Manifest | None, history: History) 
     findings = [_head(folder, history)]
     if manifest is None:
         return findings
-    if manifest.ledger != history.entries[0].hash:
-        return [*findings, missing("ledger entry", "the model belongs to another ledger than the one at hand")]
     findings.append(_signature(manifest, history.entries[0].values["public_key"]))
-    entries = history.of_run(manifest.run, "model")
-    if not entries:
+    entry = _listing(history.of_run(manifest.run, "model"), manifest)
+    if entry is None:
         findings.append(bad("ledger entry", f"the ledger holds no model of run {manifest.run}"))
         return findings
-    findings.append(_binding(manifest, entries[-1]))
-    return findings + [_sign_off(entry) for entry in history.of_run(manifest.run, "signoff")]
+    findings.append(_binding(manifest, entry))
+    if GRAPH not in manifest.files:
+        findings.append(_tensors(folder, entry, history.of_run(manifest.run, "close")))
+    return findings + [_sign_off(entry) for entry in standing(history.of_run(manifest.run, "signoff"))]
+
+
+def _tensors(folder: Path, entry: Entry, closed: list[Entry]) -> Finding:
+    """Whether weights and released values are those that the run ended with."""
+    ended = closed[0].values.get("tensors_hash") if closed else None
+    if ended is None:
+        return missing("tensors", "the ledger holds no hash of them from the end of the run")
+    try:
+        found = tensors_hash((folder / WEIGHTS).read_bytes())
+    except (OSError, ValueError, LookupError, TypeError):
+        return bad("tensors", f"{WEIGHTS} cannot be read")
+    if found == ended:
+        return good("tensors", "weights and released values are those that the run ended with")
+    reason = entry.values.get("altered")
+    if reason is not None:
+        return missing("tensors", f"altered after the run: not verified. What was done: {reason}")
+    return bad("tensors", "weights or released values are not those that the run ended with")
 
 
 def _head(folder: Path, history: History) -> Finding:
@@ -235,7 +315,8 @@ def _head(folder: Path, history: History) -> Finding:
 def _sign_off(entry: Entry) -> Finding:
     values = entry.values
     note = f": {values['note']}" if values["note"] else ""
-    return good("sign-off", f"{values['verdict']} by {values['name']}{note}")
+    make = rejected if values["verdict"] == "rejected" else good
+    return make("sign-off", f"{values['verdict']} by {values['name']}{note}")
 
 
 def _certificate_findings(folder: Path, manifest: Manifest | None, history: History) -> list[Finding]:
@@ -279,7 +360,7 @@ def _compared(saved: dict[str, Any], again: dict[str, Any], whole: dict[str, Any
             findings.append(missing(f"certificate, {name}", note) if only_words else bad(f"certificate, {name}", words))
     if findings:
         return findings
-    words = f"epsilon {again['epsilon']} at delta {again['delta']:g} for '{again['unit']['name']}'"
+    words = f"epsilon {rounded_up(float(again['epsilon']))} at delta {again['delta']:g} for '{again['unit']['name']}'"
     words += f", recomputed from the ledger's events; all {len(again)} fields agree"
     return [good("certificate", words + (". The noise was seeded: NOT PRIVATE" if seeded else ""))]
 

@@ -23,18 +23,19 @@ class Project:
     found: str
 
     @classmethod
-    def find(cls, start: str | os.PathLike[str] | None = None) -> Project:
-        """The project of a folder (default: the working directory).
+    def find(cls, *starts: str | os.PathLike[str]) -> Project:
+        """The project of a folder, or of the first of several that has one (default: the working directory).
 
         In this order: the folder named by HUSHGRAPH_LEDGER, `.hushgraph` in the folder or the nearest one above it, the
         user's data folder.
         """
         if named := os.environ.get(PLACE, "").strip():
             return cls(Path(named), f"named by {PLACE}")
-        here = Path(start if start is not None else Path.cwd()).absolute()
-        for folder in (here, *here.parents):
-            if (folder / FOLDER).is_dir():
-                return cls(folder / FOLDER, f"found from {here} upwards")
+        for start in starts or (Path.cwd(),):
+            here = Path(start).absolute()
+            for folder in (here, *here.parents):
+                if (folder / FOLDER).is_dir():
+                    return cls(folder / FOLDER, f"found from {here} upwards")
         return cls(Path(platformdirs.user_data_dir("hushgraph")), "the user's data folder")
 
     @property
@@ -43,11 +44,14 @@ class Project:
         return Ledger(self.folder)
 
 
-def default_ledger(folder: str | os.PathLike[str] | None = None) -> Ledger:
-    """The ledger in `folder` if one is named, else that of the project.
+def default_ledger(
+    folder: str | os.PathLike[str] | None = None, *, near: str | os.PathLike[str] | None = None
+) -> Ledger:
+    """The ledger in `folder` if one is named, else that of the project: `near` a model's folder, or from here.
 
     HUSHGRAPH_LEDGER=:memory: asks for a ledger that ends with the process, for tests; it warns.
     """
     if folder is None and os.environ.get(PLACE, "").strip() == IN_MEMORY:
         return Ledger.in_memory()
-    return Ledger(folder) if folder is not None else Project.find().ledger
+    starts = (Path.cwd(),) if near is None else (near, Path.cwd())
+    return Ledger(folder) if folder is not None else Project.find(*starts).ledger

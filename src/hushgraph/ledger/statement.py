@@ -12,12 +12,14 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from hushgraph.ledger.datasets import known_datasets
 from hushgraph.ledger.entries import Entry
-from hushgraph.ledger.identity import known_datasets
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.limits import cause_in_words
 from hushgraph.ledger.prices import unit_key
+from hushgraph.ledger.store import Rows
 from hushgraph.ledger.totals import curves_of, total_of
+from hushgraph.ledger.verify import standing
 from hushgraph.privacy.units import Unit
 from hushgraph.text import rounded_up
 
@@ -43,7 +45,15 @@ def statement(
             "entries": head.number + 1,
             "hash": head.hash,
             "datasets": [
-                {"dataset": one.id, "names": one.names, "totals": _totals(book, one.id, unit, delta)}
+                {
+                    "dataset": one.id,
+                    "names": one.names,
+                    "pending": not one.sketches and not rows.count("open", one.id),
+                    "totals": [
+                        {**total, "limits": _limits(rows, one.id, total["unit"])}
+                        for total in _totals(book, one.id, unit, delta)
+                    ],
+                }
                 for one in known.values()
                 if chosen in (None, one.id)
             ],
@@ -61,6 +71,49 @@ def _totals(book: Ledger, dataset: str, unit: Unit | None, delta: float | None) 
     for account in sorted(book.accounts(dataset), key=lambda account: unit_key(account.unit)):
         found.append(total_of(account, delta, lambda own=account: curves_of(book.history(), own)).as_dict())  # type: ignore[misc]
     return found
+
+
+def _limits(rows: Rows, dataset: str, unit: dict[str, Any]) -> list[dict[str, Any]]:
+    """The limits that were ever set on a dataset for a unit, each with the one before and the last run before it."""
+    found: list[dict[str, Any]] = []
+    opened = rows.of_kind("open", dataset=dataset) if rows.count("limit", dataset) > 1 else []
+    for entry in rows.of_kind("limit", dataset=dataset):
+        if entry.values["unit"] != unit:
+            continue
+        own = {key: entry.values[key] for key in ("epsilon", "delta", "operator", "purpose")}
+        before = {key: found[-1][key] for key in ("epsilon", "delta")} if found else None
+        runs = [one.values["run"] for one in opened if one.number < entry.number]
+        after = runs[-1] if runs else None
+        found.append({"time": entry.time, **own, "change": _change(own, before), "before": before, "after_run": after})
+    return found
+
+
+def _change(limit: dict[str, Any], before: dict[str, Any] | None) -> str:
+    """Set, raised or lowered, by the numbers alone."""
+    if before is None:
+        return "set"
+    return "raised" if any(limit[key] > before[key] for key in ("epsilon", "delta")) else "lowered"
+
+
+def limit_words(limit: dict[str, Any]) -> str:
+    """One limit of the history: what it was changed to, after which run, by whom and why."""
+    at = f"{limit['epsilon']:g} at delta {limit['delta']:g}"
+    what = f"set to {at}"
+    if limit["before"] is not None:
+        what = f"{limit['change']} from {limit['before']['epsilon']:g} at delta {limit['before']['delta']:g} to {at}"
+        what += f" after run {limit['after_run'][:8]}" if limit["after_run"] else " before any run"
+    why = f": {limit['purpose']}" if limit["purpose"] else ""
+    return f"{what} by {limit['operator']}{why}"
+
+
+def pending_words(dataset: dict[str, Any]) -> str:
+    """What a limit on a name means as long as no data of that name was seen; nothing where it was."""
+    if not dataset["pending"] or not any(total["limit"] for total in dataset["totals"]):
+        return ""
+    return (
+        "pending: no data of this name was seen yet; the limit binds the first data that is called so, and no other "
+        "(hushgraph ledger limit --data FILE binds the data itself)"
+    )
 
 
 def _run(entries: list[Entry]) -> dict[str, Any]:
@@ -92,15 +145,26 @@ def _run(entries: list[Entry]) -> dict[str, Any]:
         "operator": values["operator"],
         "purpose": values["purpose"],
         "command": values["command"],
-        "model_path": models[-1]["model_path"] if models else None,
-        "weights_hash": models[-1]["weights_hash"] if models else None,
-        "signoffs": [_sign_off(entry) for entry in by_kind.get("signoff", [])],
+        "model_path": models[-1].get("model_path") if models else None,
+        "weights_hash": models[-1].get("weights_hash") if models else None,
+        "signoffs": [_sign_off(entry, by_kind["signoff"]) for entry in by_kind.get("signoff", [])],
         "imported": "imported" in values,
     }
 
 
-def _sign_off(entry: Entry) -> dict[str, Any]:
-    return {"time": entry.time, **{key: entry.values[key] for key in ("verdict", "name", "note")}}
+def _sign_off(entry: Entry, of_run: list[Entry]) -> dict[str, Any]:
+    said = {key: entry.values[key] for key in ("verdict", "name", "note")}
+    return {"time": entry.time, **said, "counts": entry in standing(of_run)}
+
+
+def sign_off_words(run: dict[str, Any]) -> str:
+    """The last word of every person who signed, and that there were others before."""
+    said = run["signoffs"]
+    words = []
+    for one in (one for one in said if one["counts"]):
+        others = {other["verdict"] for other in said if other["name"] == one["name"]} - {one["verdict"]}
+        words.append(f"{one['verdict']} by {one['name']}" + (f" ({others.pop()} before)" if others else ""))
+    return "; ".join(words)
 
 
 def _refusal(entry: Entry) -> dict[str, Any]:
@@ -150,12 +214,17 @@ def _dataset(dataset: dict[str, Any]) -> str:
             f"<b>{_text(total['words'])}</b>"
             if total["private"]
             else f'<span class="bad">{_text(total["words"])}</span>',
-            _limit(total["limit"]),
+            _limit(total["limit"]) + _history(total["limits"]),
             _text(total["reason"]),
         )
         for total in dataset["totals"]
     ]
-    return f"<h2>{_text(dataset['dataset'])}{names}</h2>" + _table(("unit", "total", "limit", "why"), rows)
+    pending = f'<p class="bad">{_text(words)}</p>' if (words := pending_words(dataset)) else ""
+    return f"<h2>{_text(dataset['dataset'])}{names}</h2>{pending}" + _table(("unit", "total", "limit", "why"), rows)
+
+
+def _history(limits: list[dict[str, Any]]) -> str:
+    return "".join(f'<br><span class="small">{_text(limit_words(limit))}</span>' for limit in limits[1:])
 
 
 def _limit(limit: dict[str, Any] | None) -> str:
@@ -177,7 +246,7 @@ def _runs(runs: list[dict[str, Any]], in_all: int) -> str:
             _text(run_state(run)),
             f"{_text(run['operator'])}<br><span class='small'>{_text(run['purpose'])}</span>",
             f"<span class='small'>{_text(run['model_path'] or '')}</span>",
-            _text(", ".join(f"{one['verdict']} by {one['name']}" for one in run["signoffs"])),
+            _text(sign_off_words(run)),
         )
         for run in reversed(runs)
     ]

@@ -16,7 +16,7 @@ from hushgraph.ledger.limits import Curve, split_epsilon, used_epsilon
 from hushgraph.ledger.prices import Ways, loss_of, unit_key, ways_of_run
 from hushgraph.privacy import filters, units
 from hushgraph.privacy.units import Relation
-from hushgraph.text import rounded_up
+from hushgraph.text import counted, listed, rounded_up
 
 
 class Kind(StrEnum):
@@ -26,6 +26,7 @@ class Kind(StrEnum):
     BASIC = "basic composition"
     DECLARED = "declared together"
     FILTER = "filter"
+    RAISED = "filters under raised limits"
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,10 @@ class Total:
     earlier: int
     filter: dict[str, Any] | None
     limit: dict[str, Any] | None
+    raised: int = 0
+    """How often the limit was raised after a run was let in under it."""
+    unnamed: int = 0
+    """How many more runs have seeded noise or no proof than are named."""
 
     @property
     def reason(self) -> str:
@@ -59,21 +64,32 @@ class Total:
         return " ".join(word for word in (self._why(), self._left_out()) if word)
 
     def _why(self) -> str:
-        if self.seeded:
-            return f"Not private: the noise of run {self.seeded[0]} was seeded and can be drawn again."
-        if self.unproved:
-            return f"Not private: nothing is proved for this unit of run {self.unproved[0]}."
-        if self.lost:
-            return f"Not private: nobody knows what was charged by entries that were lost (entry {self.lost[0]})."
+        if not self.private:
+            return " ".join(f"Not private: {cause}." for cause in self._causes())
         return _WHY[self.kind].format(
-            runs=self.runs,
-            groups=self.groups,
             filter=_FILTER_NAMES.get((self.filter or {}).get("kind", ""), ""),
-            earlier=f", after {self.earlier} earlier run(s), which are added" if self.earlier else "",
+            earlier=f", after {counted(self.earlier, 'earlier run')}, added to it" if self.earlier else "",
+            raised="once" if self.raised == 1 else f"{self.raised} times",
         )
 
+    def _causes(self) -> list[str]:
+        found = []
+        if self.seeded:
+            noise = "was seeded" if len(self.seeded) == 1 else "were seeded"
+            found.append(f"the noise of {_runs(self.seeded)} {noise} and can be drawn again")
+        if self.unproved:
+            found.append(f"nothing is proved about {_runs(self.unproved)} for this unit")
+        if self.lost:
+            entries = listed([str(number) for number in self.lost[:_NAMED]])
+            found.append(f"nobody knows what was charged by entries that were lost (entry {entries})")
+        if self.unnamed:
+            found.append(f"the same holds for {counted(self.unnamed, 'more run')}")
+        return found
+
     def _left_out(self) -> str:
-        return f"{self.left_out} run(s) declared unpublished are left out." if self.left_out else ""
+        if not self.left_out:
+            return ""
+        return f"{counted(self.left_out, 'run')} declared unpublished {'is' if self.left_out == 1 else 'are'} left out."
 
     def as_dict(self) -> dict[str, Any]:
         """The total as plain values."""
@@ -81,12 +97,19 @@ class Total:
 
     def __str__(self) -> str:
         if not self.private:
-            return f"NOT PRIVATE over {self.runs} run(s)"
+            return f"NOT PRIVATE over {counted(self.runs, 'run')}"
         at = f"at delta {self.delta:.3g}" if self.delta else "so far"
-        if self.kind is Kind.FILTER:
+        if self.kind in (Kind.FILTER, Kind.RAISED):
             used = f"{rounded_up(self.used)} used, at most {rounded_up(self.epsilon)} {at} is proved"
-            return f"epsilon {used} ({self.kind.value}, {self.runs} run(s))"
-        return f"epsilon {rounded_up(self.epsilon)} {at} ({self.kind.value}, {self.runs} run(s))"
+            return f"epsilon {used} ({self.kind.value}, {counted(self.runs, 'run')})"
+        return f"epsilon {rounded_up(self.epsilon)} {at} ({self.kind.value}, {counted(self.runs, 'run')})"
+
+
+_NAMED = 3
+
+
+def _runs(names: tuple[str, ...]) -> str:
+    return f"{'run' if len(names) == 1 else 'runs'} {listed(names)}"
 
 
 _FILTER_NAMES = {"gaussian": "Gaussian", "renyi": "Renyi", "basic": "basic"}
@@ -95,6 +118,8 @@ _WHY = {
     Kind.BASIC: "Epsilons and deltas of the runs are added up, which holds however each was chosen.",
     Kind.DECLARED: "All runs were declared together, with their plans, before the first one: they compose as one plan.",
     Kind.FILTER: "A {filter} filter under a limit set beforehand holds however each run was chosen{earlier}.",
+    Kind.RAISED: "The limit was raised {raised} in view of results: each of its filters holds however each run was "
+    "chosen, and what they were given is added up{earlier}. This bounds what was spent; no limit set beforehand does.",
 }
 
 
@@ -123,6 +148,8 @@ def total_of(account: Account, delta: float | None, curves: Callable[[], list[Cu
         earlier=account.unlimited.runs if account.phase is not None else 0,
         filter=None if account.phase is None else account.phase.filter,
         limit=account.limit,
+        raised=max(0, len(account.phases) - 1),
+        unnamed=account.not_private - len(account.seeded) - len(account.unproved) - len(account.lost),
     )
 
 
@@ -141,7 +168,7 @@ def _proved(account: Account) -> tuple[float, float]:
 
 def _kind(account: Account) -> Kind:
     if any(phase.kind not in (None, BASIC) for phase in account.phases):
-        return Kind.FILTER
+        return Kind.FILTER if len(account.phases) == 1 else Kind.RAISED
     before = account.unlimited
     if not before.runs and not any(phase.filter for phase in account.phases):
         return Kind.NONE

@@ -21,7 +21,8 @@ from typing import Any
 from hushgraph.errors import HushgraphError, InputError, LedgerError
 from hushgraph.ledger import old
 from hushgraph.ledger.accounts import RunningTotals, fold
-from hushgraph.ledger.entries import FIRST_LINK, Entry, History, canonical, check_chain
+from hushgraph.ledger.datasets import JOINED
+from hushgraph.ledger.entries import FIRST_LINK, Entry, History, canonical, check_chain, check_own
 from hushgraph.ledger.keys import Head, Keys
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.limits import Refusal, Request, closing_price, price_run
@@ -47,6 +48,8 @@ def read_export(path: Path) -> History:
         entries = [Entry(**json.loads(line)) for line in path.read_text().splitlines() if line.strip()]
     except (OSError, ValueError, TypeError) as error:
         raise LedgerError(f"{path}: expected an export of a ledger, one JSON object a line; {error}") from error
+    for entry in entries:
+        check_own(entry, canonical(entry.values), str(path))
     check_chain(entries, str(path))
     if not entries:
         raise LedgerError(f"{path}: expected an export of a ledger; the file is empty")
@@ -86,7 +89,9 @@ def replay_old(ledger: Ledger, found: OldLedger, source: str, dataset: str | Non
 
 def _replay_export(ledger: Ledger, found: History, source: str, dataset: str | None) -> dict[str, Any]:
     """Enter the runs of an export, dataset by dataset; sketches stay where they are, so datasets go by their names."""
-    names = list(dict.fromkeys(entry.dataset for entry in found.of_kind("dataset") if entry.dataset))
+    joined = {entry.dataset for entry in found.of_kind(JOINED)}
+    named = dict.fromkeys(entry.dataset for entry in found.of_kind("dataset"))
+    names = [name for name in named if name is not None and name not in joined]
     if dataset is not None and len(names) != 1:
         raise InputError(f"dataset: expected an export of one dataset to rename; got {len(names)}")
     facts = {"source": source, "format": 2, "last_hash": found.last_hash, "torn_bytes": 0}
@@ -175,7 +180,7 @@ class _Replay:
             again = closing_price(own, [events.composed(charges)], units.from_dict(opened["unit"]))
             was = {key: own[key] for key in ("epsilon", "delta", "cost", "cost_delta")}
             prices = [{**own, **again, "was": was}]
-        model = {key: entry.get(key) for key in ("model_path", "weights_hash")}
+        model = {"tensors_hash": entry["tensors_hash"]} if entry.get("tensors_hash") else {}
         values = {"run": entry["run"], "dataset": self.dataset, "prices": prices, "charges": len(charges), **model}
         self.ledger.append("close", {**values, "imported": entry["imported"]})
 

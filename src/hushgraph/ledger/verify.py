@@ -6,15 +6,15 @@ Sign-offs: a person approves or rejects a run, with a signature that anybody can
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from hushgraph.errors import HushgraphError, InputError, LedgerError
 from hushgraph.ledger.accounts import RunningTotals, fold
 from hushgraph.ledger.checking import Finding, Verification, bad, good, history_problems, missing
+from hushgraph.ledger.datasets import KINDS
 from hushgraph.ledger.entries import Entry, History, canonical
-from hushgraph.ledger.identity import KINDS
 from hushgraph.ledger.keys import (
     HEAD,
     contradiction,
@@ -26,8 +26,10 @@ from hushgraph.ledger.keys import (
     read_private_key,
 )
 from hushgraph.ledger.ledger import Ledger
+from hushgraph.text import counted
 
 _MOST = 20
+_OF_THE_CHAIN = ("entries", "sign-offs", "keys", "running totals", "datasets")
 
 
 def verify_ledger(ledger: Ledger, heads: Sequence[str | os.PathLike[str]] = ()) -> Verification:
@@ -35,27 +37,26 @@ def verify_ledger(ledger: Ledger, heads: Sequence[str | os.PathLike[str]] = ()) 
 
     Each of `heads` is a file that `hushgraph ledger head` wrote, or a folder with models in it.
     """
+    pages = _file(ledger)
     try:
         history = ledger.history()
-        pages = [] if ledger.is_old else ledger.store.integrity_problems()
     except HushgraphError as error:
-        return Verification((bad("chain", str(error)), *_heads_of_nothing(heads)))
-    findings = [_file(pages), good("chain", f"{len(history.entries)} entries, each follows from the one before")]
+        rest = [missing(what, "cannot be checked without a sound chain") for what in _OF_THE_CHAIN]
+        return Verification((pages, bad("chain", str(error)), *rest, *_heads_of_nothing(heads)))
+    findings = [pages, good("chain", f"{len(history.entries)} entries, each follows from the one before")]
     findings += _listed("entries", history_problems(history), "every price, charge and limit follows from the events")
-    findings += _listed("sign-offs", signature_problems(history), f"{len(history.of_kind('signoff'))} signature(s) fit")
+    signed = counted(len(history.of_kind("signoff")), "signature")
+    findings += _listed("sign-offs", signature_problems(history), f"{signed} checked, all fit")
     if not ledger.is_old:
         findings += _beside_the_chain(ledger, history)
     return Verification((*findings, *_head_findings(history, heads)))
 
 
-def require_sound(found: Verification) -> None:
-    """Raise LedgerError that lists what is contradicted, if anything is."""
-    wrong = [finding for finding in found.findings if finding.status == "contradicted"]
-    if wrong:
-        raise LedgerError("\n".join(f"{finding.what}: {finding.detail}" for finding in wrong))
-
-
-def _file(pages: list[str]) -> Finding:
+def _file(ledger: Ledger) -> Finding:
+    try:
+        pages = [] if ledger.is_old else ledger.store.integrity_problems()
+    except HushgraphError as error:
+        return bad("file", str(error))
     if pages:
         return bad("file", f"was changed or damaged: {'; '.join(pages[:3])}")
     return good("file", "its pages and indexes fit together")
@@ -136,9 +137,8 @@ def _head_findings(history: History, heads: Sequence[str | os.PathLike[str]]) ->
         checked += 1
         findings += [one for one in _heads_at(history, folder) if one.status == "contradicted"]
     if checked or gone:
-        findings.append(
-            good("heads", f"{checked} kept with models agree; {gone} model(s) are no longer where they were")
-        )
+        moved = f"; {counted(gone, 'model')} no longer where the ledger knows it" if gone else ""
+        findings.append(good("heads", f"{counted(checked, 'head')} kept with models looked at{moved}"))
     if not findings:
         findings.append(missing("heads", "none was given and no model is known: an older copy of the file would pass"))
     return findings
@@ -183,10 +183,10 @@ VERDICTS = ("approved", "rejected")
 
 
 def register(ledger: Ledger, name: str, key: Path | None = None) -> str:
-    """Make the key of a person (at `key`, or beside the ledger), enter its public half, and return that."""
+    """Make the key of a person (at `key`, or in the user's configuration folder); enter and return its public half."""
     if ledger.folder is None:
         raise InputError("expected a ledger in a folder; a key for a ledger in memory signs nothing that lasts")
-    public = make_person_key(key if key is not None else person_key(ledger.folder, name))
+    public = make_person_key(key if key is not None else person_key(name, ledger.folder))
     with ledger.transaction() as rows:
         known = _key_of(rows.of_kind("key"), name)
         if known not in (None, public):
@@ -199,12 +199,15 @@ def register(ledger: Ledger, name: str, key: Path | None = None) -> str:
 def sign_off(
     ledger: Ledger, run: str, verdict: str, name: str, note: str = "", key: Path | None = None
 ) -> dict[str, Any]:
-    """Enter that `name` approved or rejected a run, signed with that person's key; returns what was entered."""
+    """Enter that `name` approved or rejected a run, signed with that person's key; returns what was entered.
+
+    The last word of a person counts; the same word again, without a new note, is not entered twice.
+    """
     if verdict not in VERDICTS:
         raise InputError(f"verdict: expected one of {', '.join(VERDICTS)}; got {verdict!r}")
     if ledger.folder is None:
         raise InputError("expected a ledger in a folder; got one in memory")
-    path = key if key is not None else person_key(ledger.folder, name)
+    path = key if key is not None else person_key(name, ledger.folder)
     if not path.exists():
         raise InputError(f"expected a key of '{name}' at {path}; make it with `hushgraph init --as {name}`")
     signing = read_private_key(path)
@@ -213,6 +216,10 @@ def sign_off(
             raise LedgerError(f"'{name}' has no such key in this ledger; enter it with `hushgraph init --as {name}`")
         whole = find_run([entry.values["run"] for entry in rows.of_kind("open")], run)
         opened = next(entry for entry in rows.of_run(whole) if entry.kind == "open")
+        said = [one.values for one in standing(e for e in rows.of_run(whole) if e.kind == "signoff")]
+        again = next((one for one in said if one["name"] == name and one["verdict"] == verdict), None)
+        if again is not None and note in ("", again["note"]):
+            return again
         last = rows.last()
         assert last is not None
         values = {"run": whole, "dataset": opened.dataset, "verdict": verdict, "name": name, "note": note}
@@ -220,6 +227,11 @@ def sign_off(
         values["signature"] = signing.sign(_text(values).encode()).hex()
         ledger.append("signoff", values)
     return values
+
+
+def standing(entries: Iterable[Entry]) -> list[Entry]:
+    """The sign-offs of a run that count: the last one of every person."""
+    return list({entry.values["name"]: entry for entry in entries}.values())
 
 
 def find_run(known: list[str], run: str) -> str:

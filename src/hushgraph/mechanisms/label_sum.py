@@ -104,8 +104,8 @@ class LabelSum(GaussianMechanism):
         receivers: Tensor | None = None,
     ) -> Tensor:
         """The sums with noise on the same grid; rows of labeled nodes get `labeled_noise` times as much."""
+        labeled: Tensor = data.trains_on
         sums, step = self._whole_sums(data, pseudo_labels, receivers)
-        labeled = data.trains_on
         for kind, multiple in ((~labeled, 1.0), (labeled, self.labeled_noise)):
             where = kind.nonzero().squeeze(1)
             drawn = noise.integer_gaussian((where.numel(), sums.shape[1]), in_steps(scale * multiple, step))
@@ -186,7 +186,7 @@ class LabelSum(GaussianMechanism):
     def variants(cls) -> Sequence[LabelSum]:
         """As used for directed edges, undirected edges and records."""
         quieter = [cls(0.5, math.sqrt(1.75), centered=centered) for centered in (False, True)]
-        return [cls(), *quieter, cls(divided=True), cls(divided=True, centered=True)]
+        return [cls(), *quieter, cls(1.0, 2.0), cls(divided=True), cls(divided=True, centered=True)]
 
     def example_inputs(self, graph: CheckedGraph) -> tuple[Tensor]:
         """Pseudo-labels: roots of class probabilities, from the features."""

@@ -43,7 +43,7 @@ class Raw(Mechanism):
         """Refused wherever something is promised."""
         raise UnprovenError(
             f"this method reads raw {self.part} and has no privacy proof under the unit '{unit.name}'; it runs with "
-            "epsilon=inf only. Private methods: auto, chorus, gap, progap, and dp-mlp for features alone"
+            "epsilon=inf only"
         )
 
     def event(self, unit: Unit, scale: float) -> Event:

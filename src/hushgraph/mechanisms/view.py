@@ -13,7 +13,7 @@ from torch import Tensor
 from hushgraph.data.checks import CheckedGraph, labeled_nodes
 from hushgraph.data.rows import Rows
 from hushgraph.errors import PrivateAccessError
-from hushgraph.graph.edges import Edges
+from hushgraph.graph.edges import Edges, MemoryEdges
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.metadata import Metadata
 
@@ -53,6 +53,11 @@ class View:
     def labeled(self, split: str) -> Tensor:
         """The nodes of a split that have a label; only for a mechanism that reads labels."""
         return labeled_nodes(self._graph.split(split), self.labels, split)
+
+    @property
+    def public_edges(self) -> MemoryEdges | None:
+        """The edges that were declared to be public knowledge."""
+        return self._graph.public_edges
 
     @property
     def trains_on(self) -> Tensor:

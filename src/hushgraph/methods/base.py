@@ -19,17 +19,18 @@ from torch import Tensor, nn
 from hushgraph import registry
 from hushgraph.data.checks import CheckedGraph, check_graph
 from hushgraph.errors import InputError, UnprovenError
+from hushgraph.ledger.identity import digest_of
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.project import default_ledger
 from hushgraph.ledger.run import Run, open_run
-from hushgraph.methods.model import Model
+from hushgraph.methods.model import Model, hash_of
 from hushgraph.noise.source import NoiseSource
-from hushgraph.privacy.budget import Budget
+from hushgraph.privacy.budget import Budget, as_budget
 from hushgraph.privacy.calibration import Accountant
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.notes import Code, Note, note
 from hushgraph.privacy.plan import Plan, Stage
-from hushgraph.privacy.units import DirectedEdge, UndirectedEdge, Unit
+from hushgraph.privacy.units import DirectedEdge, UndirectedEdge, Unit, as_unit
 from hushgraph.settings import Settings
 from hushgraph.vault import PrivateRows, Progress, Vault
 
@@ -104,8 +105,17 @@ class Method(Settings):
         """The releases and what they cost, from public sizes only."""
         if metadata.num_train < 1:
             raise InputError(f"train nodes: expected at least 1; got {metadata.num_train}")
-        self._require_trust(unit, budget)
-        return self._planned(self.name, metadata, unit, budget, self.stages, paper_mode)
+        try:
+            self._require_trust(unit, budget)
+            return self._planned(self.name, metadata, unit, budget, self.stages, paper_mode)
+        except UnprovenError as error:
+            raise UnprovenError(f"{error}. {self._instead(unit)}") from error
+
+    def _instead(self, unit: Unit) -> str:
+        """Units that this method is proved for, and methods that are proved for the unit."""
+        own, others = self.units(), [name for name in registry.names("methods") if _is_proved(name, unit)]
+        units = f"{self.name} is proved for: {', '.join(own)}" if own else f"{self.name} runs with epsilon=inf only"
+        return f"{units}. Proved for '{unit.name}': {', '.join(others) or 'no method'}"
 
     def inference_plan(self, metadata: Metadata, unit: Unit, budget: Budget, *, paper_mode: bool = False) -> Plan:
         """The releases without the training: what predictions about another graph cost."""
@@ -120,17 +130,19 @@ class Method(Settings):
     ) -> Plan:
         """What is not protected, what is public, then what is released."""
         unprotected, public = self.unprotected_notes(metadata, unit), self.public_notes(metadata, unit)
-        stages = listed(metadata, unit, budget.for_units(unit.count(metadata)))
+        stages = listed(metadata, unit, budget.for_units(unit.count(metadata), unit.counted(metadata)))
         if paper_mode:
             stages = [replace(stage, mechanism=stage.mechanism.as_published()) for stage in stages]
+        if not any("edges" in stage.mechanism.reads for stage in stages):
+            public = [one for one in public if one.code is not Code.DEGREE_CAP]
         paper = self.paper_accountant(unit) if paper_mode else None
         return Plan.make(name, metadata, unit, budget, stages, public=public, unprotected=unprotected, paper=paper)
 
     def fit(
         self,
         graph: Any,
-        unit: Unit | None = None,
-        budget: Budget | None = None,
+        unit: Unit | str | None = None,
+        budget: Budget | float | tuple[float, float] | None = None,
         *,
         ledger: Ledger | None = None,
         num_edges: int | None = None,
@@ -140,15 +152,18 @@ class Method(Settings):
     ) -> Model:
         """Train on a PyG `Data` graph and return the model with its certificate.
 
-        Without `unit`, a symmetric graph is protected per undirected edge. `num_edges` declares the number of directed
-        edges to be public knowledge. `seed` makes the run repeatable and NOT private.
+        Without `unit`, a symmetric graph is protected per undirected edge, and in paper mode the unit is the one that
+        publications state. A unit may be given by its name, a budget as epsilon or (epsilon, delta). `num_edges`
+        declares the number of directed edges to be public knowledge. `seed` makes the run repeatable and NOT private.
         """
-        if budget is None:
-            raise InputError("budget: expected a Budget(epsilon, delta); got none")
-        checked = graph if isinstance(graph, CheckedGraph) else _checked(graph, unit, num_edges)
-        unit = unit if unit is not None else self.default_unit(checked)
+        budget, named = as_budget(budget), None if unit is None else as_unit(unit)
+        needs_edges = named is None or named.has_edges
+        given = isinstance(graph, CheckedGraph)
+        checked = graph if given else check_graph(graph, num_edges=num_edges, needs_edges=needs_edges)
+        default = self.default_unit(checked) if named is None else named
+        unit = default.published if named is None and paper_mode else default
         unit.check(checked, paper_mode=paper_mode)
-        _require_public_classes(checked, unit, budget)
+        require_public_classes(checked, unit, budget)
         plan = self.plan(checked.metadata, unit, budget, paper_mode=paper_mode)
         started = time.perf_counter()
         run, noise = enter(checked, plan, ledger, seed)
@@ -171,7 +186,7 @@ class Method(Settings):
         if unit.trust == "local" and self.trust != "local" and budget.is_private:
             raise UnprovenError(
                 f"{self.name} has no proof under the unit '{unit}': it is run by a holder who sees raw data, and there "
-                "nobody may. Use lpgnn or pgc"
+                "nobody may"
             )
 
     def proves(self, metadata: Metadata, unit: Unit) -> bool:
@@ -184,6 +199,10 @@ class Method(Settings):
         except InputError:
             return False
         return True
+
+
+def _is_proved(method: str, unit: Unit) -> bool:
+    return unit.name in registry.load("methods", method).units()
 
 
 def enter(graph: CheckedGraph, plan: Plan, ledger: Ledger | None, seed: int | None) -> tuple[Run, NoiseSource]:
@@ -216,12 +235,16 @@ def finished(
     nodes = {split: vault.nodes(split) for split in ("train", "val", "test")}
     stages = {stage.name for stage in vault.plan.stages}
     released = {name: values for name, values in vault.released.items() if name in stages}
-    run.close()
+    network = (output.network or network).eval()
+    ended_with = None
+    if run.ledger.folder is not None:
+        ended_with = hash_of(vault.plan, network, released, output.kept, nodes, scores=None if private else scores)
+    run.close(tensors_hash=ended_with)
     model = Model(
         method=output.method or method,
         plan=vault.plan,
         run_plan=run.plan if run.plan is not vault.plan else None,
-        network=(output.network or network).eval(),
+        network=network,
         released=released,
         kept=output.kept,
         scores=scores,
@@ -230,22 +253,21 @@ def finished(
         reason=output.reason,
         class_names=graph.class_names,
         nodes=nodes,
+        features_digest=digest_of(graph.features),
         seconds={**vault.seconds, "total": seconds},
         certificate=run.certificate(),
         ledger=run.ledger,
+        ended_with=ended_with,
     )
     model.metrics = model.method.evaluate(model, graph)
     return model
 
 
-def _checked(graph: Any, unit: Unit | None, num_edges: int | None) -> CheckedGraph:
-    return check_graph(graph, num_edges=num_edges, needs_edges=unit is None or unit.has_edges)
-
-
-def _require_public_classes(graph: CheckedGraph, unit: Unit, budget: Budget) -> None:
+def require_public_classes(graph: CheckedGraph, unit: Unit, budget: Budget) -> None:
     """Where labels are private, so is the list of classes that occur among them."""
     if not graph.classes_declared and "labels" not in unit.public and budget.is_private:
         raise InputError(
             f"classes: expected their names or number to be declared, because labels are private under the unit "
-            f"'{unit}'; got neither. Set data.class_names = [...] or data.num_classes = C from public knowledge"
+            f"'{unit}'; got neither. From public knowledge, set data.class_names = [...] or data.num_classes = C; on "
+            "the command line --classes C, or --classes NAME,NAME,..."
         )

@@ -22,13 +22,16 @@ from torch import Tensor, nn
 
 from hushgraph import registry
 from hushgraph.data.checks import CheckedGraph, check_graph
-from hushgraph.errors import InputError
+from hushgraph.data.rows import Rows
+from hushgraph.errors import ContradictionError, InputError
 from hushgraph.ledger.certificate import Certificate
+from hushgraph.ledger.checking import Status
+from hushgraph.ledger.identity import digest_of
 from hushgraph.ledger.ledger import Ledger
-from hushgraph.ledger.manifest import require_uncontradicted, write_manifest
+from hushgraph.ledger.manifest import require_uncontradicted, tensors_hash, write_manifest
 from hushgraph.ledger.project import default_ledger
 from hushgraph.methods.evaluation import evaluate_classes
-from hushgraph.privacy.budget import Budget
+from hushgraph.privacy.budget import Budget, as_budget
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.notes import Note
 from hushgraph.privacy.plan import Plan
@@ -40,7 +43,9 @@ if TYPE_CHECKING:
     from hushgraph.methods.base import Method
 
 FORMAT = 2
+NOT_VERIFIED = "NOT VERIFIED: no ledger confirms these files. What follows is what they state themselves."
 _SCORES = "scores"
+_ANOTHER = "Another graph is a new release: use predict_on with a budget (--on GRAPH --epsilon E)"
 
 
 @dataclass
@@ -66,8 +71,16 @@ class Model:
     """The public split: node numbers of `train`, `val` and `test`."""
     run_plan: Plan | None = None
     """The plan of the whole run, where `plan` is the branch that it chose."""
+    files: Status | None = None
+    """Of a model that was read from a folder: how its files came out against its manifest and the ledger."""
     folder: Path | None = None
     """Where it was saved last, or read from."""
+    ended_with: str | None = None
+    """The hash of weights and released values when the run was closed; None where no ledger on a disk holds it."""
+    altered: str | None = None
+    """What was done to them since, if anything was."""
+    features_digest: str | None = None
+    """Recognizes the features that it was trained on; saved only where they are public."""
     trained: Plan | None = None
     """The plan that the network was trained under, where it is another one (inference on another graph)."""
 
@@ -90,14 +103,16 @@ class Model:
     def explain(self) -> str:
         """The certificate in words."""
         words: str = registry.load("views", "words")(self.certificate, self.reason)
-        return words
+        if self.altered is not None:
+            return f"ALTERED AFTER THE RUN: not verified ({self.altered})\n\n{words}"
+        return f"{NOT_VERIFIED}\n\n{words}" if self.files is Status.NOT_VERIFIED else words
 
     # Predictions
 
     def predict_proba(self, graph: Any | None = None) -> Tensor:
         """Class probabilities for the nodes of the training graph; costs nothing more.
 
-        Without `graph`, a node's own features are left out where they are private.
+        A model that was read from a folder needs `graph` where its predictions read the nodes' own private features.
         """
         return self._scores(graph).softmax(dim=1)
 
@@ -110,14 +125,22 @@ class Model:
         if graph is None and self.scores is not None:
             return self.scores
         checked = None if graph is None else self._training_graph(graph)
-        vault = Replay(self.plan, self.released, checked, self.nodes)
+        vault = Replay(self.plan, self.released, checked, self.nodes, self._recognize)
         output = self.method.run(vault, self.network.eval(), train=False)
         scores = vault.hand_over(output.scores)
         if scores is None:
             raise InputError(f"predict: {self.method.name} does not predict classes")
-        if checked is None and not vault.has_replayed:  # empty features alone: the same guess for everybody
-            raise InputError("predict: this model reads the features of the graph alone; pass the graph (--data)")
         return scores
+
+    def _recognize(self, features: Rows) -> None:
+        """Refuse the features of another graph, as far as they can be told apart."""
+        if self.features_digest is not None:
+            same: bool | None = self.features_digest == digest_of(features)
+        else:
+            book = self.ledger or default_ledger(near=self.folder)
+            same = book.recognizes_records(self.certificate.run, features) if book.exists else None
+        if same is False:
+            raise InputError(f"predict: expected the features of the training graph; got others. {_ANOTHER}")
 
     def _training_graph(self, graph: Any) -> CheckedGraph:
         """The graph given to `predict`, if it can be the one the model was trained on."""
@@ -125,7 +148,7 @@ class Model:
         if checked.metadata.num_nodes != self.metadata.num_nodes:
             raise InputError(
                 f"predict: expected the training graph ({self.metadata.num_nodes} nodes); got one with "
-                f"{checked.metadata.num_nodes}. Another graph is a new release: use predict_on"
+                f"{checked.metadata.num_nodes}. {_ANOTHER}"
             )
         return checked
 
@@ -139,7 +162,7 @@ class Model:
     def predict_on(
         self,
         graph: Any,
-        budget: Budget,
+        budget: Budget | float | tuple[float, float],
         *,
         ledger: Ledger | None = None,
         seed: int | None = None,
@@ -154,7 +177,7 @@ class Model:
         checked = self._other_graph(graph)
         unit = self.plan.stated_unit
         unit.check(checked, paper_mode=paper_mode)
-        plan = self.method.inference_plan(checked.metadata, unit, budget, paper_mode=paper_mode)
+        plan = self.method.inference_plan(checked.metadata, unit, as_budget(budget), paper_mode=paper_mode)
         vault, run = open_vault(checked, plan, ledger, seed, None)
         output = self.method.run(vault, self.network.eval(), train=False)
         model = finished(self.method, self.network, output, vault, run, checked, sum(vault.seconds.values()))
@@ -196,11 +219,22 @@ class Model:
 
     # The folder
 
-    def save(self, folder: str | os.PathLike[str]) -> Path:
-        """Write the model's folder (created if needed) and return it."""
+    def save(self, folder: str | os.PathLike[str], *, altered: str | None = None) -> Path:
+        """Write the model's folder (created if needed) and return it.
+
+        Weights and released values must be those that the run ended with. Where they were changed on purpose (say,
+        tuned on public data), `altered` says how; the folder is then labeled so, and never verified.
+        """
+        altered = altered or self.altered
+        weights = to_safetensors(_flat(self), metadata={"ledger": self.certificate.ledger_hash})
+        if self.ended_with is not None and altered is None and tensors_hash(weights) != self.ended_with:
+            raise ContradictionError(
+                "save: expected the weights and released values that the run ended with; got others. What was done to "
+                "them since is not covered by the certificate. Say it (altered='tuned on public data ...'): the model "
+                "is then labeled 'altered after the run: not verified'"
+            )
         target = Path(folder)
         target.mkdir(parents=True, exist_ok=True, mode=0o700)
-        weights = to_safetensors(_flat(self), metadata={"ledger": self.certificate.ledger_hash})
         write_whole(target / "model.safetensors", weights)
         config = {
             "format": FORMAT,
@@ -210,28 +244,31 @@ class Model:
             "run_plan": None if self.run_plan is None else self.run_plan.as_dict(),
             "trained": None if self.trained is None else self.trained.as_dict(),
             "class_names": list(self.class_names),
+            "features_digest": self.features_digest if "features" in self.unit.public else None,
             "settings": self.settings,
             "reason": None if self.reason is None else self.reason.as_dict(),
+            "altered": altered,
         }
         write_json(target / "config.json", config)
         write_json(target / "certificate.json", self.certificate.as_dict())
         write_json(target / "metrics.json", {**self.metrics, "seconds": self.seconds})
         if self.ledger is not None and self.ledger.folder is not None:
-            write_manifest(target, self.ledger, self.certificate.run)
-        self.folder = target
+            write_manifest(target, self.ledger, self.certificate.run, altered)
+        self.folder, self.altered = target, altered
         return target
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Model:
         """Read a model's folder; nothing in it is executed. One that contradicts its manifest or ledger is refused."""
         source = Path(folder)
-        require_uncontradicted(source, default_ledger())
+        files = require_uncontradicted(source, default_ledger(near=source))
         config = read_json(source / "config.json", of="a trained model")
         if config.get("format") != FORMAT:
             raise InputError(
                 f"{source}: expected a model of format {FORMAT}; got {config.get('format')!r}, which another version "
                 f"wrote. Train it again: hushgraph train {config.get('method', 'METHOD')} --data ... --out ..."
             )
+        _require_known(source, config)
         method: Method = registry.load("methods", config["method"])(**config["parameters"])
         plan = Plan.from_dict(config["plan"])
         tensors = _read_tensors(source / "model.safetensors")
@@ -255,7 +292,10 @@ class Model:
             metrics=metrics,
             run_plan=None if config["run_plan"] is None else Plan.from_dict(config["run_plan"]),
             trained=trained,
+            features_digest=config.get("features_digest"),
             folder=source,
+            altered=config.get("altered"),
+            files=files,
             certificate=Certificate.from_dict(read_json(source / "certificate.json", of="a trained model")),
         )
 
@@ -265,18 +305,47 @@ def load(folder: str | os.PathLike[str]) -> Model:
     return Model.load(folder)
 
 
+def _require_known(source: Path, config: dict[str, Any]) -> None:
+    """Refuse a model of a method, mechanism or unit that nobody has made known here."""
+    plan = config["plan"]
+    used: list[tuple[registry.Kind, str]] = [("methods", config["method"]), ("units", plan["unit"]["name"])]
+    used += [("mechanisms", stage["mechanism"]["name"]) for stage in plan["stages"]]
+    InputError.collect(
+        f"{source}: the {kind.removesuffix('s')} '{name}' of this model is not known here. It comes from another "
+        "package: install it (with its entry point), or import its module before loading the model"
+        for kind, name in dict.fromkeys(used)
+        if not registry.knows(kind, name)
+    )
+
+
 def _flat(model: Model) -> dict[str, Tensor]:
     """Everything that may be written, under names that say what it is."""
-    tensors = {f"weights/{name}": value for name, value in model.network.state_dict().items()}
-    for stage, values in model.released.items():
-        mechanism = model.plan[stage].mechanism
+    shown = {} if model.scores is None or model.scores_are_private else {_SCORES: model.scores}
+    return flat_tensors(model.plan, model.network, model.released, {**model.kept, **shown}, model.nodes)
+
+
+def hash_of(*parts: Any, scores: Tensor | None) -> str:
+    """The hash of a model's tensors, from its parts as `flat_tensors` takes them; `scores` if they may be written."""
+    plan, network, released, kept, nodes = parts
+    shown = {} if scores is None else {_SCORES: scores}
+    return tensors_hash(to_safetensors(flat_tensors(plan, network, released, {**kept, **shown}, nodes)))
+
+
+def flat_tensors(
+    plan: Plan,
+    network: nn.Module,
+    released: dict[str, list[Any]],
+    kept: dict[str, Tensor],
+    nodes: dict[str, Tensor],
+) -> dict[str, Tensor]:
+    """Weights, released values, kept tensors and the split, under one name each."""
+    tensors = {f"weights/{name}": value for name, value in network.state_dict().items()}
+    for stage, values in released.items():
+        mechanism = plan[stage].mechanism
         for number, value in enumerate(values):
             tensors |= {f"released/{stage}/{number}/{k}": v for k, v in mechanism.to_tensors(value).items()}
-    kept = dict(model.kept)
-    if model.scores is not None and not model.scores_are_private:
-        kept[_SCORES] = model.scores
     tensors |= {f"kept/{name}": value for name, value in kept.items()}
-    tensors |= {f"nodes/{name}": value for name, value in model.nodes.items()}
+    tensors |= {f"nodes/{name}": value for name, value in nodes.items()}
     return {name: value.detach().clone().contiguous() for name, value in tensors.items()}
 
 

@@ -27,7 +27,7 @@ from hushgraph.privacy.notes import Code, Note, note
 from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units import NodeWithEdges, Record, Unit
 from hushgraph.settings import setting
-from hushgraph.training.learners import Part, learner_from, learner_names
+from hushgraph.training.learners import PICTURE_LEARNERS, Part, learner_from, learner_names
 from hushgraph.training.lesson import Lesson, Student
 from hushgraph.training.students import STUDENTS
 from hushgraph.training.teachers import central_rows
@@ -67,7 +67,7 @@ class PATE(Method):
 
     name = "pate"
     summary = "teachers on disjoint parts of the records label public ones with noise; a student learns from those"
-    paper = "Papernot et al., ICLR 2018; PATE+ and PATE++ of Jia 2021"
+    paper = "Papernot et al., ICLR 2018; PATE+ and PATE++ of Zhang (Emory University)"
 
     def problems(self) -> list[str]:
         """Also: what goes together."""
@@ -85,7 +85,7 @@ class PATE(Method):
         return [Stage("votes", self._ballot(metadata))]
 
     def _ballot(self, metadata: Metadata) -> Ballot:
-        pictures = {} if self.learner not in ("hog-ridge", "cnn") else {"image_height": self.image_height}
+        pictures = {} if self.learner not in PICTURE_LEARNERS else {"image_height": self.image_height}
         learner = learner_from({"name": self.learner, **pictures})
         asked = min(self.queries, metadata.num_public or self.queries)
         if self.noise == "laplace":
@@ -139,7 +139,7 @@ class PATE(Method):
 
     def _public(self, vault: Vault) -> Part:
         rows = dense_rows(vault.public_features)
-        return Part(rows, vault.public_edges.edge_index() if self.learner == "gnn" else None)
+        return Part(rows, vault.public_node_edges.edge_index() if self.learner == "gnn" else None)
 
     def _asked(self, vault: Vault, public: Part) -> Tensor:
         """The public records that are put to the teachers, by public randomness."""

@@ -7,7 +7,6 @@ from torch import Tensor, nn
 
 from hushgraph.data.rows import Rows, dense_rows
 from hushgraph.errors import InputError, did_you_mean
-from hushgraph.nn.hog import HOG
 from hushgraph.nn.rowwise import rowwise
 
 NETWORKS = ("softmax", "mlp", "cnn")
@@ -81,12 +80,6 @@ class KernelStudent(nn.Module):
         """Class scores, in batches."""
         gamma, parts = float(self.gamma), dense_rows(x).split(_BATCH)
         return torch.cat([gaussian_kernel(self.look(rows), self.centers, gamma) @ self.weights for rows in parts])
-
-
-def hog_student(columns: int, height: int | None, centers: int, classes: int) -> KernelStudent:
-    """A student that looks at histograms of oriented gradients."""
-    look = HOG(columns, height)
-    return KernelStudent(look, look.width_out, centers, classes)
 
 
 @rowwise("The center nearest to one row, out of public ones.")

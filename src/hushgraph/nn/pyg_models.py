@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch_geometric.nn import GATConv, GCNConv, GINConv, SAGEConv
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
-from hushgraph.data.rows import Rows, SparseRows
+from hushgraph.data.rows import Rows, SparseRows, dense_rows
 from hushgraph.errors import InputError
 from hushgraph.graph.edges import MemoryEdges, pack
 from hushgraph.nn.layers import linear_input
@@ -116,6 +116,14 @@ def remaining_layers(model: BasicGNN, x: Tensor, graph: PygNeighborhood) -> Tens
     return x
 
 
+def convolve(layer: nn.Module, rows: Rows, graph: PygNeighborhood) -> Tensor:
+    """One layer on the whole graph; a convolution that has no faster form here runs as PyG wrote it."""
+    if type(layer) not in _LAYERS:
+        found: Tensor = layer(dense_rows(rows), graph.edge_index)
+        return found
+    return _finished(layer, _summed(layer, rows, graph))
+
+
 def scores_of(model: BasicGNN, rows: Rows, graph: PygNeighborhood) -> Tensor:
     """What `model(dense rows, edge index)` gives."""
     return remaining_layers(model, first_sums(model, rows, graph), graph)
@@ -150,7 +158,8 @@ def _gcn(layer: Any, rows: Rows, graph: PygNeighborhood) -> Tensor:
 def _sage(layer: Any, rows: Rows, graph: PygNeighborhood) -> Tensor:
     both = linear_input(rows, torch.cat((layer.lin_l.weight, layer.lin_r.weight)))
     received, own = both.chunk(2, dim=1)
-    return graph.mean(received) + own + layer.lin_l.bias
+    collect = graph.plain if layer.aggr == "sum" else graph.mean
+    return collect(received) + own + layer.lin_l.bias
 
 
 def _gin(layer: Any, rows: Rows, graph: PygNeighborhood) -> Tensor:

@@ -28,6 +28,9 @@ _LOG_GUARD = 2.0**-42
 _SMALLEST_SURE_WORD = 1 << 44
 _SMALLEST_P_BITS = 100
 SMALLEST_P = 2.0**-_SMALLEST_P_BITS
+SMALLEST_STEP = 2.0**-24
+ROUNDING = 2.0**-46
+"""Relative room for the rounding of a few library functions, each of which is off by at most 2^-50."""
 
 
 def discrete_laplace(scale: int, noise: NoiseSource) -> int:
@@ -54,6 +57,19 @@ def discrete_laplace(scale: int, noise: NoiseSource) -> int:
 def discrete_laplace_std(scale: int) -> float:
     """The standard deviation of P[k] ~ exp(-|k| / scale) on the whole numbers."""
     return 1.0 / (math.sqrt(2.0) * math.sinh(0.5 / scale))
+
+
+def step_probability(loss: float) -> float:
+    """A probability p with -ln(1 - p) <= `loss`, and hardly less: whole-number noise of decay 1 - p per step.
+
+    With it P[k] ~ (1 - p)^|k| changes by a factor of at most e^loss from one whole number to the next.
+    """
+    if not (math.isfinite(loss) and loss > 0.0):
+        raise InputError(f"loss per step: expected a positive, finite number; got {loss!r}")
+    found = -math.expm1(-loss) * (1.0 - ROUNDING)
+    if found < SMALLEST_STEP:
+        raise InputError(f"loss per step: expected at least 2^-24; got {loss!r}. Use a larger epsilon, or larger steps")
+    return found
 
 
 def bernoulli_exp(numerator: int, denominator: int, noise: NoiseSource) -> bool:

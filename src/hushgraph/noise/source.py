@@ -19,12 +19,13 @@ import torch
 from torch import Tensor
 
 from hushgraph.errors import HushgraphError, InputError
-from hushgraph.noise.discrete import SMALLEST_P, failures_before_success
+from hushgraph.noise.discrete import SMALLEST_P, SMALLEST_STEP, failures_before_success
 from hushgraph.noise.keys import PIECE, BlockFunction, KeyStream, derive_key
 from hushgraph.noise.normal import LARGEST_STD, NormalStream, checked_std
 
 _SPARSE_PROBABILITY = 0.05
 _MOST_COINS = 1 << 53
+_PLACES_AT_ONCE = 1 << 20
 
 _forks = 0
 
@@ -43,8 +44,8 @@ class NoiseSource:
 
     Two kinds of method:
 
-    * *sequential* (`integer_gaussian`, `bernoulli_indices`, `integers`): each call continues where the last one
-      stopped and never repeats itself;
+    * *sequential* (`integer_gaussian`, `bernoulli_indices`, `geometric`, `integers`): each call continues where the
+      last one stopped and never repeats itself;
     * *addressed* (`pair_keys`): a pure function of the key and of what is asked for. Asking twice gives the same
       bytes, in any order and in blocks of any size. Use a fresh label for every purpose.
 
@@ -143,6 +144,30 @@ class NoiseSource:
             return self._sparse_indices(n, p)
         _, words = self._take_words(n)
         return torch.from_numpy(np.flatnonzero(words < np.uint64(int(math.ldexp(p, 64)))))  # p * 2^64 is whole
+
+    def bernoulli_places(self, n: int, p: float) -> np.ndarray:
+        """`bernoulli_indices` in parts, so that memory is in proportion to what is chosen, not to `n`."""
+        coins = int(_PLACES_AT_ONCE / p) if 0.0 < p < _SPARSE_PROBABILITY else _PLACES_AT_ONCE
+        starts = range(0, n if p > 0.0 else 0, min(coins, _MOST_COINS))
+        parts = [self.bernoulli_indices(min(coins, n - start), p).numpy() + start for start in starts]
+        return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+
+    def geometric(self, n: int, p: float) -> np.ndarray:
+        """`n` waiting times: how many coins of probability `p` fail before the first success, int64, exact.
+
+        None is larger than 2^53, which has a probability below e^(-2^29).
+        """
+        if not SMALLEST_STEP <= p < 1.0:
+            raise InputError(f"expected a probability of at least 2^-24 and below 1; got {p!r}")
+        if n == 0:
+            return np.empty(0, dtype=np.int64)
+        first, words = self._take_words(n)
+        words >>= np.uint64(1)
+        return failures_before_success(words.view(np.int64), p, _MOST_COINS, partial(self._more_bits, first))
+
+    def two_sided_geometric(self, n: int, p: float) -> np.ndarray:
+        """`n` samples of P[k] ~ (1 - p)^|k|, the discrete Laplace law, as differences of two waiting times."""
+        return self.geometric(n, p) - self.geometric(n, p)
 
     def integers(self, n: int, high: int) -> Tensor:
         """`n` integers in [0, high), each value with probability 1/high up to a relative error of high / 2^63."""

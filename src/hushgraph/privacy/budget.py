@@ -33,15 +33,18 @@ class Budget:
         """False for the baseline without protection."""
         return math.isfinite(self.epsilon)
 
-    def for_units(self, units: int) -> Budget:
-        """This budget with a definite delta for a dataset of `units` units; refuses delta >= 1/units."""
+    def for_units(self, units: int, counted: str = "the number of protected units") -> Budget:
+        """This budget with a definite delta for a dataset of `units` units; refuses delta >= 1/units.
+
+        `counted` says how the units were counted, for the message.
+        """
         if units < 1:
             raise InputError(f"the number of protected units: expected at least 1; got {units}")
         delta = default_delta(units) if self.delta is None else self.delta
         if self.is_private and delta * units >= 1.0:
             raise InputError(
-                f"delta: expected less than 1/{units} = {1 / units:.3g} (the number of protected units); got "
-                f"{delta:g}. A delta that large allows one unit to be published whole; try {default_delta(units):g}"
+                f"delta: expected less than 1/{units} = {1 / units:.3g} ({counted}); got {delta:g}. A delta that large "
+                f"allows one unit to be published whole; try {default_delta(units):g}"
             )
         return Budget(self.epsilon, delta)
 
@@ -61,6 +64,17 @@ class Budget:
         if self.delta is None:
             raise InputError("delta has not been fixed yet: call for_units first")
         return self.delta
+
+
+def as_budget(given: Any) -> Budget:
+    """A budget; also an epsilon, or a pair of epsilon and delta."""
+    if isinstance(given, Budget):
+        return given
+    if _is_number(given):
+        return Budget(given)
+    if isinstance(given, tuple) and len(given) == 2:
+        return Budget(*given)
+    raise InputError(f"budget: expected a Budget(epsilon, delta); got {'none' if given is None else repr(given)}")
 
 
 def default_delta(units: int) -> float:

@@ -7,6 +7,7 @@ Convention used everywhere in hushgraph, whatever the relation of the unit:
   `REPLACE` relation the example may turn into its opposite; `privacy_loss` accounts for that.
 * `PureDpEvent(epsilon)`: a release with P[S | D] <= e^epsilon P[S | D'] for every set S, and nothing else known.
 * `SampledGroupDpEvent(z, q, before, after)`: z as above, when one unit changes several examples of a Poisson batch.
+* `BestOfDpEvent(candidates, gamma, shape)`: the best of a random number of runs (private selection).
 
 The JSON form names the class and its fields; events are never re-meant, so old ledgers stay readable.
 """
@@ -46,6 +47,33 @@ class PureDpEvent(Event):
     epsilon: float
 
 
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class BestOfDpEvent(Event):
+    """The best of a random number of runs, each of one of the `candidates`, drawn uniformly; the others stay unseen.
+
+    How many is drawn from the truncated negative binomial law with `gamma` in (0, 1) and `shape` above -1: P[k] is in
+    proportion to (1 - gamma)^k times the product of (l + shape) / (l + 1) for l below k. A candidate's event includes
+    the score it is judged by.
+    """
+
+    candidates: tuple[Event, ...] = attr.ib(converter=tuple)
+    gamma: float
+    shape: float
+
+    @property
+    def mean(self) -> float:
+        """The mean number of runs."""
+        return mean_runs(self.gamma, self.shape)
+
+
+def mean_runs(gamma: float, shape: float) -> float:
+    """The mean of the truncated negative binomial law."""
+    log = -math.log(gamma)
+    if abs(shape) < 1e-12:
+        return (1.0 / gamma - 1.0) / log
+    return shape * (1.0 / gamma - 1.0) / -math.expm1(-shape * log)
+
+
 _KNOWN: dict[str, tuple[type, tuple[str, ...]]] = {
     "NoOp": (dpa.NoOpDpEvent, ()),
     "NonPrivate": (dpa.NonPrivateDpEvent, ()),
@@ -59,6 +87,7 @@ _KNOWN: dict[str, tuple[type, tuple[str, ...]]] = {
     "PoissonSampled": (dpa.PoissonSampledDpEvent, ("sampling_probability", "event")),
     "SampledGroup": (SampledGroupDpEvent, ("noise_multiplier", "sampling_probability", "before", "after")),
     "Pure": (PureDpEvent, ("epsilon",)),
+    "BestOf": (BestOfDpEvent, ("candidates", "gamma", "shape")),
     "SelfComposed": (dpa.SelfComposedDpEvent, ("event", "count")),
     "Composed": (dpa.ComposedDpEvent, ("events",)),
     "RepeatAndSelect": (dpa.RepeatAndSelectDpEvent, ("event", "mean", "shape")),

@@ -12,22 +12,20 @@ where the plans were fixed beforehand. Proofs and premises: docs/proofs/filters.
 
 from __future__ import annotations
 
-import json
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, ClassVar, Protocol
 
-import numpy as np
 from dp_accounting import dp_event as dpa
-from dp_accounting.rdp import RdpAccountant
 from scipy import optimize, special, stats
 
 from hushgraph.errors import LedgerError
 from hushgraph.privacy import events
-from hushgraph.privacy.events import Event, PureDpEvent, SampledGroupDpEvent
-from hushgraph.privacy.loss import NEIGHBORS, PrivacyLoss, without_order_warnings
+from hushgraph.privacy.events import Event, PureDpEvent
+from hushgraph.privacy.loss import PrivacyLoss
+from hushgraph.privacy.renyi import beyond, total
 from hushgraph.privacy.units import Relation
 
 _ORDERS = (
@@ -52,9 +50,6 @@ _ORDERS = (
     128.0,
     256.0,
 )
-_REACH = 12.0
-"""How many standard deviations of the noise the integral of a mixture covers beyond its outermost means."""
-_POINTS_PER_STD = 32
 
 
 class Filter(Protocol):
@@ -126,31 +121,27 @@ class RenyiFilter:
 
         def runs(order: float) -> float:
             found = cls(order)
-            return found.capacity(epsilon, delta) / worst_cost(found, ways, relation)
+            return found.capacity(epsilon, delta) / max(worst_cost(found, ways, relation), sys.float_info.min)
 
         return cls(max(_ORDERS, key=runs))
 
     def cost(self, event: Event, relation: Relation) -> float:
         """The Renyi divergence of all releases; infinite where none is known."""
         leaves = events.flatten(event)
-        return math.fsum(count * _renyi(leaf, relation, self.order) for leaf, count in leaves)
+        return total(leaves, relation, self.order)
 
     def epsilon(self, cost: float, delta: float) -> float:
         """Epsilon from one order."""
-        return max(0.0, cost + self._beyond(delta)) if cost > 0.0 else 0.0
+        return max(0.0, cost + beyond(self.order, delta)) if cost > 0.0 else 0.0
 
     def capacity(self, epsilon: float, delta: float) -> float:
         """What the limit leaves at this order; nothing where the step to (epsilon, delta) alone costs more."""
-        return epsilon - self._beyond(delta)
+        return epsilon - beyond(self.order, delta)
 
     def used(self, cost: float, epsilon: float, delta: float) -> float:
         """The share of the capacity, times epsilon: what one order says of a small sum says little about its size."""
         capacity = self.capacity(epsilon, delta)
         return epsilon * cost / capacity if capacity > 0.0 else math.inf
-
-    def _beyond(self, delta: float) -> float:
-        """From Renyi divergence to (epsilon, delta): Canonne, Kamath and Steinke, Proposition 12."""
-        return math.log1p(-1.0 / self.order) - math.log(delta * self.order) / (self.order - 1.0)
 
     def as_dict(self) -> dict[str, Any]:
         """The filter as plain JSON values."""
@@ -189,70 +180,3 @@ def _mu(leaf: Event, relation: Relation) -> float:
 def pure_mu(epsilon: float) -> float:
     """The smallest mu whose Gaussian covers every epsilon-DP release: Phi(-mu/2) = 1 / (1 + e^epsilon)."""
     return -2.0 * float(stats.norm.ppf(special.expit(-epsilon)))
-
-
-def _renyi(leaf: Event, relation: Relation, order: float) -> float:
-    """The Renyi divergence of one release, the larger of the two directions; infinite where none is known."""
-    return _known_renyi(json.dumps(events.to_json(leaf), sort_keys=True), relation, order)
-
-
-@lru_cache(maxsize=4096)
-def _known_renyi(text: str, relation: Relation, order: float) -> float:
-    leaf = events.from_json(json.loads(text))
-    if isinstance(leaf, dpa.GaussianDpEvent):
-        return order / (2.0 * leaf.noise_multiplier**2) if leaf.noise_multiplier > 0.0 else math.inf
-    if isinstance(leaf, PureDpEvent):
-        return _pure_renyi(leaf.epsilon, order)
-    if isinstance(leaf, SampledGroupDpEvent):
-        return mixture_renyi(leaf.noise_multiplier, leaf.sampling_probability, leaf.before, leaf.after, order)
-    if relation is Relation.REPLACE:
-        sampled = isinstance(leaf, dpa.PoissonSampledDpEvent) and isinstance(leaf.event, dpa.GaussianDpEvent)
-        return (
-            mixture_renyi(leaf.event.noise_multiplier, leaf.sampling_probability, 1, 1, order) if sampled else math.inf
-        )
-    accountant = RdpAccountant([order], NEIGHBORS[relation])
-    if not accountant.supports(leaf):
-        return math.inf
-    with without_order_warnings():
-        accountant.compose(leaf)
-    return float(accountant.rdp[0])
-
-
-def _pure_renyi(epsilon: float, order: float) -> float:
-    """The divergence of randomized response, which dominates every epsilon-DP release."""
-    high, low = special.log_expit(epsilon), special.log_expit(-epsilon)
-    terms = [order * high + (1.0 - order) * low, order * low + (1.0 - order) * high]
-    return float(special.logsumexp(terms)) / (order - 1.0)
-
-
-def mixture_renyi(noise_multiplier: float, rate: float, before: int, after: int, order: float) -> float:
-    """The Renyi divergence of the pair of mixtures in `privacy.mixture`, the larger of its two directions.
-
-    The pair dominates the release at every order of the hockey-stick divergence, hence in Renyi divergence too. The
-    integrals are sums over a uniform grid: for a smooth integrand that decays like a Gaussian their error falls faster
-    than any power of the step.
-    """
-    if noise_multiplier <= 0.0:
-        return math.inf
-    there = _log_moment(noise_multiplier, rate, before, after, order)
-    back = there if before == after else _log_moment(noise_multiplier, rate, after, before, order)
-    return max(there, back, 0.0) / (order - 1.0)
-
-
-def _log_moment(std: float, rate: float, before: int, after: int, order: float) -> float:
-    """ln of the integral of P^order Q^(1 - order), P = sum Bin(before) N(+i), Q = sum Bin(after) N(-j)."""
-    low = -float(after) - _REACH * std
-    high = order * before + (order - 1.0) * after + _REACH * std
-    x = np.linspace(low, high, math.ceil((high - low) / std * _POINTS_PER_STD) + 1)
-    logs = order * _log_mixture(x, std, rate, before, 1.0) + (1.0 - order) * _log_mixture(x, std, rate, after, -1.0)
-    return float(special.logsumexp(logs) + math.log(x[1] - x[0]))
-
-
-def _log_mixture(x: np.ndarray, std: float, rate: float, count: int, sign: float) -> np.ndarray:
-    terms = [
-        float(weight) + stats.norm.logpdf(x, sign * number, std)
-        for number, weight in enumerate(stats.binom.logpmf(np.arange(count + 1), count, rate))
-        if weight > -math.inf
-    ]
-    total: np.ndarray = np.logaddexp.reduce(terms)
-    return total

@@ -26,7 +26,16 @@ from hushgraph.privacy.units import Unit
 if TYPE_CHECKING:
     from hushgraph.privacy.plan import Stage
 
-Law = Literal["gaussian", "discrete-laplace", "randomizer", "none"]
+Law = Literal[
+    "gaussian",
+    "discrete-laplace",
+    "randomized-response",
+    "noisy-top",
+    "exponential",
+    "randomizer",
+    "selection",
+    "none",
+]
 
 
 @dataclass(frozen=True)
@@ -34,7 +43,9 @@ class Mechanism(ABC):
     """Base of all mechanisms.
 
     `law` is that of the noise, `sampling` how examples are drawn (None: all of them count). A mechanism that `trains`
-    changes the module it is given instead of returning a value, so inference leaves it out.
+    changes the module it is given instead of returning a value, so inference leaves it out. One of `whole_runs` carries
+    out plans of its own and covers what they release. What is proved of an `asymptotic` one holds in the limit of a
+    long chain, and not exactly for the chain that is run; certificates say so.
     """
 
     kind: ClassVar[registry.Kind] = "mechanisms"
@@ -42,7 +53,9 @@ class Mechanism(ABC):
     proof: ClassVar[str]
     law: ClassVar[Law] = "gaussian"
     trains: ClassVar[bool] = False
+    whole_runs: ClassVar[bool] = False
     sampling: ClassVar[Literal["poisson"] | None] = None
+    asymptotic: ClassVar[bool] = False
     released: ClassVar[str] = "a value"
 
     @property
@@ -169,7 +182,7 @@ class PureMechanism(Mechanism):
     The discrete Laplace law is drawn for whole scales only: another scale is rounded up in a plan and refused here.
     """
 
-    law = "discrete-laplace"
+    law: ClassVar[Law] = "discrete-laplace"
 
     def event(self, unit: Unit, scale: float) -> Event:
         """Pure epsilon."""

@@ -15,7 +15,8 @@ class Metadata:
     """Sizes declared public.
 
     `num_edges` counts directed entries. It is never taken from the data: it is what a user declares to be public
-    knowledge, or None. `num_public` counts the nodes whose records are declared public knowledge.
+    knowledge, or None. `num_public` counts the nodes whose records are public knowledge, `num_public_edges` the edges
+    that are, one by one.
     """
 
     num_nodes: int
@@ -27,11 +28,12 @@ class Metadata:
     num_edges: int | None = None
     name: str = "graph"
     num_public: int = 0
+    num_public_edges: int = 0
 
     def __post_init__(self) -> None:
         least = {"nodes": (self.num_nodes, 1), "edges": (self.num_edges or 0, 0), "train nodes": (self.num_train, 0)}
         problems = [f"{what}: expected at least {low}; got {size}" for what, (size, low) in least.items() if size < low]
-        if self.num_train > self.num_nodes:
+        if self.num_train > self.num_nodes >= 1:
             problems.append(f"train nodes: expected at most {self.num_nodes}; got {self.num_train}")
         InputError.collect(problems)
 
@@ -45,7 +47,7 @@ class Metadata:
         num_classes: int | None = None,
     ) -> Metadata:
         """Metadata for a plan without data; 75% of the nodes train unless said otherwise."""
-        train = int(TRAIN_SHARE * num_nodes) if num_train is None else num_train
+        train = int(TRAIN_SHARE * max(0, num_nodes)) if num_train is None else num_train
         val = int(VAL_SHARE * num_nodes)
         rest = max(0, num_nodes - train - val)
         return cls(num_nodes, train, val, rest, num_features, num_classes, num_edges)

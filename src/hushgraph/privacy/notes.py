@@ -52,6 +52,8 @@ class Code(StrEnum):
     CLASSES = "classes"
     PARTS = "parts"
     RAW_PREDICTIONS = "raw-predictions"
+    PUBLIC_EDGES = "public-edges"
+    PUBLIC_PART = "public-part"
 
     # Whatever it is about, as an earlier version wrote it down
     EARLIER_WORDS = "earlier-words"
@@ -114,7 +116,9 @@ _SENTENCES = {
     Code.SETTINGS: "all settings, chosen without looking at the private data",
     Code.ALL_OF: "all {part}",
     Code.EDGES_DECLARED: "the number of edges ({edges} entries), as declared; it sets the largest delta allowed",
-    Code.EDGES_ASSUMED: "delta was set for {per_node} edges per node; the real number of edges was not looked at",
+    Code.EDGES_ASSUMED: (
+        "the largest delta allowed is that of {per_node} edges per node; the real number of edges was not looked at"
+    ),
     Code.DEGREE_CAP: "the cap on a node's outgoing list: {max_degree} entries",
     Code.DEGREE_BOUND: "the promise that no node has more than {max_degree} neighbors",
     Code.NO_CAP: "no cap on outgoing lists: a node divides its message by the square root of its own list's length",
@@ -144,6 +148,8 @@ _SENTENCES = {
     Code.RAW_PREDICTIONS: (
         "predictions: they read the raw records of the nodes around each node; only the model's weights are protected"
     ),
+    Code.PUBLIC_EDGES: "{edges} edges (entries) that were declared public: they are released as they are",
+    Code.PUBLIC_PART: "edges that were declared public",
     Code.EARLIER_WORDS: "{words} (in the words of an earlier version)",
     Code.CHOSE_LABELS: "{method}: labels are public at edge level, so they are the messages",
     Code.CHOSE_RECORDS: "{method}: a table of records has no edges, so there is nothing to sum",

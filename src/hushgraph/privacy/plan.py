@@ -85,6 +85,7 @@ class Stage:
             "mechanism": self.mechanism.name,
             "law": self.mechanism.law,
             "sampling": self.mechanism.sampling,
+            "asymptotic": self.mechanism.asymptotic,
             "count": self.count,
             "scale": self.scale,
             "sensitivity": self.sensitivity(unit),
@@ -159,7 +160,7 @@ class Plan:
         branches: Sequence[Plan] = (),
     ) -> Plan:
         """The plan with the least noise that meets `budget`; `paper` names the accountant of a publication."""
-        budget = budget.for_units(unit.count(metadata))
+        budget = budget.for_units(unit.count(metadata), unit.counted(metadata))
         made = _scaled(stages, unit, budget, paper)
         honest = unit if paper is None else unit.honest
         claim = None if paper is None else PaperClaim(unit, paper, _claimed(made, unit, budget, paper))

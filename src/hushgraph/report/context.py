@@ -7,6 +7,7 @@ Everything is read, nothing is planned or calibrated again: the plan and the cer
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -16,10 +17,12 @@ from typing import Any
 
 from hushgraph.errors import InputError
 from hushgraph.ledger.certificate import Certificate, Charge, DatasetTotal
+from hushgraph.ledger.checking import Status
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.manifest import verify_model
 from hushgraph.ledger.project import default_ledger
-from hushgraph.ledger.statement import statement
+from hushgraph.ledger.statement import sign_off_words, statement
+from hushgraph.ledger.totals import Kind
 from hushgraph.privacy import events
 from hushgraph.privacy.events import Event
 from hushgraph.privacy.loss import PrivacyLoss, WorstOf
@@ -52,6 +55,7 @@ class DatasetRun:
     time: str = ""
     operator: str = ""
     purpose: str = ""
+    signed: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ class DatasetState:
 
 @dataclass(frozen=True)
 class RunContext:
-    """A run. `verification` is `verified`, `not verified` or `contradicted`; None: no ledger was at hand.
+    """A run. `verification` is `verified`, `not verified`, `rejected` or `contradicted`; None: nothing was checked.
 
     `run_plan` is the plan of the whole run, where `plan` is the branch that it chose.
     """
@@ -87,6 +91,7 @@ class RunContext:
     class_names: tuple[str, ...] = ()
     folder: Path | None = None
     verification: str | None = None
+    headline: str = ""
     findings: tuple[str, ...] = ()
     dataset: DatasetState | None = None
     audit: dict[str, Any] | None = None
@@ -130,8 +135,8 @@ class RunContext:
 
     @property
     def has_noise(self) -> bool:
-        """Whether anything was released with a finite cost above zero."""
-        return 0.0 < self.epsilon < float("inf")
+        """Whether anything was released at a finite cost, which may be delta alone."""
+        return not self.certificate.is_free and math.isfinite(self.epsilon)
 
     @cached_property
     def stages(self) -> tuple[StageCost, ...]:
@@ -241,16 +246,17 @@ _MOST_RUNS = 200
 
 def with_ledger(context: RunContext, ledger: str | os.PathLike[str] | None = None) -> RunContext:
     """The context with what the ledger says: the one named, or the project's; unchanged where there is none."""
-    book = default_ledger(ledger)
-    if not book.exists or book.is_old:
-        if ledger is not None:
-            raise InputError(f"{ledger}: expected a ledger that holds the run {context.certificate.run}; found none")
-        return context
+    book = default_ledger(ledger, near=context.folder)
+    usable = book.exists and not book.is_old
+    if not usable and ledger is not None:
+        raise InputError(f"{ledger}: expected a ledger that holds the run {context.certificate.run}; found none")
+    state = _dataset(context, book) if usable else None
     if context.folder is None:
-        return replace(context, dataset=_dataset(context, book))
+        return replace(context, dataset=state)
     found = verify_model(context.folder, book)
     findings = tuple(str(finding) for finding in found.findings)
-    return replace(context, verification=found.status.value, findings=findings, dataset=_dataset(context, book))
+    headline = found.headline if found.status is Status.REJECTED else found.status.value
+    return replace(context, verification=found.status.value, headline=headline, findings=findings, dataset=state)
 
 
 def _dataset(context: RunContext, book: Ledger) -> DatasetState | None:
@@ -266,7 +272,7 @@ def _dataset(context: RunContext, book: Ledger) -> DatasetState | None:
         unit=certificate.unit.name,
         total=total,
         runs=tuple(_run(run) for run in found["runs"]),
-        used=total.used if total.kind == "filter" else None,
+        used=total.used if total.kind in (Kind.FILTER, Kind.RAISED) else None,
         left_out=total.left_out,
     )
 
@@ -284,4 +290,5 @@ def _run(values: dict[str, Any]) -> DatasetRun:
         time=values["time"],
         operator=values["operator"],
         purpose=values["purpose"],
+        signed=sign_off_words(values),
     )

@@ -22,6 +22,10 @@ from hushgraph.report.sections import Section, all_sections
 from hushgraph.text import write_whole
 
 FILE = "report.html"
+FOOTER = (
+    "This file is complete in itself and fetches nothing. Epsilon is an upper bound on privacy loss; audits give lower "
+    "bounds; neither attacks nor audits can prove privacy."
+)
 
 
 def write_report(
@@ -55,15 +59,25 @@ def write_page(context: RunContext, out: str | os.PathLike[str] | None = None, *
 
 def render(context: RunContext, *, title: str | None = None) -> str:
     """The page as text."""
-    made = [{"name": one.name, "title": one.title, "body": render_section(one, context)} for one in all_sections()]
+    made = [(one.name, one.title, render_section(one, context)) for one in all_sections()]
+    lead = Markup('Run <span class="hash">{}</span>, unit {}').format(context.certificate.run, context.unit.name)
+    heading = title or f"{context.label} on {context.certificate.dataset}"
+    return fill_page(heading, lead, made, brand="hushgraph privacy report", footer=FOOTER)
+
+
+def fill_page(
+    heading: str, lead: str | Markup, sections: Sequence[tuple[str, str, Markup]], *, brand: str, footer: str
+) -> str:
+    """A page of sections (name, title, inside), with its own style and script."""
     return (
         _environment()
         .get_template("page.html")
         .render(
-            heading=title or f"{context.label} on {context.certificate.dataset}",
-            run=context.certificate.run,
-            unit=context.unit.name,
-            sections=made,
+            heading=heading,
+            brand=brand,
+            lead=lead,
+            sections=[{"name": name, "title": words, "body": body} for name, words, body in sections],
+            footer=footer,
             written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
             style=_asset("style.css"),
             script=_asset("page.js"),
@@ -73,7 +87,12 @@ def render(context: RunContext, *, title: str | None = None) -> str:
 
 def render_section(one: Section, context: RunContext) -> Markup:
     """The inside of one section."""
-    return Markup(_environment().from_string(one.template).render(**one.values(context)))
+    return render_text(one.template, **one.values(context))
+
+
+def render_text(template: str, **values: Any) -> Markup:
+    """A template with the pieces that sections share (`ui`), filled in."""
+    return Markup(_environment().from_string(template).render(**values))
 
 
 @lru_cache(maxsize=1)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from hushgraph.ledger.certificate import Certificate, Charge, DatasetTotal, Randomness
 from hushgraph.privacy.notes import Code, Note
 from hushgraph.privacy.units import Relation, Unit
-from hushgraph.text import rounded_up
+from hushgraph.text import counted, listed, rounded_up
 
 WIDTH = 80
 _INDENT = 16
@@ -26,12 +26,18 @@ _RELATIONS = {
 _LAWS = {
     "gaussian": "Gaussian noise of standard deviation {scale}",
     "discrete-laplace": "discrete Laplace noise of scale {scale}",
+    "randomized-response": "randomized response on every pair of nodes, of loss 1/{scale} a pair",
+    "noisy-top": "discrete Laplace noise of scale {scale} on every pair of nodes, of which the largest are kept",
+    "exponential": "a random choice by the exponential mechanism, of loss 1/{scale} a pair",
     "randomizer": "one randomized report per person",
+    "selection": "a random number of runs, each with noise of its own, of which the best is shown",
     "none": "no noise",
 }
 _SAMPLERS = {
     "gaussian": "Gaussian noise is drawn in whole multiples of a grid",
     "discrete-laplace": "noise on counts is a whole number, sampled exactly",
+    "randomized-response": "pairs of nodes are drawn by exact coins",
+    "noisy-top": "noise on pairs of nodes is a whole number of steps, sampled exactly and compared exactly",
 }
 _SAMPLING = {"poisson": "Poisson-sampled batches"}
 _COMPOSITIONS = {
@@ -39,6 +45,7 @@ _COMPOSITIONS = {
     "declared together": "composition of plans that were declared together",
     "basic composition": "adding up epsilons and deltas, which holds however each run was chosen",
     "filter": "a privacy filter under a limit set beforehand, which holds however each run was chosen",
+    "filters under raised limits": "adding up privacy filters, one for each limit, because the limit was raised",
     "none": "nothing was spent",
 }
 _SIMPLE = frozenset({"together", "basic composition"})
@@ -48,11 +55,6 @@ _SIMPLE = frozenset({"together", "basic composition"})
 def number(value: float, digits: int = 4) -> str:
     """A cost for people: rounded up, and infinity is spelled out."""
     return "infinite" if math.isinf(value) else rounded_up(value, digits)
-
-
-def counted(count: int, noun: str) -> str:
-    """`1 run`, `2 runs`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 # The claim
@@ -66,11 +68,16 @@ def claim(certificate: Certificate) -> str:
         return f"{subject} carries NO differential privacy guarantee (epsilon is infinite)."
     if certificate.randomness is Randomness.SEEDED:
         return f"{subject} was made with SEEDED noise: NOT PRIVATE, whatever epsilon says; for tests only."
-    if certificate.epsilon == 0.0:
+    if certificate.is_free:
         return f"{subject} does not depend on {unit.protects}: epsilon is 0 for the unit '{unit.name}'."
+    sure = (
+        " in the limit of a long Markov chain, not proved for the finite one that was run,"
+        if certificate.asymptotic
+        else ""
+    )
     return (
-        f"{subject} is ({rounded_up(certificate.epsilon)}, {certificate.delta:g})-differentially private for the unit "
-        f"'{unit.name}': its distribution changes by at most that much when {unit.change}."
+        f"{subject} is{sure} ({rounded_up(certificate.epsilon)}, {certificate.delta:g})-differentially private for the "
+        f"unit '{unit.name}': its distribution changes by at most that much when {unit.change}."
     )
 
 
@@ -95,6 +102,16 @@ def paper(certificate: Certificate) -> str | None:
         f"Paper mode: the publication would claim epsilon {number(found.epsilon)} for the unit '{found.unit.name}' "
         f"({found.accountant} accountant). The epsilon proved for the unit '{certificate.unit.name}' is "
         f"{number(certificate.epsilon)}."
+    )
+
+
+def asymptotic(certificate: Certificate) -> str | None:
+    """Which stages are proved in the limit of a long chain only."""
+    if not certificate.asymptotic:
+        return None
+    return (
+        f"Epsilon is that of the law which the chain of {', '.join(map(repr, certificate.asymptotic))} tends to. For "
+        "the finite chain that was run no epsilon is proved."
     )
 
 
@@ -125,7 +142,7 @@ def noise_of(charge: Charge) -> str:
 
 
 def _bound(charge: Charge) -> list[str]:
-    bounded = charge.scale > 0.0 and charge.law != "randomizer" and math.isfinite(charge.sensitivity)
+    bounded = charge.scale > 0.0 and charge.law not in ("randomizer", "selection") and math.isfinite(charge.sensitivity)
     return [f"sensitivity {rounded_up(charge.sensitivity)}"] if bounded else []
 
 
@@ -219,7 +236,7 @@ def total(found: DatasetTotal) -> str:
     """What all runs on a dataset cost together, how that is proved, and the limit."""
     runs = counted(found.runs, "run")
     if not found.private:
-        cause = "of a seeded one" if found.seeded else "nothing is proved of one of them for this unit"
+        cause = "of a seeded one" if found.seeded else "nothing is proved about one of them or more for this unit"
         return f"NOT PRIVATE over {runs}, because {cause}; {limit(found)}"
     how = "" if found.runs == 1 and found.kind in _SIMPLE else f", by {composition(found.kind)}"
     return f"epsilon {number(found.epsilon)} at delta {found.delta:g} over {runs}{how}; {limit(found)}"
@@ -257,6 +274,8 @@ def _entries(certificate: Certificate, reason: Note | None) -> Iterable[tuple[st
         yield "Gaussian DP", [f"mu = {certificate.mu:.4g}"]
     if (both := paper(certificate)) is not None:
         yield "paper mode", [both]
+    if (limit_only := asymptotic(certificate)) is not None:
+        yield "asymptotic", [limit_only]
     yield "accountant", [accountant(certificate)]
     yield "released", released(certificate) or ["nothing that depends on the unit"]
     if reason is not None:
@@ -284,10 +303,3 @@ def _entry(title: str, items: Sequence[str], width: int) -> list[str]:
             item, width, initial_indent=f"{head:<{_INDENT}}", subsequent_indent=" " * (_INDENT + 2)
         ) or [""]
     return lines
-
-
-def listed(items: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
-    if len(items) < 2:
-        return "".join(items)
-    return f"{', '.join(items[:-1])} and {items[-1]}"

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from hushgraph.nn.pictures import KernelStudent, gaussian_kernel
+
 _SPREAD_ROWS = 500
 RIDGES = tuple(10.0 ** (step / 2.0) for step in range(-6, 7))
 
@@ -27,9 +29,12 @@ def kernel_width(rows: Tensor) -> float:
 
 
 def solve(kernel: Tensor, targets: Tensor, ridge: float) -> Tensor:
-    """The weights of the centers, `[centers, columns]`."""
+    """The weights of the centers, `[centers, columns]`; not numbers where rows are too large, but never an error.
+
+    An error would tell everybody that a private record is odd.
+    """
     shifted = kernel + ridge * torch.eye(len(kernel), dtype=kernel.dtype)
-    weights: Tensor = torch.linalg.solve(shifted, targets)
+    weights: Tensor = torch.linalg.solve_ex(shifted, targets)[0]
     return weights
 
 
@@ -46,3 +51,16 @@ def best_weights(kernel: Tensor, targets: Tensor, ridges: Sequence[float] = RIDG
     ridge = ridges[min(range(len(ridges)), key=errors.__getitem__)]
     inverse = 1.0 / (values.clamp(min=0.0) + ridge)
     return (vectors @ (inverse.unsqueeze(1) * turned)).to(targets.dtype), ridge
+
+
+def fit_kernels(student: KernelStudent, x: Tensor, targets: Tensor) -> float:
+    """Put the centers of `student` on the rows `x` and set their weights; the ridge that was chosen.
+
+    A student has many more rows than a teacher, so its kernels are wider. Centers that are left over weigh nothing.
+    """
+    rows = student.look(x)
+    gamma = kernel_width(rows) / 2.0
+    weights, ridge = best_weights(gaussian_kernel(rows, rows, gamma), targets)
+    student.centers[: len(rows)], student.weights[: len(rows)] = rows, weights
+    student.gamma.fill_(gamma)
+    return ridge

@@ -62,6 +62,8 @@ class Learner(Settings):
 
 
 _LEARNERS: dict[str, type[Learner]] = {}
+PICTURE_LEARNERS = ("hog-ridge", "cnn")
+"""Those that take rows for pictures."""
 
 
 def learner(made: type[Learner]) -> type[Learner]:

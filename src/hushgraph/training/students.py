@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 from hushgraph.nn.backbones import RawGraph
-from hushgraph.nn.hog import image_shape
-from hushgraph.nn.pictures import KernelStudent, gaussian_kernel, hog_student
-from hushgraph.training.kernel_ridge import best_weights, kernel_width
-from hushgraph.training.learners import fit_classes, fit_nodes, sage, small_convnet
+from hushgraph.nn.hog import HOG, image_shape
+from hushgraph.nn.pictures import KernelStudent
+from hushgraph.training.kernel_ridge import fit_kernels
+from hushgraph.training.learners import PICTURE_LEARNERS, fit_classes, fit_nodes, sage, small_convnet
 from hushgraph.training.lesson import Lesson, Report, Student
 from hushgraph.training.semi_gan import GAN_STUDENTS
 
@@ -21,22 +21,22 @@ from hushgraph.training.semi_gan import GAN_STUDENTS
 class Kernel(Student):
     """Kernel ridge regression on the votes; the ridge is the one that predicts left-out votes best."""
 
+    learner: str = "hog-ridge"
     image_height: int | None = None
 
     def network(self, columns: int, classes: int, most: int) -> nn.Module:
-        """As many kernels as there are answers."""
-        return hog_student(columns, self.image_height, most, classes)
+        """As many kernels as there are answers; on histograms where teachers look at pictures, else on the features."""
+        if self.learner in PICTURE_LEARNERS:
+            look = HOG(columns, self.image_height)
+            return KernelStudent(look, look.width_out, most, classes)
+        return KernelStudent(nn.Identity(), columns, most, classes)
 
     def learn(self, network: nn.Module, lesson: Lesson, generator: torch.Generator, report: Report) -> dict[str, float]:
         """In closed form."""
         student = cast(KernelStudent, network)
-        rows = student.look(lesson.public.x[lesson.labeled])
-        gamma = kernel_width(rows) / 2.0
-        weights, ridge = best_weights(gaussian_kernel(rows, rows, gamma), lesson.targets)
-        student.centers[: len(rows)], student.weights[: len(rows)] = rows, weights
-        student.gamma.fill_(gamma)
+        ridge = fit_kernels(student, lesson.public.x[lesson.labeled], lesson.targets)
         report(1, 1)
-        return {"ridge": ridge, "labeled": float(len(rows))}
+        return {"ridge": ridge, "labeled": float(lesson.labeled.numel())}
 
 
 @dataclass(frozen=True)

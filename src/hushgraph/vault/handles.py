@@ -8,13 +8,18 @@ from hushgraph.errors import PrivateAccessError
 
 
 class PrivateRows:
-    """A handle to rows that stay in a vault. It knows its shape; everything else raises."""
+    """A handle to rows that stay in a vault. It knows its shape; everything else raises.
 
-    __slots__ = ("__weakref__", "shape", "what")
+    A row follows from its node's own record and from what was released, unless the handle is `raw`: those rows read raw
+    neighborhoods, so no mechanism has a bound for them.
+    """
 
-    def __init__(self, shape: tuple[int, ...], what: str) -> None:
+    __slots__ = ("__weakref__", "raw", "shape", "what")
+
+    def __init__(self, shape: tuple[int, ...], what: str, *, raw: bool = False) -> None:
         self.shape = shape
         self.what = what
+        self.raw = raw
 
     def __repr__(self) -> str:
         return f"PrivateRows({self.what}, shape={self.shape})"

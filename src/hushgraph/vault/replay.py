@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from hushgraph.data.checks import CheckedGraph
-from hushgraph.data.rows import Rows, SparseRows
+from hushgraph.data.rows import Rows
 from hushgraph.errors import InputError, PrivateAccessError
 from hushgraph.graph.edges import Edges
 from hushgraph.noise.source import NoiseSource
@@ -22,16 +22,22 @@ from hushgraph.vault.vault import NOBODY, Held, Vault
 class Replay(Vault):
     """The releases of a run, in the order in which they were made, with the features of `graph` if it is given.
 
-    Without a graph, a node's own features are empty. Nothing is charged, and nothing new can be released.
+    What needs features is refused without a graph. Nothing is charged, and nothing new can be released. Features are
+    handed to `recognize` before they are read: it refuses those of another graph.
     """
 
     def __init__(
-        self, plan: Plan, released: dict[str, list[Any]], graph: CheckedGraph | None, nodes: dict[str, Tensor]
+        self,
+        plan: Plan,
+        released: dict[str, list[Any]],
+        graph: CheckedGraph | None,
+        nodes: dict[str, Tensor],
+        recognize: Callable[[Rows], None] = lambda _: None,
     ) -> None:
         self.plan, self.unit = plan, plan.unit
         self.seconds: dict[str, float] = {}
         self.released = released
-        self._given, self._nodes = graph, nodes
+        self._given, self._nodes, self._recognize = graph, nodes, recognize
         if graph is not None:
             self._graph = graph
         self._progress = NOBODY
@@ -45,21 +51,16 @@ class Replay(Vault):
         """The public sizes of the training graph."""
         return self.plan.metadata
 
-    @property
-    def has_replayed(self) -> bool:
-        """Whether a release was given back."""
-        return bool(self._next)
-
     def is_public(self, part: str) -> bool:
         """Everything given here is in the caller's hands already."""
         return True
 
     @property
     def features(self) -> Held:
-        """The given features, or empty ones."""
-        if self._given is not None:
-            return self._given.features
-        return SparseRows.empty(self.metadata.num_nodes, self.metadata.features)
+        """The given features."""
+        rows = self._needed("nodes' own features").features
+        self._recognize(rows)
+        return rows
 
     @property
     def labels(self) -> Tensor:
@@ -81,10 +82,7 @@ class Replay(Vault):
             return stage.mechanism.query(self._view(stage, None), *inputs, **options)
         kept, at = self.released.get(name, []), self._next[name]
         if at >= len(kept):
-            raise InputError(
-                f"under the unit '{self.unit}' the result of '{name}' is part of each node's own record and is not "
-                "stored with the model; use predict_on with the graph and a budget"
-            )
+            raise self._not_stored(name)
         self._next[name] += 1
         return kept[at]
 
@@ -92,11 +90,20 @@ class Replay(Vault):
         """Class scores from the given features and edges."""
         given = self._needed("edges")
         with torch.no_grad():
-            return network(given.features, given.edges)
+            return network(cast(Rows, self.features), given.edges)
+
+    def _not_stored(self, name: str) -> InputError:
+        return InputError(
+            f"predict: under the unit '{self.unit}' the result of '{name}' is part of each node's own record and is "
+            "not stored with the model; use predict_on with the graph and a budget (--on GRAPH --epsilon E)"
+        )
 
     def _needed(self, what: str) -> CheckedGraph:
+        unstored = [stage.name for stage in self.plan if stage.mechanism.stays_private(self.unit)]
+        if self._given is None and unstored and self.plan.budget.is_private:
+            raise self._not_stored(unstored[0])
         if self._given is None:
-            raise InputError(f"predict: this model reads the {what} of the graph; pass the graph (--data)")
+            raise InputError(f"predict: this model reads the {what}; pass the graph it was trained on (--data)")
         return self._given
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 import weakref
 from collections import Counter
@@ -28,6 +29,7 @@ from hushgraph.vault.handles import PrivateRows
 
 Progress = Callable[[str, int, int], None]
 Held = Rows | PrivateRows
+_TOLD_TO_THE_OWNER = {Code.OWN_PREDICTION, Code.OWN_ROW, Code.RAW_PREDICTIONS}
 NOBODY: Progress = lambda stage, done, total: None  # noqa: E731
 """Watches no progress."""
 
@@ -46,7 +48,9 @@ class Vault:
         self._cut: dict[int, Edges] = {}
         self._count: Counter[str] = Counter()
         self._trained: dict[str, Tensor] = {}
+        self._charging = threading.Lock()
         self._rows: weakref.WeakKeyDictionary[PrivateRows, Rows] = weakref.WeakKeyDictionary()
+        self._scores: weakref.WeakSet[PrivateRows] = weakref.WeakSet()
 
     # What is public, and handles to the rest
 
@@ -88,7 +92,7 @@ class Vault:
         return take_rows(self._graph.features, self._public_nodes())
 
     @property
-    def public_edges(self) -> Edges:
+    def public_node_edges(self) -> Edges:
         """The edges between records that were declared public knowledge, numbered as the rows of `public_features`."""
         return self._graph.edges.load().induced(self._public_nodes())
 
@@ -118,6 +122,8 @@ class Vault:
         mechanism that trains to a part of the training nodes; parts without a common node share one charge.
         """
         stage, started = self.plan[name], time.perf_counter()
+        for one in inputs:
+            self._open(one)  # refuses, before anything is charged, what no mechanism may read
         if nodes is not None:
             options = {**options, "nodes": self._checked_nodes(nodes)}
         exact = self.plan.runs_exactly(name)
@@ -156,16 +162,17 @@ class Vault:
 
     def _charge(self, stage: Stage, nodes: Tensor | None) -> int:
         """Charge one use of the stage, or note that an earlier charge covers it; the number of this use."""
-        number = self._count[stage.name]
-        before = self._trained.get(stage.name)
-        covered = before is not None and nodes is not None and not bool(torch.isin(nodes, before).any())
-        if covered and number < stage.parallel:
-            self._run.note_parallel(stage, int(cast(Tensor, nodes).numel()))
-        else:
-            self._run.charge(stage, 1)
-        if nodes is not None:
-            self._trained[stage.name] = nodes if before is None else torch.cat([before, nodes])
-        self._count[stage.name] += 1
+        with self._charging:
+            number = self._count[stage.name]
+            before = self._trained.get(stage.name)
+            covered = before is not None and nodes is not None and not bool(torch.isin(nodes, before).any())
+            if covered and number < stage.parallel:
+                self._run.note_parallel(stage, int(cast(Tensor, nodes).numel()))
+            else:
+                self._run.charge(stage, 1)
+            if nodes is not None:
+                self._trained[stage.name] = nodes if before is None else torch.cat([before, nodes])
+            self._count[stage.name] += 1
         if not stage.mechanism.trains:
             self._progress(stage.name, number + 1, stage.count)
         return number
@@ -214,12 +221,20 @@ class Vault:
         with torch.no_grad():
             return self._keep(function(opened), f"rows computed from {rows.what}")
 
-    def stack(self, parts: Sequence[Held]) -> Held:
-        """The parts side by side, `[nodes, parts, columns]`; private as soon as one part is."""
+    def stack(self, parts: Sequence[Held], *more: Held) -> Held:
+        """The parts of one width side by side, `[nodes, parts, columns]`; private as soon as one part is."""
+        _require_list("stack", parts, more)
+        widths = [int(part.shape[-1]) for part in parts]
+        if len(set(widths)) > 1:
+            raise InputError(f"stack: expected parts of one width; got {widths}. Parts of several widths: vault.join")
         return self._combined(parts, torch.stack([dense_rows(self._open(part)) for part in parts], dim=1))
 
-    def join(self, parts: Sequence[Held]) -> Held:
-        """The parts side by side, each in its own form and width; private as soon as one part is."""
+    def join(self, parts: Sequence[Held], *more: Held) -> Held:
+        """The parts side by side, each in its own form and width; private as soon as one part is.
+
+        A module gets them as `JoinedRows` and reads `rows.parts`; a linear layer takes no joined rows.
+        """
+        _require_list("join", parts, more)
         return self._combined(parts, cast(Rows, JoinedRows([self._open(part) for part in parts])))
 
     def _combined(self, parts: Sequence[Held], together: Rows) -> Held:
@@ -240,7 +255,7 @@ class Vault:
             scores: Tensor = module(self._open(rows))
         if scores.shape != expected:
             raise UnprovenError(f"predictions: expected class scores; got shape {tuple(scores.shape)}")
-        return self._keep(scores, "class scores") if isinstance(rows, PrivateRows) else scores
+        return self._keep_scores(scores, "class scores") if isinstance(rows, PrivateRows) else scores
 
     def raw_scores(self, network: Callable[[Rows, Edges], Tensor]) -> PrivateRows | Tensor:
         """Class scores from raw features and edges. They are NOT protected, and the plan must say so."""
@@ -249,11 +264,23 @@ class Vault:
             raise UnprovenError("predictions from raw neighborhoods: expected a plan that declares them unprotected")
         with torch.no_grad():
             scores = network(self._graph.features, self._graph.edges)
-        return self._keep(scores, "class scores from raw neighborhoods") if private else scores
+        return self._keep_scores(scores, "class scores from raw neighborhoods", raw=True) if private else scores
 
     def hand_over(self, scores: Tensor | PrivateRows | None) -> Tensor | None:
-        """The scores for the holder of the data, who evaluates them; not protected where they are private."""
-        return None if scores is None else dense_rows(self._open(scores))
+        """The scores for the holder of the data, who evaluates them; not protected where they are private.
+
+        Nothing but class scores can be opened so, and these only where the unit or the plan says that a prediction
+        about a node is not protected from whoever receives it.
+        """
+        if not isinstance(scores, PrivateRows) or scores not in self._rows:
+            return None if scores is None else dense_rows(self._open(scores))
+        said = {note.code for note in (*self.unit.unprotected, *self.plan.unprotected)}
+        if scores not in self._scores or not said & _TOLD_TO_THE_OWNER:
+            raise PrivateAccessError(
+                f"expected class scores, under a unit or plan that declares them unprotected; got {scores.what}, "
+                "which stay in the vault. The only way out is a charged mechanism (release)"
+            )
+        return dense_rows(self._rows[scores])
 
     def report(self, stage: str, done: int, total: int) -> None:
         """Tell whoever watches how far a stage is; carries no private value."""
@@ -271,9 +298,14 @@ class Vault:
                 f"{part} are private under the unit '{self.unit}'; the only way out is a charged mechanism (release)"
             )
 
-    def _keep(self, rows: Rows, what: str) -> PrivateRows:
-        handle = PrivateRows(tuple(rows.shape), what)
+    def _keep(self, rows: Rows, what: str, *, raw: bool = False) -> PrivateRows:
+        handle = PrivateRows(tuple(rows.shape), what, raw=raw)
         self._rows[handle] = rows
+        return handle
+
+    def _keep_scores(self, scores: Tensor, what: str, *, raw: bool = False) -> PrivateRows:
+        handle = self._keep(scores, what, raw=raw)
+        self._scores.add(handle)
         return handle
 
     def _open(self, rows: Any) -> Any:
@@ -282,7 +314,14 @@ class Vault:
             return rows
         if rows not in self._rows:
             raise InputError("these private rows belong to another vault")
+        if rows.raw:
+            raise UnprovenError(f"{rows.what} can only be handed over: nothing is proved of what is computed from them")
         return self._rows[rows]
+
+
+def _require_list(name: str, parts: Any, more: Any) -> None:
+    if more or not isinstance(parts, list | tuple) or not parts:
+        raise InputError(f"{name}: expected one list of rows, vault.{name}([a, b]); got something else")
 
 
 def _noise_of(stage: Stage) -> float:

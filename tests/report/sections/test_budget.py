@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 
 from hushgraph.report.context import read_context
+from hushgraph.text import rounded_up
 from reports import context, fitted, shown
 
 
@@ -12,7 +13,8 @@ def test_every_stage_has_a_bar_a_row_and_its_parameters() -> None:
     assert page.count('class="bar"') == len(about.stages) == 3
     for cost in about.stages:
         assert f"{cost.charge.scale:.4g}" in page
-        assert f"{cost.epsilon:.4g}" in page
+        assert rounded_up(cost.epsilon) in page
+        assert f">{rounded_up(cost.charge.sensitivity)}<" in page
     assert "sample_rate 0.5, steps 2" in page
     assert "bars sum to more than the total" in page
 

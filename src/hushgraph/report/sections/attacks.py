@@ -12,7 +12,10 @@ from hushgraph.report.context import RunContext
 from hushgraph.report.sections import below, section
 from hushgraph.report.svg import Axis, Series, line_chart
 
-EVALUATION = "Not private: evaluation. An attack is judged with the private data itself, outside the guarantee."
+EVALUATION = (
+    "Not private: evaluation. An attack is judged with the private data itself, outside the guarantee. Not checked: "
+    "these figures are no part of the signed model, and their file can be edited."
+)
 _HEAD = ["attack", "target", "AUC", "TPR at 1% FPR", "TPR at 0.1% FPR", "balanced accuracy"]
 _LINE = (
     "The line of the guarantee bounds what one unit adds to an attacker's knowledge, all else known. A curve above it "

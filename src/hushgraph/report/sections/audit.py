@@ -8,6 +8,8 @@ from typing import Any
 
 from markupsafe import Markup
 
+from hushgraph.audit.result import SEEDED
+from hushgraph.ledger.certificate import Randomness
 from hushgraph.report.context import RunContext
 from hushgraph.report.sections import pill, section
 from hushgraph.report.svg import Bar, bar_chart
@@ -18,6 +20,10 @@ _VERDICTS = {
     "consistent": ("No contradiction found. This does not prove the claim; it failed to disprove it.", "good"),
     "nothing to audit": ("Nothing was audited.", "warn"),
 }
+_SOURCE = (
+    "Not checked: what an audit found is no part of the signed model, and its file can be edited. hushgraph audit "
+    "MODEL measures it again."
+)
 _HEAD = ["canaries on", "bound", "canaries", "claimed epsilon", "proven lower bound", "verdict"]
 
 
@@ -27,6 +33,7 @@ _HEAD = ["canaries on", "bound", "canaries", "claimed epsilon", "proven lower bo
     after="attacks",
     template="""
 {{ ui.banner(words, kind) }}
+{% if source %}{{ ui.note(source) }}{% endif %}
 {% if skipped %}<h3>Not audited</h3>{{ ui.bullets(skipped) }}{% endif %}
 {% if rows %}
 {{ chart }}
@@ -39,8 +46,13 @@ def audit(context: RunContext) -> dict[str, Any]:
     """The verdict, what was left out, and a bar and a row per finding."""
     found = context.audit or {}
     words, kind = _VERDICTS[found.get("verdict")]
+    if found and context.certificate.randomness is Randomness.SEEDED:
+        words, kind = f"{SEEDED} {words}", ""
     findings = found.get("findings", [])
+    if found.get("run") not in (None, context.certificate.run):
+        words, kind = f"This audit is that of another run, {found['run']}.", "warn"
     return {
+        "source": _SOURCE if found else "",
         "words": words,
         "kind": kind,
         "skipped": [one if isinstance(one, str) else one["sentence"] for one in found.get("skipped", [])],

@@ -55,14 +55,14 @@ def _lead(context: RunContext) -> str:
 
 def _row(cost: StageCost) -> list[str | Markup]:
     charge = cost.charge
-    noised = charge.law != "randomizer"
+    noised = charge.law not in ("randomizer", "selection")
     return [
         charge.stage,
         below(charge.mechanism, _parameters(cost)),
         f"{charge.count}",
         f"{charge.scale:.4g}" if noised else "—",
-        f"{charge.sensitivity:.4g}" if noised and math.isfinite(charge.sensitivity) else "—",
-        f"{cost.epsilon:.4g}",
+        words.number(charge.sensitivity) if noised and math.isfinite(charge.sensitivity) else "—",
+        words.number(cost.epsilon),
     ]
 
 
@@ -77,12 +77,13 @@ def _named(value: Any) -> str:
     if isinstance(value, dict):
         return str(value.get("name", "..."))
     if isinstance(value, list):
-        return "one per column"
+        plans = [one["method"] for one in value if isinstance(one, dict) and "method" in one]
+        return f"{len(plans)}: {', '.join(dict.fromkeys(plans))}" if plans else "one per column"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _tip(cost: StageCost) -> str:
-    return f"{words.charge_line(cost.charge)}\nepsilon alone {cost.epsilon:.4g}"
+    return f"{words.charge_line(cost.charge)}\nepsilon alone {words.number(cost.epsilon)}"
 
 
 def _free(context: RunContext) -> str:

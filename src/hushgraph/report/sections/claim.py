@@ -19,6 +19,7 @@ _CHECKED = {
     None: ("not verified", "warn"),
     "not verified": ("not verified", "warn"),
     "verified": ("verified against the ledger", "good"),
+    "rejected": ("rejected by a sign-off", "bad"),
     "contradicted": ("contradicted by the ledger", "bad"),
 }
 
@@ -76,8 +77,10 @@ def _pills(context: RunContext) -> list[Markup]:
         found.append(pill("no guarantee", "bad"))
     elif context.certificate.randomness is Randomness.SEEDED:
         found.append(pill("seeded run: not private", "bad"))
-    elif context.epsilon == 0.0:
+    elif context.certificate.is_free:
         found.append(pill("does not read what is protected", "plain"))
+    if context.certificate.asymptotic:
+        found.append(pill("asymptotic: proved in the limit of a long chain", "bad"))
     found.append(pill(*_CHECKED[context.verification]))
     return [*found, pill(words.accountant(context.certificate), "plain")] if context.has_noise else found
 

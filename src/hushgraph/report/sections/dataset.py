@@ -33,7 +33,7 @@ def dataset(context: RunContext) -> dict[str, Any]:
         return {"lead": lead, "head": [], "rows": [], "note": note}
     return {
         "lead": f"For the unit {state.unit}, when this page was written: {words.total(state.total)}.",
-        "head": ["run", "method", "unit", "epsilon", "who", "when", "why"],
+        "head": ["run", "method", "unit", "epsilon", "who", "when", "why", "sign-off"],
         "rows": [_row(one, one.run == context.certificate.run) for one in state.runs[-_MOST_RUNS:]],
         "note": " ".join(_notes(state)),
     }
@@ -64,4 +64,4 @@ def _row(run: DatasetRun, this: bool) -> list[str | Markup]:
 
 
 def _known(run: DatasetRun) -> list[str]:
-    return [value or "—" for value in (run.operator, run.time, run.purpose)]
+    return [value or "—" for value in (run.operator, run.time, run.purpose, run.signed)]

@@ -11,6 +11,9 @@ from hushgraph.report.sections import Row, State, section
 _NUMBERS = {
     "gaussian": "Sums are brought to whole multiples of a grid and noised on that grid (docs/proofs/noise.md).",
     "discrete-laplace": "Counts are whole numbers with whole-number noise (docs/proofs/count.md).",
+    "randomized-response": "A pair of nodes is linked or not, by an exact coin (docs/proofs/graph-release.md).",
+    "noisy-top": "Pairs of nodes are compared by whole numbers (docs/proofs/graph-release.md).",
+    "exponential": "Scores are whole multiples of a grid (docs/proofs/dendrogram.md).",
     "randomizer": "A report is one of finitely many values (docs/proofs/local-features.md).",
 }
 _TRAINING = (
@@ -41,7 +44,7 @@ def nist_rows(context: RunContext) -> list[Row]:
     epsilon = f"epsilon {words.number(context.epsilon)} at delta {context.delta:g}"
     return [
         Row("Privacy parameters (epsilon, delta)", stated, f"{epsilon}, over every release of the run."),
-        Row("Unit of privacy", stated, f"Typed and required: {context.unit.name}."),
+        Row("Unit of privacy", stated, f"Stated with every epsilon: {context.unit.name}."),
         Row("Composition over time", "handled", _composition(context)),
         _algorithms(context),
         Row("Randomness", stated, f"{words.randomness(certificate)}."),
@@ -76,7 +79,7 @@ def _numbers(context: RunContext) -> Row:
     name = "Floating-point side channels"
     noised = [charge for charge in context.certificate.charges if charge.scale > 0.0]
     if not noised:
-        none = context.epsilon == 0.0
+        none = context.certificate.is_free
         return Row(name, "handled" if none else "not handled", "No noise was drawn in this run.")
     known = [_NUMBERS[law] for law in dict.fromkeys(charge.law for charge in noised) if law in _NUMBERS]
     trains = any(context.stage(charge.stage).mechanism.trains for charge in noised)

@@ -12,6 +12,7 @@ _PROOF: dict[str | None, tuple[State, str]] = {
     None: ("partly", "The certificate is computed from the ledger, which was not at hand when this page was written."),
     "not verified": ("partly", "The ledger was read when this page was written; not everything could be checked."),
     "verified": ("handled", "The ledger was read when this page was written and agrees with the certificate."),
+    "rejected": ("not handled", "The ledger agrees with the certificate, and a person rejected the run."),
     "contradicted": ("not handled", "The ledger was read when this page was written and contradicts this run."),
 }
 
@@ -66,6 +67,6 @@ def _other_views(context: RunContext) -> Row:
         views.insert(0, f"mu = {certificate.mu:.4g} in Gaussian DP")
     if views:
         return Row("Other views of the loss", "handled", "; ".join(views) + ".")
-    if context.epsilon == 0.0:
+    if context.certificate.is_free:
         return Row("Other views of the loss", "handled", "epsilon is 0 at every delta.")
     return Row("Other views of the loss", "not handled", "None: there is no finite bound.")

@@ -15,6 +15,7 @@ _STATES = {
     ),
     "verified": ("Verified: the model, its certificate and the ledger agree.", "good"),
     "not verified": ("Not verified: a part of this run could not be checked.", "warn"),
+    "rejected": ("REJECTED by a person whose word counts. {headline}. Do not rely on this run.", ""),
     "contradicted": ("CONTRADICTED: this run is not what the ledger says. Do not rely on this page.", ""),
 }
 
@@ -30,4 +31,4 @@ _STATES = {
 def verification(context: RunContext) -> dict[str, Any]:
     """Verified, not verified or contradicted, with what was found."""
     words, kind = _STATES[context.verification]
-    return {"words": words, "kind": kind, "findings": context.findings}
+    return {"words": words.format(headline=context.headline), "kind": kind, "findings": context.findings}

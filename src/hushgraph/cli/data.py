@@ -1,0 +1,74 @@
+"""Options that name a graph, and the graph they name: its file or name, its split, its classes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hushgraph.cli.console import tell
+from hushgraph.errors import InputError
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data as Graph
+
+Data = Annotated[str, typer.Option(help="A dataset's name (see `hushgraph datasets`) or a file FILE.npz.")]
+Split = Annotated[
+    str | None, typer.Option(help="A file with train/val/test masks, or shares for a random split: 75/10/15.")
+]
+SplitSeed = Annotated[int | None, typer.Option(help="Of a random split; default 0.")]
+Directed = Annotated[bool, typer.Option("--directed", help="The file may hold edges in one direction only.")]
+Classes = Annotated[
+    str | None, typer.Option(help="The classes, from public knowledge: their number, or names A,B,C in order.")
+]
+
+
+def load_graph(
+    name: str,
+    split: str | None = None,
+    split_seed: int | None = None,
+    *,
+    directed: bool = False,
+    classes: str | None = None,
+    needs_split: bool = True,
+) -> Graph:
+    """The graph, with the split and the classes that were asked for; says so where a split had to be made."""
+    from hushgraph.datasets import load, random_split
+
+    options: dict[str, Any] = {"directed": True} if directed else {}
+    shares = None if split is None else _shares(split)
+    graph = load(name, split=None if shares else split, **options)
+    made = "split_seed" in graph
+    if shares is not None:
+        graph = random_split(graph, *shares, seed=split_seed or 0)
+    elif split_seed is not None and not made:
+        raise InputError("--split-seed: expected a random split, --split 75/10/15; got a split that is fixed")
+    elif split_seed is not None:
+        graph = random_split(graph, seed=split_seed)
+    elif made and needs_split and name.endswith(".npz"):
+        tell(f"{name} has no split: a random one was made, 75/10/15 with seed 0 (--split, --split-seed)")
+    return graph if classes is None else _with_classes(graph, classes)
+
+
+def _shares(split: str) -> tuple[float, float, float] | None:
+    """Three shares of 100 from words like 75/10/15; None where it is the name of a file."""
+    parts = split.split("/")
+    if len(parts) != 3:
+        return None
+    try:
+        train, val, test = (float(part) / 100 for part in parts)
+    except ValueError:
+        return None
+    return train, val, test
+
+
+def _with_classes(graph: Graph, words: str) -> Graph:
+    """The graph with declared classes; they may not contradict those that it declares itself."""
+    names = [str(number) for number in range(int(words))] if words.isdecimal() else words.split(",")
+    stored = graph.get("class_names")
+    if stored is not None and words.isdecimal() and len(stored) == len(names):
+        return graph
+    if stored is not None and list(stored) != names:
+        raise InputError(f"--classes: expected those of the data, {len(stored)}: {','.join(stored)}; got {words}")
+    graph.class_names = names
+    return graph

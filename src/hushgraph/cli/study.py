@@ -1,0 +1,336 @@
+"""`hushgraph study`: many runs declared in one file, done once, shown as tables and plots with intervals."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hushgraph.cli.console import Json, command, show_json, show_table, show_words
+
+if TYPE_CHECKING:
+    from hushgraph.study.results import Results
+    from hushgraph.study.run import Progress
+    from hushgraph.study.views import View
+
+app = typer.Typer(
+    help="Run many trainings declared in one file and compare them.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+File = Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="The study file.")]
+StoreOption = Annotated[
+    Path | None, typer.Option("--store", help="The file of results; default: NAME.sqlite beside it.")
+]
+AnyCode = Annotated[bool, typer.Option("--any-code", help="Also take results of other versions of the code.")]
+Value = Annotated[str | None, typer.Option(help="The measure to show; default: what the file asks for.")]
+Where = Annotated[list[str] | None, typer.Option(help="AXIS=VALUE: only these runs; repeatable.")]
+Out = Annotated[Path | None, typer.Option(help="The file to write.")]
+_EVERY = 0.5
+
+
+@app.command("run")
+@command
+def run(
+    file: File,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what it takes: runs, time, privacy.")] = False,
+    timed: Annotated[
+        bool, typer.Option("--timed", help="With --dry-run: run one of each kind first, to time it; it is kept.")
+    ] = False,
+    workers: Annotated[
+        int | None, typer.Option(min=0, help="Processes; default: one per core. 0: this process.")
+    ] = None,
+    retry: Annotated[bool, typer.Option("--retry", help="Run again what was refused or failed.")] = False,
+    store: StoreOption = None,
+    as_json: Json = False,
+) -> None:
+    """Do what is missing of a study. Stopped or killed, it goes on where it was; nothing is done twice."""
+    from hushgraph.study.run import cores, study, time_kinds
+
+    results = _read(file, store)
+    if dry_run:
+        if timed:
+            results = time_kinds(results, workers)
+        _show_dry_run(results, cores() if workers is None else workers, as_json)
+        return
+    watch = _Line(quiet=as_json)
+    started = time.perf_counter()
+    done = study(results.study, store=results.store.path, workers=workers, retry=retry, watch=watch)
+    watch.end()
+    if as_json:
+        seconds = time.perf_counter() - started
+        show_json({"counts": dict(done.counts), "store": str(done.store.path), "seconds": seconds})
+        return
+    _show_state(done)
+    _show_views(done)
+
+
+@app.command("show")
+@command
+def show(file: File, store: StoreOption = None, any_code: AnyCode = False, as_json: Json = False) -> None:
+    """Show how far a study is, what was refused or failed and why, and what its runs cost."""
+    from hushgraph.study.cost import cost_of
+    from hushgraph.study.store import State
+
+    results = _read(file, store, any_code)
+    cost = cost_of(results.study)
+    bad = [(str(cell), one.state.value, one.message) for cell, one in results.ended(State.REFUSED, State.FAILED)]
+    if as_json:
+        facts = {"counts": dict(results.counts), "metrics": results.metrics(), "of_other_code": results.of_other_code}
+        show_json({**facts, "cost": _cost_dict(cost), "not_done": [list(one) for one in bad]})
+        return
+    _show_state(results)
+    for label, state, message in bad:
+        show_words(f"{state}: {label}: {message.strip().splitlines()[-1]}", indent=4)
+    _show_cost(cost, results.study.privacy)
+
+
+@app.command("table")
+@command
+def table(
+    file: File,
+    value: Value = None,
+    rows: Annotated[str | None, typer.Option(help="Axes of the rows, with commas; default: dataset,epsilon.")] = None,
+    columns: Annotated[str | None, typer.Option(help="The axis of the columns; default: method.")] = None,
+    baseline: Annotated[str | None, typer.Option(help="The column that others are compared with, in pairs.")] = None,
+    where: Where = None,
+    bootstrap: Annotated[bool, typer.Option("--bootstrap", help="Bootstrap intervals instead of Student's t.")] = False,
+    form: Annotated[str, typer.Option(help="text, markdown, latex or csv.")] = "text",
+    out: Out = None,
+    store: StoreOption = None,
+    any_code: AnyCode = False,
+    as_json: Json = False,
+) -> None:
+    """Show means with 95% intervals: the tables of the file, or the one that the options describe."""
+    from hushgraph.study.export import in_form, table_as_dict
+
+    results = _read(file, store, any_code)
+    given: dict[str, Any] = {"value": value, "columns": columns, "baseline": baseline, "where": _where(where)}
+    given["rows"] = tuple(rows.split(",")) if rows else None
+    interval = "bootstrap" if bootstrap else "t"
+    made = [results.table(view) for view in _views(results, ("table",), given)]
+    if as_json:
+        show_json({"tables": [table_as_dict(one) for one in made]})
+    elif form == "text" and out is None:
+        for one in made:
+            _show_one(one, interval)
+    else:
+        _write("\n".join(in_form(one, "markdown" if form == "text" else form, interval) for one in made), out)
+
+
+@app.command("plot")
+@command
+def plot(
+    file: File,
+    out: Annotated[Path, typer.Option(help="The picture: .png, .svg or .pdf; several get numbers.")],
+    value: Value = None,
+    x: Annotated[str | None, typer.Option(help="The axis along the bottom; default: epsilon.")] = None,
+    y: Annotated[str | None, typer.Option(help="The axis that goes up: a heat map of both.")] = None,
+    series: Annotated[str | None, typer.Option(help="One curve for each value of this axis; default: method.")] = None,
+    where: Where = None,
+    store: StoreOption = None,
+    any_code: AnyCode = False,
+    as_json: Json = False,
+) -> None:
+    """Draw curves with bands, or a heat map: the plots of the file, or the one that the options describe."""
+    from hushgraph.study.plots import draw
+
+    results = _read(file, store, any_code)
+    given = {"value": value, "x": x, "y": y, "series": series, "where": _where(where)}
+    views = _views(results, ("heat" if y else "lines", "lines", "heat"), given)
+    names = [out] if len(views) == 1 else [out.with_stem(f"{out.stem}-{n + 1}") for n in range(len(views))]
+    written = [str(draw(results, view, name)) for view, name in zip(views, names)]
+    if as_json:
+        show_json({"plots": written})
+    else:
+        typer.echo("\n".join(f"wrote {one}" for one in written))
+
+
+@app.command("report")
+@command
+def report(
+    file: File, out: Out = None, store: StoreOption = None, any_code: AnyCode = False, as_json: Json = False
+) -> None:
+    """Write one HTML file about a study that opens offline."""
+    from hushgraph.study.page import write_study_page
+
+    results = _read(file, store, any_code)
+    path = write_study_page(results, out or results.study.folder / f"{results.study.name}.html")
+    if as_json:
+        show_json({"report": str(path), "bytes": path.stat().st_size})
+    else:
+        typer.echo(f"wrote {path}")
+
+
+@app.command("export")
+@command
+def export(file: File, out: Out = None, store: StoreOption = None, any_code: AnyCode = False) -> None:
+    """Write every run with its axes and all its metrics as CSV."""
+    from hushgraph.study.export import runs_csv
+
+    _write(runs_csv(_read(file, store, any_code)), out)
+
+
+def _read(file: Path, store: Path | None, any_code: bool = False) -> Results:
+    from hushgraph.study.results import Results
+    from hushgraph.study.run import default_store
+    from hushgraph.study.spec import Study
+    from hushgraph.study.store import Store
+
+    declared = Study.read(file)
+    return Results(declared, Store(store or default_store(declared)), any_code)
+
+
+def _where(words: list[str] | None) -> dict[str, Any] | None:
+    from hushgraph.cli.console import words as pairs
+
+    return pairs(words) if words else None
+
+
+def _views(results: Results, kinds: tuple[str, ...], given: dict[str, Any]) -> list[View]:
+    """The views of these kinds that the file has, changed as options say; the default one where it has none."""
+    from dataclasses import replace
+
+    from hushgraph.study.page import default_views
+    from hushgraph.study.views import View
+
+    changes = {key: one for key, one in given.items() if one is not None}
+    listed = [view for view in results.study.views if view.kind in kinds]
+    defaults = default_views(results)
+    if not changes:
+        return listed or [view for view in defaults if view.kind in kinds]
+    first = next((view for view in defaults if view.kind == kinds[0]), None)
+    if value := changes.get("value"):
+        changes["name"] = value.replace("_", " ")
+    return [replace(first or View(kinds[0], kinds[0]), **changes)]  # type: ignore[arg-type]
+
+
+def _write(text: str, out: Path | None) -> None:
+    from hushgraph.text import write_whole
+
+    if out is None:
+        typer.echo(text, nl=False)
+        return
+    out.parent.mkdir(parents=True, exist_ok=True)
+    typer.echo(f"wrote {write_whole(out, text)}")
+
+
+# Words
+
+
+class _Line:
+    """One line on a terminal that says how far a study is; nothing where nobody looks."""
+
+    def __init__(self, quiet: bool) -> None:
+        self.on, self.last, self.shown = not quiet and sys.stderr.isatty(), 0.0, False
+
+    def __call__(self, progress: Progress) -> None:
+        """Write over the line, not more than twice a second."""
+        now = time.monotonic()
+        if not self.on or (now - self.last < _EVERY and progress.done < progress.total):
+            return
+        bad = f", {progress.bad} not done" if progress.bad else ""
+        left = f"; {progress.remaining} left" if progress.done < progress.total else ""
+        typer.echo(f"\r\x1b[K{progress.done} of {progress.total} runs{bad}{left}", err=True, nl=False)
+        self.last, self.shown = now, True
+
+    def end(self) -> None:
+        """Leave the line."""
+        if self.shown:
+            typer.echo("", err=True)
+
+
+def _show_state(results: Results) -> None:
+    counts = results.counts
+    words = ", ".join(f"{count} {state}" for state, count in counts.items())
+    show_words(f"study {results.study.name} ({results.study.privacy}): {sum(counts.values())} runs: {words}", indent=4)
+    if counts["missing"] and (others := results.of_other_code):
+        show_words(
+            f"{others} of the missing runs were done by another version of the code (--any-code shows them)", indent=4
+        )
+    typer.echo("")
+
+
+def _show_views(results: Results) -> None:
+    for view in _views(results, ("table",), {}):
+        _show_one(results.table(view), "t")
+    if results.study.choose is not None:
+        _show_choice(results)
+
+
+def _show_one(table: Any, interval: str) -> None:
+    from hushgraph.study.export import caption, cells_of
+
+    head, rows = cells_of(table, interval)
+    typer.echo(table.name)
+    show_table(head, rows, range(len(table.rows), len(head)))
+    show_words(caption(table, interval))
+    typer.echo("")
+
+
+def _show_choice(results: Results) -> None:
+    from hushgraph.study.choose import choose, price_words, require_allowed
+    from hushgraph.study.cost import cost_of
+    from hushgraph.study.export import shown, word
+
+    assert results.study.choose is not None
+    cost = cost_of(results.study)
+    require_allowed(results.study, cost)
+    typer.echo(f"best by {results.study.choose.by}")
+    for one in choose(results, results.study.choose):
+        place = ", ".join(word(value) for value in one.place.values())
+        best = ", ".join(f"{axis} {word(value)}" for axis, value in one.best.items())
+        show_words(f"  {place}: {best} (of {one.tried}): test_accuracy {shown(one.summary)}", indent=4)
+    for price in cost.tuning:
+        show_words("  " + price_words(price, results.study.privacy), indent=4)
+    typer.echo("")
+
+
+def _show_dry_run(results: Results, workers: int, as_json: bool) -> None:
+    """Runs and time come first: plans of many sizes take a while."""
+    from hushgraph.study.cost import cost_of
+    from hushgraph.study.estimate import Timings
+
+    missing = results.missing
+    remaining = Timings.of(results.store.timings()).remaining(missing, workers)
+    if not as_json:
+        _show_state(results)
+        show_words(f"to do: {len(missing)} runs on {max(1, workers)} processes: {remaining}", indent=4)
+        _show_cost(cost_of(results.study), results.study.privacy)
+        return
+    facts = {"runs": sum(results.counts.values()), "missing": len(missing), "seconds": vars(remaining)}
+    show_json({**facts, "cost": _cost_dict(cost_of(results.study))})
+
+
+def _show_cost(cost: Any, privacy: str) -> None:
+    from hushgraph.study.choose import price_words
+    from hushgraph.text import rounded_up
+
+    would = "would cost, with noise that is not seeded" if privacy == "research" else "cost"
+    typer.echo(f"what one run {would}")
+    for one in cost.runs:
+        price = (
+            f"refused: {one.refused}" if one.refused else f"epsilon {rounded_up(one.epsilon)} at delta {one.delta:g}"
+        )
+        claimed = "" if one.claimed is None else f", where a paper would claim {one.claimed:.4g}"
+        show_words(f"  {one.count} x {one.label}: {price}{claimed}", indent=6)
+    typer.echo("what all runs on a dataset cost together, fixed beforehand")
+    for whole in cost.together:
+        words = f"epsilon {rounded_up(whole.epsilon)} at delta {whole.delta:g} for {whole.runs} protected runs"
+        rest = f"; nothing with the {whole.open_runs} runs without protection" if whole.open_runs else ""
+        show_words(f"  {whole.dataset}, unit {whole.unit}: {words}{rest}", indent=6)
+    for price in cost.tuning:
+        show_words(price_words(price, privacy), indent=4)
+    if privacy == "research":
+        show_words("Research: nothing is charged, and no run is private.")
+
+
+def _cost_dict(cost: Any) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    found: dict[str, Any] = asdict(cost)
+    return found

@@ -1,0 +1,114 @@
+"""Release a graph and nothing else: the edges that a method releases, beside features and labels that are public.
+
+The folder holds `graph.npz`, which `hushgraph.datasets.load` and `--data` take, the certificate, the plan, and a
+manifest that binds them to the ledger. Whatever is computed from it costs nothing more.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from scipy import sparse
+
+from hushgraph.data.checks import CheckedGraph, check_graph
+from hushgraph.data.rows import Rows, SparseRows
+from hushgraph.datasets.npz import write_npz
+from hushgraph.datasets.splits import to_torch_csr
+from hushgraph.errors import InputError
+from hushgraph.ledger.certificate import Certificate
+from hushgraph.ledger.ledger import Ledger
+from hushgraph.ledger.manifest import GRAPH, write_manifest
+from hushgraph.methods.base import Method, open_vault
+from hushgraph.methods.perturbed import GraphRelease
+from hushgraph.privacy.budget import Budget
+from hushgraph.privacy.plan import Plan
+from hushgraph.privacy.units import Unit
+from hushgraph.text import write_json
+from hushgraph.vault import Progress
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+
+@dataclass
+class ReleasedGraph:
+    """A graph that may leave, as PyG `data`, with its promise."""
+
+    data: Data
+    method: Method
+    plan: Plan
+    certificate: Certificate
+    seconds: float
+    ledger: Ledger | None = None
+
+    @property
+    def num_edges(self) -> int:
+        """How many directed edges were released."""
+        return int(self.data.edge_index.shape[1])
+
+    def save(self, folder: str | os.PathLike[str]) -> Path:
+        """Write the folder (created if needed) and return it."""
+        target = Path(folder)
+        target.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_npz(self.data, target / GRAPH)
+        parameters = {"method": self.method.name, "parameters": self.method.as_dict(), "plan": self.plan.as_dict()}
+        write_json(target / "config.json", {"format": 2, "released": "graph", "run_plan": None, **parameters})
+        write_json(target / "certificate.json", self.certificate.as_dict())
+        if self.ledger is not None and self.ledger.folder is not None:
+            write_manifest(target, self.ledger, self.certificate.run)
+        return target
+
+
+def release_graph(
+    method: Method,
+    graph: Any,
+    unit: Unit | None = None,
+    budget: Budget | None = None,
+    *,
+    ledger: Ledger | None = None,
+    num_edges: int | None = None,
+    paper_mode: bool = False,
+    seed: int | None = None,
+    progress: Progress | None = None,
+) -> ReleasedGraph:
+    """Carry out what `method` releases of the edges, without training; arguments are those of `Method.fit`."""
+    if not isinstance(method, GraphRelease):
+        raise InputError(f"release: expected a method that releases a graph; {method.name} does not")
+    if budget is None or not budget.is_private:
+        raise InputError("release: expected a finite epsilon; without one this would be the graph itself")
+    checked = graph if isinstance(graph, CheckedGraph) else check_graph(graph, num_edges=num_edges)
+    unit = unit if unit is not None else method.default_unit(checked)
+    unit.check(checked, paper_mode=paper_mode)
+    plan = method.plan(checked.metadata, unit, budget, paper_mode=paper_mode)
+    vault, run = open_vault(checked, plan, ledger, seed, progress)
+    edges = method.released_graph(vault)
+    run.close()
+    data = _data(checked, edges.edge_index())
+    return ReleasedGraph(data, method, plan, run.certificate(), sum(vault.seconds.values()), run.ledger)
+
+
+def _data(graph: CheckedGraph, edge_index: torch.Tensor) -> Data:
+    """The released edges with what is public under the unit: features, labels, split and class names."""
+    from torch_geometric.data import Data
+
+    masks = {}
+    for name in ("train", "val", "test"):
+        mask = torch.zeros(graph.metadata.num_nodes, dtype=torch.bool)
+        masks[f"{name}_mask"] = mask.index_fill_(0, graph.split(name), True)
+    names, title = list(graph.class_names), f"{graph.metadata.name}, released"
+    return Data(
+        x=_tensor(graph.features), edge_index=edge_index, y=graph.labels, **masks, class_names=names, name=title
+    )
+
+
+def _tensor(rows: Rows) -> torch.Tensor:
+    """Features as a tensor, sparse ones as CSR."""
+    if not isinstance(rows, SparseRows):
+        return rows
+    values = torch.ones(len(rows.indices)) if rows.values is None else rows.values
+    matrix = sparse.csr_matrix((values.numpy(), rows.indices.numpy(), rows.indptr.numpy()), shape=rows.shape)
+    return to_torch_csr(matrix)

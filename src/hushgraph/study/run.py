@@ -1,0 +1,159 @@
+"""Run a study: what is missing, once, on all cores, with the time that is left.
+
+`hushgraph.study("study.yaml")` is this, and so is `hushgraph study run study.yaml`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hushgraph.errors import InputError
+from hushgraph.ledger.project import IN_MEMORY, PLACE
+from hushgraph.study.axes import experiment_named
+from hushgraph.study.cell import Cell
+from hushgraph.study.choose import require_allowed
+from hushgraph.study.cost import cost_of
+from hushgraph.study.declare import declare
+from hushgraph.study.estimate import Remaining, Timings
+from hushgraph.study.results import Results
+from hushgraph.study.spec import Study
+from hushgraph.study.store import State, Store, StoreLock
+from hushgraph.study.workers import Duty, Ended, Workers, settle
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a study is, after a cell ended (`last` None: before the first)."""
+
+    done: int
+    total: int
+    bad: int
+    remaining: Remaining
+    last: Ended | None = None
+
+
+Watch = Callable[[Progress], None]
+
+
+def study(
+    source: str | os.PathLike[str] | Study | Mapping[str, Any] | None = None,
+    *,
+    store: str | os.PathLike[str] | None = None,
+    workers: int | None = None,
+    retry: bool = False,
+    watch: Watch | None = None,
+    **values: Any,
+) -> Results:
+    """Do what is missing of a study and return its results.
+
+    `source` is a study file, a `Study`, or the values of one; without it the values are given by name:
+    `study(privacy="research", datasets=["campus"], methods=["gap"], epsilons=[1, 4], seeds=3)`. Results go to `store`
+    (default: NAME.sqlite beside the file). `workers` is how many processes run cells (default: one per core; 0: this
+    one). `retry` runs cells again that were refused or failed.
+    """
+    declared = read_study(source, values)
+    kept = Store(store if store is not None else default_store(declared))
+    require_known_cost(declared)
+    if declared.choose is not None and declared.privacy == "charged":
+        require_allowed(declared, cost_of(declared))
+    count = cores() if workers is None else workers
+    with StoreLock(kept.path), _ledger_of(declared):
+        results = Results(declared, kept)
+        groups = declare(results) if declared.privacy == "charged" else {}
+        duty = Duty(str(kept.path), declared.name, groups, declared.ledger)
+        _run(results, Workers(count, duty), retry, watch or (lambda _: None))
+    return Results(declared, kept)
+
+
+def time_kinds(results: Results, workers: int | None = None) -> Results:
+    """Run the first cell of each kind of which no time is known, and keep what comes out; never in a charged study."""
+    if results.study.privacy == "charged":
+        raise InputError(
+            "timed: expected a research study; a dry run of a charged one charges nothing, so runs nothing"
+        )
+    known = Timings.of(results.store.timings())
+    first: dict[tuple[Any, ...], Cell] = {}
+    for cell in results.missing:
+        if not known.of_cell(cell):
+            first.setdefault(known.kind(cell), cell)
+    duty = Duty(str(results.store.path), results.study.name)
+    with StoreLock(results.store.path), _ledger_of(results.study):
+        for _ in Workers(cores() if workers is None else workers, duty).run(list(first.values())):
+            pass
+    return Results(results.study, results.store)
+
+
+def read_study(source: Any, values: Mapping[str, Any]) -> Study:
+    """A study from a file, from values, or as it is."""
+    if isinstance(source, Study):
+        return source
+    if source is None or isinstance(source, Mapping):
+        return Study.from_dict({**(source or {}), **values})
+    if values:
+        raise InputError(f"expected a study file or the values of a study; got both: {', '.join(values)}")
+    return Study.read(source)
+
+
+def default_store(declared: Study) -> Path:
+    """The file of results that belongs to a study."""
+    return declared.folder / f"{declared.name}.sqlite"
+
+
+def cores() -> int:
+    """How many processes can run at once here."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def require_known_cost(declared: Study) -> None:
+    """Refuse a charged study of which not every run can say what it will cost."""
+    names = {part.experiment for part in declared.parts}
+    silent = sorted(name for name in names if not hasattr(experiment_named(name), "plans"))
+    if declared.privacy == "charged" and silent:
+        raise InputError(
+            f"privacy: charged: expected experiments that state their cost (`plans`); got {', '.join(silent)}. Declare "
+            "the study as research, on public data, or let the experiment say what it releases"
+        )
+
+
+def _run(results: Results, workers: Workers, retry: bool, watch: Watch) -> None:
+    todo = list(results.missing)
+    if retry:
+        todo += [cell for cell, _ in results.ended(State.REFUSED, State.FAILED)]
+    counts = results.counts
+    total = sum(counts.values())
+    done, bad = total - len(todo), 0 if retry else counts["refused"] + counts["failed"]
+    timings, left = Timings.of(results.store.timings()), {cell.key(""): cell for cell in todo}
+    watch(Progress(done, total, bad, timings.remaining(todo, workers.count)))
+    if workers.count == 0 and todo:
+        settle(workers.duty)
+    for one in workers.run(_ordered(todo)):
+        left.pop(one.cell.key(""), None)
+        timings.add(one.cell, one.seconds)
+        done, bad = done + 1, bad + (one.state is not State.DONE)
+        watch(Progress(done, total, bad, timings.remaining(list(left.values()), workers.count), one))
+
+
+def _ordered(cells: list[Cell]) -> list[Cell]:
+    """Round by round of seeds, and in a round graph by graph, so that a worker keeps the graph it has."""
+    places = {str(cell.axis("dataset")): place for place, cell in reversed(list(enumerate(cells)))}
+    return sorted(cells, key=lambda cell: (cell.seed, cell.split_seed, places[str(cell.axis("dataset"))]))
+
+
+@contextmanager
+def _ledger_of(declared: Study) -> Iterator[None]:
+    """A research study charges no ledger that lasts, also where an experiment names none."""
+    before = os.environ.get(PLACE)
+    if declared.privacy == "research":
+        os.environ[PLACE] = IN_MEMORY
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(PLACE, None)
+        else:
+            os.environ[PLACE] = before

@@ -1,0 +1,283 @@
+"""What a study file says: typed, with every problem reported at once, and the grid of cells that follows from it.
+
+A study has axes (datasets, methods, any setting, units, epsilons, ...) and does every combination of them. `parts` are
+several such grids in one study; what a part does not say it takes from the top of the file.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from hushgraph.errors import InputError
+from hushgraph.study.axes import read_dataset, read_experiment, read_methods, read_named, read_settings, read_split
+from hushgraph.study.cell import INDUCTIVE, TRANSDUCTIVE, Cell, Dataset, Inference, Named, Privacy, digest
+from hushgraph.study.reader import Reader
+from hushgraph.study.views import Choice, View, read_choice, read_views
+
+PART = (
+    "experiment",
+    "datasets",
+    "methods",
+    "settings",
+    "units",
+    "epsilons",
+    "deltas",
+    "label_shares",
+    "splits",
+    "split_seeds",
+    "seeds",
+    "inference",
+    "paper_mode",
+    "attacks",
+    "audit",
+)
+TOP = ("name", "privacy", "ledger", "parts", "choose", "tables", "plots", *PART)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One full grid: every combination of its axes is a cell."""
+
+    name: str
+    experiment: str
+    datasets: Sequence[Dataset | None]
+    methods: Sequence[Named | None]
+    settings: Mapping[str, Sequence[Any]]
+    units: Sequence[Named | None]
+    epsilons: Sequence[float | None]
+    deltas: Sequence[float | None]
+    label_shares: Sequence[float | None]
+    splits: Sequence[Any]
+    split_seeds: Sequence[int]
+    seeds: Sequence[int]
+    inference: Sequence[Inference]
+    paper_mode: Sequence[bool]
+    attacks: tuple[Named, ...]
+    audit: dict[str, Any] | None
+
+    def cells(self, privacy: Privacy) -> Iterator[Cell]:
+        """The grid, seeds slowest: after one round every entry of a table has its first value."""
+        axes = [
+            self.seeds,
+            self.split_seeds,
+            self.datasets,
+            self.splits,
+            self.label_shares,
+            self.inference,
+            self.methods,
+            self.units,
+            self.paper_mode,
+            self.epsilons,
+            self.deltas,
+            *self.settings.values(),
+        ]
+        for seed, split_seed, data, split, share, inference, method, unit, paper, epsilon, delta, *rest in product(
+            *axes
+        ):
+            yield Cell(
+                part=self.name,
+                experiment=self.experiment,
+                privacy=privacy,
+                seed=seed,
+                dataset=data,
+                method=method,
+                unit=unit,
+                epsilon=epsilon,
+                delta=delta,
+                label_share=share,
+                split=split,
+                split_seed=split_seed,
+                inference=inference,
+                paper_mode=paper,
+                attacks=self.attacks,
+                audit=self.audit,
+                settings=dict(zip(self.settings, rest)),
+            )
+
+
+@dataclass(frozen=True)
+class Study:
+    """A checked study."""
+
+    name: str
+    privacy: Privacy
+    parts: tuple[Part, ...]
+    ledger: str | None = None
+    choose: Choice | None = None
+    views: tuple[View, ...] = ()
+    folder: Path = field(default_factory=Path.cwd)
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Study:
+        """The study in a YAML file."""
+        source = Path(path)
+        return cls.from_dict(_yaml(source), folder=source.absolute().parent, name=source.stem)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], *, folder: Path | None = None, name: str = "study") -> Study:
+        """The study that plain values describe, or one error with everything that is wrong with them."""
+        folder = folder or Path.cwd()
+        if str(folder) not in sys.path:
+            sys.path.append(str(folder))  # experiments may be files beside the study
+        top = Reader.of(values, "", [])
+        top.only(TOP)
+        parts = tuple(_parts(top))
+        privacy = _privacy(top)
+        choose = read_choice(top)
+        views = read_views(top)
+        InputError.collect(top.problems)
+        found = cls(
+            top.text("name", name),
+            privacy,
+            parts,
+            values.get("ledger"),
+            choose,
+            views,
+            folder,
+        )
+        InputError.collect(found.problems())
+        return found
+
+    def problems(self) -> list[str]:
+        """What is wrong with the study as a whole."""
+        known = {axis for cell in self.cells for axis in cell.axes}
+        asked = [(view.name, view.axes) for view in self.views]
+        asked += [("choose.over", self.choose.over)] if self.choose else []
+        return [
+            f"{place}: no axis '{axis}' in this study; it has {', '.join(sorted(known))}"
+            for place, axes in asked
+            for axis in axes
+            if axis not in known
+        ]
+
+    @property
+    def cells(self) -> list[Cell]:
+        """Every cell, in the order in which they are run; a cell that two parts share is there twice."""
+        return _cells(self.parts, self.privacy)
+
+    @property
+    def group(self) -> str:
+        """What the runs of a charged study are declared together as: the name and a hash of all of them."""
+        return f"study {self.name} {digest([cell.identity() for cell in self.cells])[:12]}"
+
+
+def _cells(parts: tuple[Part, ...], privacy: Privacy) -> list[Cell]:
+    return [cell for part in parts for cell in part.cells(privacy)]
+
+
+@lru_cache(maxsize=1)
+def _loader() -> Any:
+    try:
+        import yaml
+    except ImportError as error:
+        raise InputError("study files need PyYAML; install it: pip install 'hushgraph[study]'") from error
+
+    class Loader(yaml.SafeLoader):
+        """Plain values only; a key that is there twice is an error."""
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            """The mapping, with its keys seen once each."""
+            keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+            twice = {key for key in keys if keys.count(key) > 1}
+            if twice:
+                raise yaml.constructor.ConstructorError(None, None, f"{min(map(str, twice))} twice", node.start_mark)
+            return super().construct_mapping(node, deep)
+
+    return yaml, Loader
+
+
+def _yaml(path: Path) -> Any:
+    yaml, loader = _loader()
+    try:
+        return yaml.load(path.read_text(encoding="utf-8"), Loader=loader)
+    except OSError as error:
+        raise InputError(f"expected a study file at {path}; {error.strerror}") from error
+    except yaml.YAMLError as error:
+        raise InputError(f"{path}: expected YAML; {' '.join(str(error).split())}") from error
+
+
+def _privacy(top: Reader) -> Privacy:
+    value = top.among("privacy", ("research", "charged"), None)
+    if value == "charged":
+        return "charged"
+    if value is None:
+        top.problems.append(
+            "privacy: expected 'charged' (every run is charged to the ledger of its data) or 'research' (seeded, on "
+            "public data, not private); got nothing. A study never decides this by itself"
+        )
+    return "research"
+
+
+def _parts(top: Reader) -> Iterator[Part]:
+    shared = {key: top.values[key] for key in PART if key in top.values}
+    listed = top.listed("parts")
+    if not listed:
+        yield _part(Reader(shared, "", top.problems), "study")
+    for number, values in enumerate(listed):
+        own = Reader.of(values, f"parts[{number}]", top.problems)
+        own.only(("name", *PART))
+        name = own.text("name", f"part {number + 1}")
+        yield _part(Reader({**shared, **own.values}, own.where, top.problems), name)
+
+
+def _part(at: Reader, name: str) -> Part:
+    experiment = at.text("experiment", "fit")
+    needs = read_experiment(at, experiment)
+    datasets = [_each(at, "datasets", value, read_dataset) for value in at.listed("datasets")]
+    methods = read_methods(at)
+    settings = read_settings(at, needs, methods)
+    _require(at, needs.axes)
+    return Part(
+        name=name,
+        experiment=experiment,
+        datasets=datasets or [None],
+        methods=methods or [None],
+        settings=settings,
+        units=[read_named(at, "units", value) for value in at.listed("units")] or [None],
+        epsilons=at.numbers("epsilons", above=0.0) or [None],
+        deltas=at.numbers("deltas", above=0.0, most=1.0) or [None],
+        label_shares=at.numbers("label_shares", above=0.0, most=1.0) or [None],
+        splits=[read_split(at, value) for value in at.listed("splits")] or [None],
+        split_seeds=at.count_or_list("split_seeds", [0]),
+        seeds=at.count_or_list("seeds", [0]),
+        inference=_inference(at),
+        paper_mode=at.flags("paper_mode"),
+        attacks=tuple(one for value in at.listed("attacks") if (one := read_named(at, "attacks", value)) is not None),
+        audit=_audit(at),
+    )
+
+
+def _each(at: Reader, key: str, value: Any, read: Callable[[Any], Any]) -> Any:
+    return at.attempt(key, lambda: read(value))
+
+
+def _require(at: Reader, axes: Sequence[str]) -> None:
+    for axis in axes:
+        if axis not in at:
+            at.problems.append(f"{at.at(axis)}: expected at least one; got none")
+
+
+def _inference(at: Reader) -> Sequence[Inference]:
+    found = at.listed("inference") or [TRANSDUCTIVE]
+    if all(one in (TRANSDUCTIVE, INDUCTIVE) for one in found):
+        return found
+    at.problem("inference", "transductive, inductive, or a list of both")
+    return [TRANSDUCTIVE]
+
+
+def _audit(at: Reader) -> dict[str, Any] | None:
+    value = at.values.get("audit")
+    if value in (None, False):
+        return None
+    own = Reader.of({} if value is True else value, at.at("audit"), at.problems)
+    own.only(("canaries", "confidence"))
+    if any(not isinstance(one, int | float) or isinstance(one, bool) for one in own.values.values()):
+        at.problem("audit", "numbers for canaries and confidence")
+    return own.values

@@ -1,0 +1,167 @@
+"""Results in one SQLite file, each written as soon as it is there, whole or not at all.
+
+Every process has a connection of its own. Whoever runs a study holds a lock beside the file; processes that it forked
+keep the lock until they end, so a study that was killed and started again waits for the last of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from hushgraph.errors import InputError
+from hushgraph.study.cell import Cell, digest
+from hushgraph.text import number, plain
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS results (
+    key TEXT PRIMARY KEY, identity TEXT NOT NULL, code TEXT NOT NULL, cell TEXT NOT NULL, state TEXT NOT NULL,
+    metrics TEXT NOT NULL, facts TEXT NOT NULL, message TEXT NOT NULL, seconds REAL NOT NULL, finished REAL NOT NULL
+);
+CREATE TABLE IF NOT EXISTS attempts (key TEXT NOT NULL, started REAL NOT NULL, process INTEGER NOT NULL);
+CREATE INDEX IF NOT EXISTS results_by_identity ON results (identity);
+CREATE INDEX IF NOT EXISTS attempts_by_key ON attempts (key);
+"""
+_WAIT = 60.0
+
+
+class State(StrEnum):
+    """How a cell ended: with a result, refused by the library (a run that has no proof, say), or by a bug."""
+
+    DONE = "done"
+    REFUSED = "refused"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What is known of a cell that ended. `facts` are what a run says of its privacy."""
+
+    key: str
+    code: str
+    state: State
+    metrics: dict[str, float | None]
+    facts: dict[str, Any]
+    message: str
+    seconds: float
+    finished: float
+
+
+class Store:
+    """A file of results."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._own: tuple[int, sqlite3.Connection] | None = None
+
+    @property
+    def _rows(self) -> sqlite3.Connection:
+        """The connection of this process; one that was inherited by a fork is left alone."""
+        if self._own is None or self._own[0] != os.getpid():
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            connection = sqlite3.connect(self.path, timeout=_WAIT, isolation_level=None, check_same_thread=False)
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=FULL")
+            connection.executescript(_TABLES)
+            self._own = (os.getpid(), connection)
+        return self._own[1]
+
+    def begin(self, key: str) -> int:
+        """Write down that a cell is about to be run; how often it was begun before."""
+        (before,) = self._rows.execute("SELECT count(*) FROM attempts WHERE key = ?", (key,)).fetchone()
+        self._rows.execute("INSERT INTO attempts VALUES (?, ?, ?)", (key, time.time(), os.getpid()))
+        return int(before)
+
+    def finish(
+        self,
+        cell: Cell,
+        code: str,
+        state: State,
+        *,
+        metrics: dict[str, float | None] | None = None,
+        facts: dict[str, Any] | None = None,
+        message: str = "",
+        seconds: float = 0.0,
+    ) -> None:
+        """Write down how a cell ended; what ended well is never replaced."""
+        texts = [json.dumps(plain(one or {}), sort_keys=True) for one in (cell.identity(), metrics, facts)]
+        row = (cell.key(code), digest(cell.identity()), code, texts[0], state.value, texts[1], texts[2])
+        self._rows.execute(
+            "INSERT INTO results VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET "
+            "state = excluded.state, metrics = excluded.metrics, facts = excluded.facts, message = excluded.message, "
+            "seconds = excluded.seconds, finished = excluded.finished WHERE results.state != 'done'",
+            (*row, message, seconds, time.time()),
+        )
+
+    def result(self, key: str) -> Result | None:
+        """The result under a key."""
+        return self.results([key]).get(key)
+
+    def results(self, keys: Iterable[str] | None = None) -> dict[str, Result]:
+        """The results under these keys (default: all), by key."""
+        if not self.path.exists():
+            return {}
+        found = {row[0]: _read(row) for row in self._rows.execute(_SELECT)}
+        return found if keys is None else {key: found[key] for key in dict.fromkeys(keys) if key in found}
+
+    def of_other_code(self, cells: Iterable[Cell]) -> dict[str, Result]:
+        """The newest good result of each cell whatever code made it, by the cell's identity."""
+        if not self.path.exists():
+            return {}
+        wanted = {digest(cell.identity()) for cell in cells}
+        query = _SELECT.replace("SELECT key", "SELECT identity, key") + " WHERE state = 'done' ORDER BY finished"
+        return {row[0]: _read(row[1:]) for row in self._rows.execute(query) if row[0] in wanted}
+
+    def timings(self) -> list[tuple[dict[str, Any], float]]:
+        """The cell and the seconds of every result, for estimates."""
+        if not self.path.exists():
+            return []
+        rows = self._rows.execute("SELECT cell, seconds FROM results WHERE state = 'done' ORDER BY finished")
+        return [(json.loads(cell), seconds) for cell, seconds in rows]
+
+    def begun(self) -> dict[str, int]:
+        """How often every cell was begun, by key."""
+        if not self.path.exists():
+            return {}
+        return dict(self._rows.execute("SELECT key, count(*) FROM attempts GROUP BY key"))
+
+
+_SELECT = "SELECT key, code, state, metrics, facts, message, seconds, finished FROM results"
+
+
+def _read(row: Any) -> Result:
+    key, code, state, metrics, facts, message, seconds, finished = row
+    read = {name: number(value) for name, value in json.loads(metrics).items()}
+    return Result(key, code, State(state), read, json.loads(facts), message, seconds, finished)
+
+
+class StoreLock:
+    """Held by whoever runs a study on a store, and by the processes forked from it."""
+
+    def __init__(self, store: Path, wait: float = 5.0) -> None:
+        self.path, self.wait = store.with_name(f"{store.name}.lock"), wait
+
+    def __enter__(self) -> StoreLock:
+        import fcntl
+
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = self.path.open("w")
+        until = time.monotonic() + self.wait
+        while True:
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return self
+            except OSError:
+                if time.monotonic() > until:
+                    raise InputError(f"{self.path}: another process is running this study; wait for it") from None
+                time.sleep(0.05)
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()

@@ -1,0 +1,144 @@
+"""Tables: one row for each combination of some axes, one column for each value of another, means over what is left.
+
+What is left are repetitions (seeds, splits). An axis that varies and is in neither rows nor columns would be averaged
+over in silence, so it is added to the rows.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from hushgraph.errors import InputError, did_you_mean
+from hushgraph.study.cell import REPEATS
+from hushgraph.study.stats import Paired, Summary, holm, paired, summarize
+from hushgraph.study.views import View
+
+if TYPE_CHECKING:
+    from hushgraph.study.results import Results, Row
+
+Values = dict[tuple[Any, ...], float]
+"""Values by repetition."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of a table: the summary of its values and, where there is a baseline, the comparison with it."""
+
+    summary: Summary
+    paired: Paired | None = None
+    p: float | None = None
+    """The t-test's p-value, corrected after Holm for all comparisons of the table."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """`entries` by the values of the row axes and of the column; what was not run is not there."""
+
+    name: str
+    value: str
+    rows: tuple[str, ...]
+    columns: str
+    baseline: Any
+    row_keys: tuple[tuple[Any, ...], ...]
+    column_keys: tuple[Any, ...]
+    entries: dict[tuple[tuple[Any, ...], Any], Entry]
+    privacy: str
+
+    def __getitem__(self, place: tuple[tuple[Any, ...], Any]) -> Entry | None:
+        return self.entries.get(place)
+
+
+def make_table(results: Results, view: View) -> Table:
+    """The table that a view asks for."""
+    from hushgraph.study.results import distinct
+
+    rows = chosen_rows(results, view)
+    axes = (*view.rows, *varying(rows, view, (*view.rows, view.columns)))
+    grouped: dict[tuple[tuple[Any, ...], Any], Values] = defaultdict(dict)
+    for row in rows:
+        value = row.metrics.get(view.value)
+        if value is not None:
+            place = (tuple(row.cell.axis(axis) for axis in axes), row.cell.axis(view.columns))
+            grouped[place][tuple(row.cell.axis(axis) for axis in REPEATS)] = value
+    columns = distinct(column for _, column in grouped)
+    baseline = _baseline(view, columns)
+    return Table(
+        view.name,
+        view.value,
+        axes,
+        view.columns,
+        baseline,
+        tuple(_ordered(dict.fromkeys(key for key, _ in grouped))),
+        tuple(columns),
+        _entries(grouped, baseline),
+        results.study.privacy,
+    )
+
+
+def chosen_rows(results: Results, view: View) -> list[Row]:
+    """The rows that a view is about; an unknown measure or axis is an error."""
+    known = results.metrics()
+    if known and view.value not in known:
+        raise InputError(f"value: no run has '{view.value}'; {did_you_mean(view.value, known)}")
+    axes = {axis for cell in results.study.cells for axis in cell.axes}
+    InputError.collect(
+        f"axis: no '{axis}' in this study; {did_you_mean(axis, axes)}" for axis in view.axes if axis not in axes
+    )
+    return results.where(view.where)
+
+
+def varying(rows: Sequence[Row], view: View, named: Sequence[str]) -> list[str]:
+    """The axes that would be averaged over although they are no repetitions.
+
+    An axis that a named one decides (a setting that differs from method to method) is not one of them.
+    """
+    axes = dict.fromkeys(axis for row in rows for axis in row.cell.axes if axis not in (*named, *REPEATS))
+    found: list[str] = []
+    for axis in axes:
+        places: dict[tuple[Any, ...], set[Any]] = defaultdict(set)
+        for row in rows:
+            if row.metrics.get(view.value) is not None:
+                place = tuple(row.cell.axis(one) for one in (*named, *found, *REPEATS))
+                places[place].add(row.cell.axis(axis))
+        if any(len(values) > 1 for values in places.values()):
+            found.append(axis)
+    return found
+
+
+def _baseline(view: View, columns: Sequence[Any]) -> Any:
+    if view.baseline is None or not columns:
+        return None
+    for column in columns:
+        if column == view.baseline or str(column) == str(view.baseline):
+            return column
+    raise InputError(f"baseline: no column '{view.baseline}'; {did_you_mean(str(view.baseline), map(str, columns))}")
+
+
+def _ordered(keys: Any) -> list[tuple[Any, ...]]:
+    """Rows in the order of the study, but numbers ascending within equal other values."""
+    listed = list(keys)
+    places: list[dict[Any, int]] = []
+    for axis in range(len(listed[0]) if listed else 0):
+        from hushgraph.study.results import distinct
+
+        places.append({value: place for place, value in enumerate(distinct(key[axis] for key in listed))})
+    return sorted(listed, key=lambda key: [places[axis][value] for axis, value in enumerate(key)])
+
+
+def _entries(grouped: dict[tuple[tuple[Any, ...], Any], Values], baseline: Any) -> dict[Any, Entry]:
+    found: dict[Any, Entry] = {}
+    for (key, column), values in grouped.items():
+        summary = summarize(list(values.values()))
+        assert summary is not None
+        theirs = grouped.get((key, baseline), {}) if baseline is not None and column != baseline else {}
+        shared = [repeat for repeat in values if repeat in theirs]
+        compared = paired([values[one] for one in shared], [theirs[one] for one in shared])
+        found[key, column] = Entry(summary, compared)
+    compared_ones = [place for place, entry in found.items() if entry.paired is not None]
+    ps = holm([entry.paired.p_t for place in compared_ones if (entry := found[place]).paired is not None])
+    for place, p in zip(compared_ones, ps):
+        found[place] = replace(found[place], p=p)
+    return found

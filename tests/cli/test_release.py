@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from commands import flat, run, run_json
+from hushgraph.datasets import load, write_npz
+from small_graphs import random_graph
+
+BUDGET = ["--epsilon", "4", "--delta", "1e-3"]
+
+
+def test_a_graph_is_released_verified_audited_and_loaded(data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    found = run_json("release", "arr", "--data", data, "--out", out, *BUDGET)
+    assert found["epsilon"] <= 4.0
+    assert found["released_edges"] == load(out).edge_index.shape[1]
+    assert run("verify", out).exit_code == 0
+    assert run("audit", out, "--canaries", "500").exit_code == 0
+    trained = run_json(
+        "train", "sage", "--data", out, "--out", tmp_path / "model", "--epsilon", "inf", "--set", "epochs=1",
+        "--separate", "a released graph",
+    )  # fmt: skip
+    assert trained["method"] == "sage"
+
+
+def test_in_words_it_says_what_came_out(data: Path, tmp_path: Path) -> None:
+    text = flat(run("release", "lap-graph", "--data", data, "--out", tmp_path / "out", *BUDGET))
+    assert "graph: noisy-edges, discrete Laplace noise of scale 0.2525 on every pair of nodes" in text
+    assert "edges (entries)," in text
+
+
+def test_what_cannot_be_released_is_refused(data: Path, tmp_path: Path) -> None:
+    refused = run("release", "gap", "--data", data, "--out", tmp_path / "out", *BUDGET)
+    assert refused.exit_code == 2
+    assert "expected a method that releases a graph; gap does not" in refused.output
+    assert not (tmp_path / "out").exists()
+    full = tmp_path / "full"
+    full.mkdir()
+    (full / "file").write_text("mine")
+    assert "new or empty folder" in run("release", "arr", "--data", data, "--out", full, *BUDGET).output
+
+
+def test_public_edges_of_a_file_come_out(tmp_path: Path) -> None:
+    graph = random_graph(1)
+    graph.public_edge_index = graph.edge_index[:, (graph.edge_index < 12).all(dim=0)]
+    data = write_npz(graph, tmp_path / "toy.npz")
+    run_json("release", "edge-rand", "--data", data, "--out", tmp_path / "out", *BUDGET)
+    released = set(map(tuple, load(tmp_path / "out").edge_index.t().tolist()))
+    assert set(map(tuple, graph.public_edge_index.t().tolist())) <= released
