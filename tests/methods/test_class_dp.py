@@ -11,8 +11,7 @@ import hushgraph as hg
 from hushgraph.errors import CalibrationError, InputError
 from hushgraph.methods.class_dp import ClassDP
 from hushgraph.nn.filters import PublicFilters
-from hushgraph.nn.kmeans import k_means
-from hushgraph.nn.pictures import NearestCenter, Spread
+from hushgraph.nn.partition import NearestCenter, Spread, k_means
 from hushgraph.nn.rowwise import require_rowwise
 from hushgraph.privacy import units
 from small_pictures import SIDE, pictures

@@ -14,8 +14,8 @@ from hushgraph.data.rows import dense_rows
 from hushgraph.mechanisms.class_sums import ClassSums
 from hushgraph.methods.base import Method, Output
 from hushgraph.nn import Linear
-from hushgraph.nn.described import Described, Description
-from hushgraph.nn.fourier import RandomFourier, UnitRows
+from hushgraph.nn.described import Described, Description, UnitRows
+from hushgraph.nn.fourier import RandomFourier
 from hushgraph.nn.hog import HOG
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.metadata import Metadata

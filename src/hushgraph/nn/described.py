@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hushgraph.data.rows import Rows, dense_rows, take_rows
@@ -20,8 +21,9 @@ class Description(nn.Sequential):
     def fit(self, public: Tensor) -> None:
         """Fit every layer to what the layers before it make of public rows."""
         for layer in self:
-            if hasattr(layer, "fit"):
-                layer.fit(public)
+            fit = getattr(layer, "fit", None)
+            if fit is not None:
+                fit(public)
             public = layer(public)
 
     def forward(self, rows: Rows) -> Tensor:
@@ -44,3 +46,12 @@ class Described(nn.Module):
         """Class scores."""
         scores: Tensor = self.head(self.description(rows))
         return scores
+
+
+@rowwise("Looks at the length of one row.")
+class UnitRows(nn.Module):
+    """Rows scaled to norm 1; zero rows stay zero."""
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """`[n, columns]`, the same shape."""
+        return F.normalize(rows, dim=1)

@@ -12,10 +12,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hushgraph.errors import InputError
-from hushgraph.nn.kmeans import k_means
+from hushgraph.nn.partition import k_means
 from hushgraph.nn.rowwise import rowwise
 
 CONSTANT = 0.3
+LEAST_SIDE = 10
 _PATCHES, _FLAT, _STEEP = 40_000, 0.05, 0.01
 _THRESHOLD = 0.5
 _FLATTEST = 0.03

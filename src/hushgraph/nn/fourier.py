@@ -55,12 +55,3 @@ class RandomFourier(nn.Module):
     def _waves(self, rows: Tensor) -> Tensor:
         angles = (rows / self.width) @ self.directions
         return torch.cat([angles.cos(), angles.sin()], dim=1) / angles.shape[1] ** 0.5
-
-
-@rowwise("Looks at the length of one row.")
-class UnitRows(nn.Module):
-    """Rows scaled to norm 1; zero rows stay zero."""
-
-    def forward(self, rows: Tensor) -> Tensor:
-        """`[n, columns]`, the same shape."""
-        return F.normalize(rows, dim=1)

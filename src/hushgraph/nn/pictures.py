@@ -82,37 +82,6 @@ class KernelStudent(nn.Module):
         return torch.cat([gaussian_kernel(self.look(rows), self.centers, gamma) @ self.weights for rows in parts])
 
 
-@rowwise("The center nearest to one row, out of public ones.")
-class NearestCenter(nn.Module):
-    """Rows to the number of the nearest center, `[rows, 1]`: a rule that looks at one row at a time."""
-
-    centers: Tensor
-
-    def __init__(self, centers: Tensor) -> None:
-        super().__init__()
-        self.register_buffer("centers", centers)
-
-    def forward(self, rows: Rows) -> Tensor:
-        """Whole numbers, as floats."""
-        found = [torch.cdist(part, self.centers).argmin(dim=1) for part in dense_rows(rows).split(_BATCH)]
-        return torch.cat(found).unsqueeze(1).to(self.centers.dtype)
-
-
-@rowwise("Follows from the entries of one row.")
-class Spread(nn.Module):
-    """Rows to one of `parts` numbers, `[rows, 1]`, that looks drawn at random but follows from the row."""
-
-    def __init__(self, columns: int, parts: int) -> None:
-        super().__init__()
-        self.parts = parts
-        self.register_buffer("direction", torch.randn(columns, generator=torch.Generator().manual_seed(0)))
-
-    def forward(self, rows: Rows) -> Tensor:
-        """Whole numbers, as floats: far digits of the length along a fixed direction."""
-        along = (dense_rows(rows).double() * self.direction).sum(dim=1)
-        return (along * 1e4).floor().remainder(self.parts).unsqueeze(1).float()
-
-
 def picture_network(kind: str, shape: tuple[int, int], classes: int, generator: torch.Generator) -> nn.Module:
     """A classifier of rows of pixels: softmax regression, one hidden layer, or the CNN usual in work on DP-SGD."""
     seed = int(torch.randint(2**62, (1,), generator=generator))

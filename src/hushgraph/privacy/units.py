@@ -344,6 +344,11 @@ class Class(Unit):
             object.__setattr__(self, "relation", Relation.NULL)
 
     @property
+    def change(self) -> str:
+        """The change that is hidden, in words."""
+        return f"{self.noun} are replaced by {'empty ones' if self.removal else 'any others'}"
+
+    @property
     def footprint(self) -> Footprint:
         """One group, of any number of records."""
         return Footprint(groups=1, replaced=not self.removal)
@@ -351,6 +356,10 @@ class Class(Unit):
     def count(self, metadata: Metadata) -> int:
         """Groups."""
         return metadata.classes * self.footprint.parts
+
+    def counted(self, metadata: Metadata) -> str:
+        """Groups."""
+        return f"the number of {'classes' if self.footprint.parts == 1 else 'parts of classes'}"
 
     @classmethod
     def variants(cls) -> list[Unit]:
