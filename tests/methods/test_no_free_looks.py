@@ -91,7 +91,7 @@ def proven() -> list[tuple[str, units.Unit]]:
 
 
 def neighbor(graph: CheckedGraph, unit: units.Unit) -> CheckedGraph:
-    """The graph without its first edge, or with other records of a class or a training node, as far as the unit hides it."""
+    """The graph without its first edge, or with other records of a class or node, as far as the unit hides them."""
     variations, rng = Variations(graph), np.random.default_rng(1)
     if unit.footprint.records == 0:
         return next(iter(unit.neighbors(variations, rng)))
