@@ -43,6 +43,8 @@ QUICK: dict[str, dict[str, Any]] = {
     "mlp": {"epochs": 1},
     "dp-mlp": {"epochs": 1, "batch_size": 8},
     "pate": {"learner": "ridge", "teachers": 3, "queries": 4},
+    "class-dp": {"steps": 3, "sample_rate": 1.0},
+    "noisy-moments": {"frequencies": 8},
     "lpgnn": {"low": -1.0, "high": 1.0, "epochs": 1, "label_steps": 2},
     "feature-rr": {"low": -1.0, "high": 1.0, "epochs": 1, "hidden_channels": 4},
     "pgc": {"low": -1.0, "high": 1.0, "epochs": 1},
@@ -57,6 +59,10 @@ UNITS: list[units.Unit] = [
     units.BoundedDegreeNode(max_degree=60),
     units.NodeWithEdges(),
     units.Record(),
+    units.Class(),
+    units.Class(removal=True),
+    units.Subclass(parts=2),
+    units.Subclass(parts=2, removal=True),
     units.Local(),
     units.Local(private_labels=False),
 ]
@@ -85,10 +91,12 @@ def proven() -> list[tuple[str, units.Unit]]:
 
 
 def neighbor(graph: CheckedGraph, unit: units.Unit) -> CheckedGraph:
-    """The graph without its first edge, or with another record of a training node, as far as the unit hides it."""
+    """The graph without its first edge, or with other records of a class or node, as far as the unit hides them."""
     variations, rng = Variations(graph), np.random.default_rng(1)
     if unit.footprint.records == 0:
         return next(iter(unit.neighbors(variations, rng)))
+    if unit.footprint.groups == 1:
+        return list(unit.neighbors(variations, rng))[-1]
     kept = {"keep_list": "edges" in unit.public, "keep_label": "labels" in unit.public}
     return variations.with_record(TRAIN_NODE, variations.random_record(TRAIN_NODE, rng, **kept))
 
@@ -121,7 +129,7 @@ def compared() -> list[Any]:
     """Methods, units, and neighbors to compare with."""
     found = [pytest.param(name, unit, neighbor, id=f"{name}-{unit}") for name, unit in proven()]
     for name, unit in proven():
-        if unit.relation is units.Relation.NULL:
+        if unit.relation is units.Relation.NULL and unit.footprint.records == 1:
             found.append(pytest.param(name, unit, empty_record, id=f"{name}-{unit}-empty"))
     return found
 
