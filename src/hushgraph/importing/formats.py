@@ -114,7 +114,7 @@ def columns_of(rows: Sequence[Mapping[str, Any]], first: Sequence[str] = ()) -> 
 def read_pt(path: Path) -> Data:
     """A `Data` or a dictionary of tensors that torch saved."""
     try:
-        with torch.serialization.safe_globals([Data, *plain_containers()]):
+        with torch.serialization.safe_globals(plain_containers()):
             refuse_code_in_torch(path, hint="save plain tensors: torch.save(data.to_dict(), path)")
             found = torch.load(path, weights_only=True)
     except InputError:
