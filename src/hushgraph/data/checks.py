@@ -126,7 +126,10 @@ def labeled_nodes(nodes: Tensor, labels: Tensor, split: str) -> Tensor:
 
 def _kind_problems(data: Any, needed: tuple[str, ...]) -> list[str]:
     if type(data).__name__ == "HeteroData":
-        return ["expected one kind of node and edge; got a HeteroData graph. Select one edge type (to_homogeneous)"]
+        return [
+            "expected one kind of node and edge; got a HeteroData graph. Choose a relation between nodes of one kind: "
+            "hushgraph.Graph.from_pyg(data, relation=...)"
+        ]
     missing = [name for name in needed if getattr(data, name, None) is None]
     problems = [f"expected a torch_geometric Data with {name}; got none" for name in missing]
     for name in ("edge_weight", "edge_attr"):

@@ -15,14 +15,15 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from hushgraph.datasets.loading import load
 from hushgraph.datasets.splits import MASKS, has_split, random_split, to_torch_csr
 from hushgraph.errors import InputError
 from hushgraph.graph.edges import MemoryEdges
 from hushgraph.importing.edges import EdgeColumns, EdgeStream
 from hushgraph.importing.findings import Code, Finding, tallied
-from hushgraph.importing.formats import ID, TwoTables, read_whole_graph, tables_of_networkx
+from hushgraph.importing.formats import ID, TwoTables, is_whole_graph, read_whole_graph, tables_of_networkx
 from hushgraph.importing.nodes import NodeColumns, Nodes, read_nodes
-from hushgraph.importing.tables import Table, table_of
+from hushgraph.importing.tables import table_of
 
 Classes = Sequence[Any]
 Split = str | tuple[float, float, float] | None
@@ -156,7 +157,7 @@ class Graph(Data):
         result = cls(edge_index=together, name=name, num_nodes=num_nodes)
         result.findings = (Finding(Code.BOTH_DIRECTIONS),) if mutual else ()
         result.x = torch.ones(num_nodes, 1) if x is None else _rows(x)
-        result.y = torch.full((num_nodes,), -1) if y is None else y
+        result["y"] = torch.full((num_nodes,), -1) if y is None else y if isinstance(y, Tensor) else np.asarray(y)
         if classes is not None:
             result.class_names = list(classes)
         return result._split(split, seed)
@@ -287,18 +288,16 @@ def _one_relation(data: Any, relation: str | tuple[str, str, str] | None) -> Dat
 
 def _pairs(edges: Any) -> Tensor:
     """Pairs of whole numbers as `[2, E]`."""
-    try:
-        found = torch.as_tensor(np.asarray(edges)) if not isinstance(edges, Tensor) else edges
-    except (ValueError, TypeError):
-        found = torch.empty(0)
-    if found.numel() == 0:
+    found = edges.numpy() if isinstance(edges, Tensor) else np.asarray(edges)
+    if found.size == 0:
         return torch.empty((2, 0), dtype=torch.int64)
-    if found.dim() != 2 or 2 not in found.shape or found.is_floating_point() or found.dtype is torch.bool:
+    if found.ndim != 2 or 2 not in found.shape or found.dtype.kind not in "iu":
         raise InputError(
             "from_edges: expected pairs of node numbers, [E, 2] or [2, E]; got "
             f"{found.dtype} of shape {list(found.shape)}. Words as ids: use from_pandas with a table of nodes"
         )
-    return (found if found.shape[0] == 2 and found.shape[1] != 2 else found.T).long().contiguous()
+    pairs = found if found.shape[0] == 2 and found.shape[1] != 2 else found.T
+    return torch.from_numpy(pairs.astype(np.int64))
 
 
 def _rows(x: Any) -> Tensor:
@@ -314,4 +313,26 @@ def _labels_as_tensor(graph: Graph) -> Tensor:
     return numbered_labels(graph, int(graph.num_nodes or 0))
 
 
-__all__ = ["Graph", "Table"]
+def as_graph(given: Any) -> Any:
+    """What `fit` was given, as a graph where it is clear which; otherwise an error that says what to write."""
+    if isinstance(given, Data) or hasattr(given, "edge_index"):
+        return given
+    kind = type(given).__name__
+    if isinstance(given, str | Path):
+        return Graph.read(given) if is_whole_graph(given) else load(given)
+    if hasattr(given, "edge_types"):
+        return Graph.from_pyg(given)
+    if hasattr(given, "is_directed") and hasattr(given, "nodes"):
+        return Graph.from_networkx(given)
+    if hasattr(given, "ndata") and hasattr(given, "edges"):
+        return Graph.from_dgl(given)
+    if hasattr(given, "tocoo"):
+        raise InputError(f"expected a graph; got {kind}. Do: hushgraph.Graph.from_scipy(matrix, x=..., y=...)")
+    if hasattr(given, "columns") or isinstance(given, tuple | list | dict):
+        raise InputError(
+            f"expected a graph; got {kind}. Do: hushgraph.Graph.from_pandas(nodes, edges, id=..., label=..., "
+            "features={...}, directed=False)"
+        )
+    raise InputError(
+        f"expected a graph (torch_geometric Data or hushgraph.Graph); got {kind}. See hushgraph.Graph.from_..."
+    )

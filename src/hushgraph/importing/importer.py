@@ -21,7 +21,7 @@ from hushgraph.importing.ids import Ids
 from hushgraph.importing.nodes import NodeColumns, Nodes, read_nodes
 from hushgraph.importing.tables import Table, open_table
 
-MEMORY = 1 << 29
+MEMORY = 1 << 28
 """Bytes that sorting the edges takes."""
 
 

@@ -76,7 +76,7 @@ def _undeclared(table: Table, name: str) -> str:
         f"{table.where}: expected a use for the column '{name}'; got none. Numbers need their range from public "
         f"knowledge, because the largest value is somebody's: --numeric {name}=LOW:HIGH, or --as-is {name} if their "
         f"scale is right. Words need their list: --category {name}=A,B,... or --hashed {name}=64. Without it: "
-        f"--ignore {name}"
+        f"--ignore {name}. In Python: features={{'{name}': (LOW, HIGH)}}, None, ['A', 'B'] or 64; ignore=['{name}']"
     )
 
 

@@ -17,7 +17,7 @@ from hushgraph.errors import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-ROWS_AT_ONCE = 1 << 21
+ROWS_AT_ONCE = 1 << 20
 _TEXT = {".csv", ".tsv", ".txt", ".edges", ".edgelist", ".tab"}
 _PARQUET = {".parquet", ".pq"}
 _ARROW = {".arrow", ".feather", ".ipc"}
