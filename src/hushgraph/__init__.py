@@ -13,6 +13,7 @@ if _TYPE_CHECKING:
 
     from hushgraph import datasets, local, mechanisms, testing
     from hushgraph.graph.disk import DiskEdges
+    from hushgraph.importing.graph import Graph
     from hushgraph.ledger.certificate import Certificate
     from hushgraph.ledger.ledger import Ledger
     from hushgraph.ledger.project import default_ledger
@@ -61,6 +62,7 @@ _PLACES = {
     "GAT": "methods.plain_gnn",
     "GCN": "methods.plain_gnn",
     "GIN": "methods.plain_gnn",
+    "Graph": "importing.graph",
     "GraphSAGE": "methods.plain_gnn",
     "LPGNN": "methods.lpgnn",
     "LPGNet": "methods.lpgnet",
@@ -110,6 +112,7 @@ __all__ = [
     "EdgeRand",
     "FeatureRR",
     "FeatureScores",
+    "Graph",
     "GraphSAGE",
     "LPGNet",
     "LapGraph",

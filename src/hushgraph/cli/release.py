@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hushgraph.cli.console import Json, Settings, command, progress_bar, require_new_folder, show_json, words
+from hushgraph.cli.data import read_graph
 from hushgraph.cli.ledger import LedgerOption, Operator, Purpose, occasion_of
 from hushgraph.cli.plan import Delta, Edges, Epsilon, PaperMode
 from hushgraph.cli.train import Continues, Data, Directed, Group, Separate, Split, Unpublished
@@ -49,13 +50,11 @@ def release(
 
     choices = read_choices(method, unit, epsilon, delta, words(settings))
     require_new_folder(out)
-    from hushgraph.datasets import load
     from hushgraph.ledger.identity import arrays_of
     from hushgraph.ledger.project import default_ledger
     from hushgraph.methods.released import release_graph
 
-    options: dict[str, Any] = {"directed": True} if directed else {}
-    graph = load(data, split=split, **options)
+    graph = read_graph(data, split, directed=directed)
     declared = {"unpublished": unpublished, "group": group, "continues": continues, "separate": separate}
     book = default_ledger(ledger).on(occasion_of(operator, purpose, arrays=arrays_of(graph), **declared))
     with progress_bar(as_json) as progress:
