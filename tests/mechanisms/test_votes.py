@@ -14,7 +14,7 @@ import hushgraph as hg
 from hushgraph.errors import InputError, UnprovenError
 from hushgraph.mechanisms.confident_votes import ConfidentVotes
 from hushgraph.mechanisms.laplace_votes import LaplaceVotes
-from hushgraph.mechanisms.votes import Votes
+from hushgraph.mechanisms.votes import Ballot, Votes
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy import units
 from hushgraph.privacy.mechanism import mechanism_from_dict
@@ -56,6 +56,26 @@ def test_teachers_on_graphs_move_one_vote_at_a_time_whatever_the_degree(unit: un
             assert int(change.abs().sum(dim=1).max()) <= 2
             moved += bool(change.any())
     assert moved or unit.footprint.records == 0
+
+
+@pytest.mark.parametrize(
+    "made", [Votes(4, 9), LaplaceVotes(4, 9), ConfidentVotes(4, 5, checks=9)], ids=lambda m: m.name
+)
+def test_all_data_of_one_teacher_replaced_moves_one_vote_a_query(made: Ballot) -> None:
+    graph, queries, moved = GRAPHS[0], asked(9), 0
+    before = made.counts(view_of(graph, made, units.Record()), queries)
+    for part in parts_of(graph.train, made.teachers, made.seed):
+        for seed in range(5):
+            random = torch.Generator().manual_seed(seed)
+            x, y = graph.features.clone(), graph.labels.clone()
+            x[part] = 3.0 * torch.randn(part.numel(), x.shape[1], generator=random)
+            y[part] = torch.randint(-1, 2, (part.numel(),), generator=random)
+            other = replace(graph, features=x, labels=y)
+            change = made.counts(view_of(other, made, units.Record()), queries) - before
+            assert float(change.double().norm(dim=1).max()) <= math.sqrt(2.0) + 1e-12
+            assert int(change.abs().sum(dim=1).max()) <= 2
+            moved += bool(change.any())
+    assert moved > 5
 
 
 def test_units_that_change_more_than_one_record_are_refused() -> None:
