@@ -83,7 +83,7 @@ class Ballot(Mechanism):
         classes = data.metadata.classes
         edges = data.whole_lists if "edges" in self.reads else None
         total = torch.zeros((len(queries), classes), dtype=torch.int64)
-        votes = made.votes(data.features, data.labels, edges, data.train, queries, classes)
+        votes = made.votes(data.features, data.labels, edges, data.train, queries, classes, data.public)
         for number, voted in enumerate(votes):
             total[torch.arange(len(voted)), voted] += 1
             data.report(number + 1, self.teachers)
