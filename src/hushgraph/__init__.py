@@ -23,6 +23,7 @@ if _TYPE_CHECKING:
     from hushgraph.methods.edge_rr import EdgeRR, PrivHRG
     from hushgraph.methods.feature_rr import FeatureRR
     from hushgraph.methods.gap import GAP
+    from hushgraph.methods.hetero_rr import HeteroRR
     from hushgraph.methods.lpgnet import LPGNet
     from hushgraph.methods.lpgnn import LPGNN
     from hushgraph.methods.mlp import DPMLP, MLP
@@ -62,6 +63,7 @@ _PLACES = {
     "GCN": "methods.plain_gnn",
     "GIN": "methods.plain_gnn",
     "GraphSAGE": "methods.plain_gnn",
+    "HeteroRR": "methods.hetero_rr",
     "LPGNN": "methods.lpgnn",
     "LPGNet": "methods.lpgnet",
     "LapGraph": "methods.perturbed",
@@ -111,6 +113,7 @@ __all__ = [
     "FeatureRR",
     "FeatureScores",
     "GraphSAGE",
+    "HeteroRR",
     "LPGNet",
     "LapGraph",
     "Ledger",
