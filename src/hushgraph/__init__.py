@@ -24,6 +24,7 @@ if _TYPE_CHECKING:
     from hushgraph.methods.edge_rr import EdgeRR, PrivHRG
     from hushgraph.methods.feature_rr import FeatureRR
     from hushgraph.methods.gap import GAP
+    from hushgraph.methods.hetero_rr import HeteroRR
     from hushgraph.methods.lpgnet import LPGNet
     from hushgraph.methods.lpgnn import LPGNN
     from hushgraph.methods.mlp import DPMLP, MLP
@@ -64,6 +65,7 @@ _PLACES = {
     "GIN": "methods.plain_gnn",
     "Graph": "importing.graph",
     "GraphSAGE": "methods.plain_gnn",
+    "HeteroRR": "methods.hetero_rr",
     "LPGNN": "methods.lpgnn",
     "LPGNet": "methods.lpgnet",
     "LapGraph": "methods.perturbed",
@@ -114,6 +116,7 @@ __all__ = [
     "FeatureScores",
     "Graph",
     "GraphSAGE",
+    "HeteroRR",
     "LPGNet",
     "LapGraph",
     "Ledger",

@@ -8,7 +8,7 @@ not exist), which no neighbor of a graph that passes is. A node without a label 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,18 @@ class CheckedGraph:
     def split(self, name: str) -> Tensor:
         """The node numbers of `train`, `val` or `test`."""
         return {"train": self.train, "val": self.val, "test": self.test}[name]
+
+    def only(self, parts: frozenset[str]) -> CheckedGraph:
+        """The graph without what is not among `parts`: no edges, no columns of features, no label."""
+        nodes, nothing = self.metadata.num_nodes, torch.empty((2, 0), dtype=torch.int64)
+        without: dict[str, Any] = {}
+        if "edges" not in parts:
+            without |= {"edges": MemoryEdges.from_edge_index(nothing, nodes), "public_edges": None}
+        if "features" not in parts:
+            without["features"] = torch.empty(nodes, 0)
+        if "labels" not in parts:
+            without["labels"] = torch.full_like(self.labels, -1)
+        return replace(self, **without)
 
 
 def check_graph(
