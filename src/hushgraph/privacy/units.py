@@ -42,6 +42,7 @@ class Footprint:
     groups: whole groups of records that change.
     replaced: the record becomes another one, not an empty one.
     mirrored: `own_list` and `other_entries` are the two directions of one pair.
+    incident: at most one node's record changes, and every entry that changes leads from or to one and the same node.
     """
 
     receivers: float = math.inf
@@ -51,6 +52,7 @@ class Footprint:
     groups: float = math.inf
     replaced: bool = False
     mirrored: bool = False
+    incident: bool = False
 
     @property
     def owned(self) -> bool:
@@ -185,7 +187,7 @@ class DirectedEdge(_EdgeUnit):
     @property
     def footprint(self) -> Footprint:
         """One receiver gains or loses one row."""
-        return Footprint(receivers=1, own_list=1, other_entries=0, records=0, groups=0)
+        return Footprint(receivers=1, own_list=1, other_entries=0, records=0, groups=0, incident=True)
 
     @property
     def honest(self) -> Unit:
@@ -216,7 +218,7 @@ class UndirectedEdge(_EdgeUnit):
     @property
     def footprint(self) -> Footprint:
         """Two receivers, each gains or loses one row."""
-        return Footprint(receivers=2, own_list=1, other_entries=1, records=0, groups=0, mirrored=True)
+        return Footprint(receivers=2, own_list=1, other_entries=1, records=0, groups=0, mirrored=True, incident=True)
 
     @property
     def published(self) -> Unit:
@@ -260,7 +262,7 @@ class Node(Unit):
     @property
     def footprint(self) -> Footprint:
         """At most `max_degree` receivers lose one row each; no other list changes."""
-        return Footprint(receivers=self.max_degree, other_entries=0, records=1)
+        return Footprint(receivers=self.max_degree, other_entries=0, records=1, incident=True)
 
     @property
     def cap(self) -> int | None:
@@ -292,7 +294,7 @@ class NodeReplace(Node):
     @property
     def footprint(self) -> Footprint:
         """As for `Node`, and as many receivers again for the record that takes its place."""
-        return Footprint(receivers=self.max_degree, other_entries=0, records=1, replaced=True)
+        return Footprint(receivers=self.max_degree, other_entries=0, records=1, replaced=True, incident=True)
 
     def neighbors(self, data: Any, rng: Any) -> Iterator[Any]:
         """Every record replaced by a random one, and by its opposite."""
@@ -318,7 +320,7 @@ class BoundedDegreeNode(Node):
     def footprint(self) -> Footprint:
         """Its own list and one entry in each of at most D others."""
         most = self.max_degree
-        return Footprint(receivers=most, own_list=most, other_entries=most, records=1)
+        return Footprint(receivers=most, own_list=most, other_entries=most, records=1, incident=True)
 
     @property
     def cap(self) -> int | None:
@@ -339,6 +341,31 @@ class BoundedDegreeNode(Node):
                 f"{self.name}: expected no node with more than {self.max_degree} neighbors (max_degree); got one. "
                 "Raise max_degree if the bound is known without the data, or use the unit node"
             )
+
+    def neighbors(self, data: Any, rng: Any) -> Iterator[Any]:
+        """Every node made empty, with all entries that name it."""
+        for node in range(data.metadata.num_nodes):
+            yield data.without_node(node)
+
+
+@dataclass(frozen=True)
+class NodeWithEdges(Unit):
+    """One node with all its incident edges, in and out and however many, is replaced by an empty isolated one.
+
+    Nothing bounds how many other nodes' lists and sums change, so that sums over neighbors are refused; what can be
+    bounded is what depends on few nodes by itself. The set of nodes is public.
+    """
+
+    name = "node-with-edges"
+    noun = "one node (features, label) with all its edges"
+    protects = "one node's features, label and all its edges, however many"
+    relation = Relation.NULL
+    unprotected = (note(Code.SPLIT), note(Code.OWN_ROW))
+
+    @property
+    def footprint(self) -> Footprint:
+        """One record and any number of entries, all of them of this node."""
+        return Footprint(records=1, incident=True)
 
     def neighbors(self, data: Any, rng: Any) -> Iterator[Any]:
         """Every node made empty, with all entries that name it."""

@@ -1,0 +1,114 @@
+"""Clip, sum, perturb: DP-SGD where an example reads the nodes of a released row. Proof: docs/proofs/dpappr.md."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from hushgraph.data.checks import CheckedGraph
+from hushgraph.errors import InputError
+from hushgraph.graph.pagerank import TopRows
+from hushgraph.mechanisms.gradient import Gradient
+from hushgraph.nn.layers import MLP
+from hushgraph.nn.weighted import WeightedMean, WeightedRows
+from hushgraph.noise.sampler import PoissonSampler
+from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy import events
+from hushgraph.privacy.events import Event
+from hushgraph.privacy.plan import Stage
+from hushgraph.privacy.units import Unit
+from hushgraph.training.config import Training
+from hushgraph.training.examples import NoisySteps
+from hushgraph.training.loop import train_private
+from hushgraph.training.weighted import WeightedExamples, train_weighted
+
+
+@dataclass(frozen=True)
+class WeightedGradient(Gradient):
+    """Noisy sums of clipped gradients: the example of a source reads the nodes of its row, which is public or released.
+
+    A node is read by its own example and by at most `max_support` others, the same ones whatever its record is. A record
+    that becomes empty changes those and takes its own example away; one that is replaced changes all of them.
+    """
+
+    max_support: int = 1
+
+    name = "weighted-gradient"
+    proof = "dpappr"
+    reads = frozenset({"features", "labels"})
+    released = "sums of gradients over released rows"
+
+    def touched(self, unit: Unit) -> tuple[int, int]:
+        """How many examples depend on one unit, before and after the change."""
+        others = self.max_support
+        return (others + 1, others + 1) if unit.footprint.replaced else (others + 1, others)
+
+    def sensitivity(self, unit: Unit) -> float:
+        """All touched examples in one batch: each side moves by at most the clip norm."""
+        return self.max_grad_norm * sum(self.touched(unit)) if unit.footprint.records <= 1 else math.inf
+
+    def reference(self, unit: Unit) -> float:
+        """The largest change of one sum."""
+        return self.sensitivity(unit)
+
+    def event(self, unit: Unit, scale: float) -> Event:
+        """Poisson batches in which one unit touches several examples."""
+        if scale == 0.0:
+            return events.non_private()
+        self.require(unit)
+        return events.sampled_group(self.sample_rate, scale / self.max_grad_norm, *self.touched(unit), steps=self.steps)
+
+    def check(self, *inputs: Any) -> None:
+        """No node may be read by more examples than planned, and no source may have two."""
+        rows = inputs[1]
+        if torch.unique(rows.sources).numel() != rows.sources.numel():
+            raise InputError("sources: expected distinct nodes; got some twice")
+        if rows.support() > self.max_support:
+            raise InputError(f"support: expected at most {self.max_support} rows a node; got {rows.support()}")
+
+    def query(self, data: Any, module: WeightedMean, rows: TopRows, training: Training) -> None:  # type: ignore[override]
+        """Train plainly on the sources that have a label."""
+        there = torch.nonzero(data.labels[rows.sources] >= 0).squeeze(1)
+        train_weighted(module, _examples(data, rows).rows(there), data.labels[rows.sources[there]], training)
+
+    def release(  # type: ignore[override]
+        self, data: Any, scale: float, noise: NoiseSource, module: WeightedMean, rows: TopRows, training: Training
+    ) -> None:
+        """Train by clipped, noised steps on Poisson batches of sources."""
+        self.check(module, rows)
+        sampler = PoissonSampler(rows.sources.numel(), self.sample_rate)
+        steps = NoisySteps(sampler, self.steps, self.max_grad_norm, scale)
+        examples = WeightedExamples(module, _examples(data, rows), data.labels[rows.sources], steps)
+        train_private(examples, training, noise, on_step=data.report)
+
+    @classmethod
+    def variants(cls) -> Sequence[Self]:
+        """A few steps on Poisson batches."""
+        return [cls(0.5, 0.25, 4, max_support=2)]
+
+    def example_inputs(self, graph: CheckedGraph) -> tuple[Any, ...]:
+        """A linear model; every training node reads itself and the two nodes after it."""
+        metadata, sources = graph.metadata, graph.train
+        module = MLP(metadata.features, 1, metadata.classes, 1, generator=torch.Generator().manual_seed(0))
+        columns = (sources.unsqueeze(1) + torch.arange(3)) % metadata.num_nodes
+        weights = torch.tensor([0.01, 1.0, 1.0]).expand(columns.shape)
+        return WeightedMean(module), TopRows(sources, columns, weights), Training(epochs=1)
+
+    def most_canaries(self, stage: Stage, unit: Unit) -> int:
+        """None is known."""
+        return 0
+
+    def canary(self, stage: Stage, unit: Unit, coins: Any, open_vault: Any, rng: Any) -> Any:
+        """None: an audit says so."""
+        return None
+
+
+def _examples(data: Any, rows: TopRows) -> WeightedRows:
+    """What the examples read; nobody else's features."""
+    columns: Tensor = rows.columns
+    return WeightedRows(data.features, columns, rows.weights)
