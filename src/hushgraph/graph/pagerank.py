@@ -1,7 +1,7 @@
 """Approximate personalized PageRank of many sources: sparse rows, exact up to a residual of `rho` per unit of degree.
 
-The row of a source v solves p = alpha e_v + (1 - alpha) W p for the lazy walk W = (I + A D^-1) / 2, up to the stop rule.
-Three ways to it:
+The row of a source v solves p = alpha e_v + (1 - alpha) W p for the lazy walk W = (I + A D^-1) / 2, up to the stop
+rule. Three ways to it:
 
 * "ista" (Fountoulakis et al. 2019): shrinkage steps on the regularized problem whose solution has exactly the residual
   rho d on its support; a node's step is in proportion to its degree. Stops at a gradient of (1 + gamma) rho alpha.

@@ -1,7 +1,7 @@
 """Loops of approximate personalized PageRank, one source after the other; compiled where numba is installed.
 
-The walk is lazy: W = (I + A D^-1) / 2. Both ways keep an estimate p and the residual r = s - (I - (1 - alpha) W) p / alpha,
-whose largest r / d decides when to stop. Only nodes that the source reaches are touched, so the work does not depend on
+The walk is lazy: W = (I + A D^-1) / 2. Both ways keep an estimate p and the residual
+r = s - (I - (1 - alpha) W) p / alpha, whose largest r / d decides when to stop. Only nodes that the source reaches are touched, so the work does not depend on
 the size of the graph. The same code runs without numba, slowly, with the same operations in the same order.
 """
 
@@ -16,7 +16,7 @@ try:
     from numba import njit
 except ImportError:  # pragma: no cover - the extra `fast` is not installed
 
-    def njit(**options: Any) -> Callable[[Any], Any]:
+    def njit(**options: Any) -> Callable[[Any], Any]:  # type: ignore[no-redef]
         """No compiler: the function as it is."""
         return lambda function: function
 
@@ -33,7 +33,7 @@ def grown(values, size):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def ista_rows(offsets, neighbors, sources, alpha, rho, gamma, by_degree):  # type: ignore[no-untyped-def]
-    """Rows of all sources by ISTA: (where rows end, columns, values). `by_degree`: a node's step is its degree, not 1."""
+    """Rows of all sources by ISTA: (ends, columns, values). `by_degree`: a node's step is its degree, not 1."""
     nodes = len(offsets) - 1
     p, g, delta = np.zeros(nodes), np.zeros(nodes), np.zeros(nodes)
     seen, touched, active = np.zeros(nodes, dtype=np.bool_), np.empty(nodes, np.int64), np.empty(nodes, np.int64)
@@ -105,7 +105,9 @@ def push_rows(offsets, neighbors, sources, alpha, rho):  # type: ignore[no-untyp
             if r[i] < rho * degree:
                 continue
             # a lazy walk comes back: pushing until the residual is small again, in one go
-            times = int(np.ceil(np.log(rho * degree / r[i]) / np.log(0.5 * (1.0 - alpha)))) if r[i] > rho * degree else 1
+            times = (
+                int(np.ceil(np.log(rho * degree / r[i]) / np.log(0.5 * (1.0 - alpha)))) if r[i] > rho * degree else 1
+            )
             left = r[i] * (0.5 * (1.0 - alpha)) ** max(times, 1)
             gone = (r[i] - left) / (0.5 * (1.0 + alpha))
             p[i] += alpha * gone

@@ -18,7 +18,6 @@ from torch import Tensor
 from hushgraph.data.checks import CheckedGraph
 from hushgraph.errors import HushgraphError, InputError
 from hushgraph.graph.pagerank import TopRows, largest_entries, pagerank
-from hushgraph.mechanisms.canaries import SCALES, Evidence, OpenVault, audit_graph
 from hushgraph.noise.normal import in_steps
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.mechanism import GaussianMechanism, Mechanism

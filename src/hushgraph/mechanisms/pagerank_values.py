@@ -57,8 +57,11 @@ class PageRankValues(PageRankMechanism, GaussianMechanism):
 
     def _whole(self, data: Any, chosen: TopRows) -> np.ndarray:
         rows = self.pagerank(data, chosen.sources)
-        number = np.repeat(np.arange(len(chosen.sources)), chosen.columns.shape[1])
-        values = np.asarray(rows[number, chosen.columns.flatten().numpy()]).reshape(chosen.columns.shape)
+        count, width = rows.shape
+        keys = np.repeat(np.arange(count) * width, np.diff(rows.indptr)) + rows.indices
+        wanted = np.arange(count)[:, None] * width + chosen.columns.numpy()
+        place = np.searchsorted(keys, wanted).clip(max=max(len(keys) - 1, 0))
+        values = np.where(keys[place] == wanted, rows.data[place], 0.0)
         return self.whole_sizes(np.minimum(values, self.bound))
 
     def _with(self, chosen: TopRows, sizes: np.ndarray) -> TopRows:

@@ -32,8 +32,8 @@ from hushgraph.training.weighted import WeightedExamples, train_weighted
 class WeightedGradient(Gradient):
     """Noisy sums of clipped gradients: the example of a source reads the nodes of its row, which is public or released.
 
-    A node is read by its own example and by at most `max_support` others, the same ones whatever its record is. A record
-    that becomes empty changes those and takes its own example away; one that is replaced changes all of them.
+    A node is read by its own example and by at most `max_support` others, the same ones whatever its record is. A
+    record that becomes empty changes those and takes its own example away; one that is replaced changes all of them.
     """
 
     max_support: int = 1

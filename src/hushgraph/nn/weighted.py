@@ -51,9 +51,8 @@ def power_iteration(scores: Tensor, edges: Edges, alpha: float, steps: int) -> T
     """Q = (1 - alpha) D^-1 A Q + alpha H, `steps` times from Q = H: the inference of PPRGo and DP-APPR."""
     held, found = edges.load(), scores
     degree = held.in_degree().clamp(min=1).unsqueeze(1)
-    adjacency = torch.sparse_csr_tensor(
-        held.offsets.to(torch.int64), held.sources.to(torch.int64), torch.ones(held.num_edges), (len(scores),) * 2
-    )
+    senders, receivers = held.edge_index()
     for _ in range(steps):
-        found = (1.0 - alpha) * (adjacency @ found) / degree + alpha * scores
+        sums = torch.zeros_like(found).index_add_(0, receivers, found[senders])
+        found = (1.0 - alpha) * sums / degree + alpha * scores
     return found

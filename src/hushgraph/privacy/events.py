@@ -151,7 +151,12 @@ def bounded_range(eta: float, count: int = 1) -> Event:
     """
     if not eta > 0.0 or count < 1:
         raise InputError(f"bounded range: expected a length above 0, and a count; got {eta!r} and {count!r}")
-    mu = 2.0 * float(special.ndtri(special.expit(0.5 * max(eta, _LEAST_RANGE)))) * (1.0 + _RANGE_ROUNDING) * math.sqrt(count)
+    mu = (
+        2.0
+        * float(special.ndtri(special.expit(0.5 * max(eta, _LEAST_RANGE))))
+        * (1.0 + _RANGE_ROUNDING)
+        * math.sqrt(count)
+    )
     return dpa.GaussianDpEvent(1.0 / mu) if math.isfinite(mu) else dpa.NonPrivateDpEvent()
 
 

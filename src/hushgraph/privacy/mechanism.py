@@ -26,7 +26,9 @@ from hushgraph.privacy.units import Unit
 if TYPE_CHECKING:
     from hushgraph.privacy.plan import Stage
 
-Law = Literal["gaussian", "discrete-laplace", "randomized-response", "noisy-top", "exponential", "randomizer", "selection", "none"]
+Law = Literal[
+    "gaussian", "discrete-laplace", "randomized-response", "noisy-top", "exponential", "randomizer", "selection", "none"
+]
 
 
 @dataclass(frozen=True)

