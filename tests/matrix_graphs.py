@@ -95,12 +95,12 @@ def own_rows(graph: CheckedGraph, other: CheckedGraph) -> np.ndarray:
 GRAPHS = graphs()
 
 
-def realized(cell: Cell, graph: CheckedGraph, other: CheckedGraph, seed: int) -> float:
-    """How far the answers on two neighbors lie apart, in the norm of the law.
+def realized(cell: Cell, graph: CheckedGraph, other: CheckedGraph, seed: int, charged_for: Unit | None = None) -> float:
+    """How far the answers on two neighbors lie apart, in the norm of the law, in a run charged for that unit.
 
     Rows that stay in the vault as part of their node's own record are left out.
     """
-    mechanism, unit = cell.mechanism, cell.unit
+    mechanism, unit = cell.mechanism, charged_for or cell.unit
     before, after = (
         mechanism.before_noise(view_of(one, mechanism, unit, seed), NoiseSource.seeded(seed), *inputs)
         for one, inputs in ((g, mechanism.example_inputs(g)) for g in (graph, other))

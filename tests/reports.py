@@ -14,6 +14,7 @@ from hushgraph.ledger.certificate import Certificate, Charge, DatasetTotal, Rand
 from hushgraph.mechanisms.neighbor_sum import NeighborSum
 from hushgraph.methods.model import Model
 from hushgraph.privacy.budget import Budget
+from hushgraph.privacy.loss import NO_LOSS
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units import Local, UndirectedEdge, Unit
@@ -79,7 +80,7 @@ def context(
         delta=1e-5,
         profile={},
         mu=None,
-        accountant="exact Gaussian",
+        accountant=NO_LOSS if epsilon == 0.0 else "exact Gaussian",
         charges=(charge,) if private else (),
         public=(),
         unprotected=unit.unprotected,

@@ -24,7 +24,7 @@ from hushgraph.data.checks import CheckedGraph
 from hushgraph.errors import BudgetError, CalibrationError, PrivateAccessError, UnprovenError
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.run import Run, open_run
-from hushgraph.mechanisms import LabelSum, LocalReport, NeighborSum
+from hushgraph.mechanisms import EdgeCount, LabelSum, LocalReport, NeighborSum, PairCount
 from hushgraph.mechanisms.view import View
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy import events, units
@@ -32,8 +32,9 @@ from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.mechanism import Mechanism
 from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.testing import Cell, Variations, matrix, mechanisms
+from hushgraph.testing import units as all_units
 from hushgraph.vault import PrivateRows, Vault
-from matrix_graphs import GRAPHS, fits, largest_share, own_rows, view_of
+from matrix_graphs import GRAPHS, fits, largest_share, own_rows, realized, view_of
 
 BUDGET = Budget(2.0, 1e-3)
 ROOTS = 1e-12  # bounds and norms are roots in double precision; sums are exact, and the bound of gradients has room
@@ -78,6 +79,42 @@ def test_bounds_are_tight_for_some_variant_of_every_bounded_pair() -> None:
             pair = (cell.mechanism.name, cell.unit.name)
             best[pair] = max(best[pair], largest_share(cell))
     assert {pair: share for pair, share in best.items() if share < TIGHT} == {}
+
+
+PAIRED = [*all_units(), units.BoundedDegreeNode(3), units.BoundedDegreeNode(4), units.BoundedDegreeNode(8)]
+
+
+def share_under(charged: units.Unit, cell: Cell) -> float:
+    """The largest change that the unit of `cell` makes to a run that was charged for another one, over its bound."""
+    changes = [
+        realized(cell, graph, other, 0, charged)
+        for graph in GRAPHS
+        if fits(graph, charged)
+        for other in cell.unit.neighbors(Variations(graph), np.random.default_rng(0))
+    ]
+    return max(changes, default=0.0) / cell.bound
+
+
+@pytest.mark.parametrize("charged", PAIRED, ids=ids)
+def test_a_run_priced_for_another_unit_keeps_to_the_bounds_of_that_unit(charged: units.Unit) -> None:
+    """All pairs of units: where one covers the other, no neighbor of the other moves an answer beyond its bound."""
+    for mechanism in (NeighborSum(), LabelSum(), EdgeCount(3), PairCount()):
+        if Cell(mechanism, charged).status != "bounded":
+            continue
+        for other in PAIRED:
+            cell = Cell(mechanism, other)
+            if cell.status == "bounded" and charged.covers(other, edges="edges" in mechanism.reads):
+                assert share_under(charged, cell) <= 1.0 + ROOTS, (mechanism, other)
+
+
+def test_a_promise_of_a_larger_degree_does_not_cover_a_smaller_one() -> None:
+    """Lists as long as the larger promise allows move sums by more than the smaller one's bound."""
+    large, small = units.BoundedDegreeNode(8), units.BoundedDegreeNode(4)
+    assert share_under(large, Cell(NeighborSum(), small)) > 1.2
+    assert not large.covers(small)
+    assert large.covers(small, edges=False)
+    assert small.covers(large)
+    assert small.covers(units.UndirectedEdge())
 
 
 @dataclass(frozen=True)

@@ -89,10 +89,18 @@ def choice(**changes: Any) -> Plan:
     return Plan(**{**values, **changes})
 
 
-def carry_out(ledger: Ledger, plan: Plan, dataset: str = "data", *, seeded: bool = False, **occasion: Any) -> Run:
+def carry_out(
+    ledger: Ledger,
+    plan: Plan,
+    dataset: str = "data",
+    *,
+    seeded: bool = False,
+    tensors_hash: str | None = None,
+    **occasion: Any,
+) -> Run:
     """Open a run, charge all of it, close it."""
     run = open_run(ledger, plan, dataset, seeded=seeded, **occasion)
     for stage in plan.stages:
         run.charge(stage)
-    run.close()
+    run.close(tensors_hash=tensors_hash)
     return run

@@ -64,6 +64,17 @@ def test_the_stored_plan_is_audited_and_none_is_calibrated(tmp_path: Path, monke
     assert audit_run(folder, canaries=500, seed=1).claimed == pytest.approx(1.0, abs=1e-2)
 
 
+def test_a_seeded_run_is_called_not_private_whatever_is_found() -> None:
+    model = GAP(epochs=1).fit(random_graph(0), UndirectedEdge(), Budget(1.0, 1e-4), seed=1)
+    found = audit_run(model, canaries=200, seed=3)
+    assert found.seeded
+    assert found.as_dict()["seeded"] is True
+    assert found.sentence().startswith("NOT PRIVATE: the noise of this run was seeded")
+    private = audit_run(GAP(epochs=1).fit(random_graph(0), UndirectedEdge(), Budget(1.0, 1e-4)), canaries=200, seed=3)
+    assert not private.seeded
+    assert "NOT PRIVATE" not in private.sentence()
+
+
 def test_a_model_and_its_folder_give_the_same_audit(tmp_path: Path) -> None:
     model = GAP(epochs=1).fit(random_graph(0), UndirectedEdge(), Budget(1.0, 1e-4))
     assert audit_run(model, canaries=500, seed=3) == audit_run(model.save(tmp_path), canaries=500, seed=3)

@@ -27,7 +27,8 @@ def test_figures_of_every_stage_and_the_plan_itself() -> None:
 def test_declared_edges_set_delta_and_are_not_needed() -> None:
     words = ["plan", "gap", "--unit", "undirected-edge", "--nodes", 1000, "--epsilon", 4]
     assert run_json(*words)["delta"] == 1e-6
-    assert run_json(*words, "--edges", 200)["delta"] == 1e-4
+    assert run_json(*words, "--edges", 200_000)["delta"] == 1e-7
+    assert run_json(*words, "--edges", 200)["delta"] == 1e-5  # as for 1000 units: never more than nodes allow
     assert run_json(*words, "--edges", 200)["plan"]["metadata"]["num_edges"] == 200
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from hushgraph.errors import HushgraphError, InputError
 from hushgraph.graph import quantized
-from hushgraph.graph.quantized import quantize
+from hushgraph.graph.quantized import _Bound, quantize
 
 HUGEST = float(np.finfo(np.float32).max)
 EDGES = [2.0**k * (1 + sign * 2.0**-24) for k in (-140, -30, -12, -1, 0, 1, 40, 100) for sign in (-1, 0, 2)]
@@ -52,6 +52,19 @@ def test_no_row_exceeds_its_bound_in_exact_integers(
         copies = 1 if lengths is None else max(lengths[number], 1)
         assert squared(row) * copies <= (2**bits * share) ** 2
         assert float(row.abs().max()) <= 2**bits
+
+
+def test_a_limit_is_never_above_the_square_of_the_norm_however_the_ratio_is_rounded() -> None:
+    """Norms whose squared ratio lies just below a whole number of steps: double precision alone would reach it."""
+    rng, bits = np.random.default_rng(0), 12
+    largest, whole = rng.uniform(0.5, 2.0, 3_000), rng.integers(1, 4**bits, 3_000)
+    norms = np.nextafter(largest * np.sqrt(whole) / 2.0**bits, 0.0)
+    above = 0
+    for top, norm in zip(largest, norms, strict=True):
+        limits = _Bound.of(torch.tensor([top, norm], dtype=torch.float64), bits, None, False).limits
+        exact = (2**bits * Fraction(float(norm)) / Fraction(float(top))) ** 2
+        above += int(limits[1]) > exact
+    assert above == 0
 
 
 @given(table=TABLES, bits=st.integers(1, 20), normalize=st.booleans())

@@ -6,22 +6,25 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.numpy import save as to_safetensors
 
 from hushgraph.errors import ContradictionError, LedgerError
 from hushgraph.ledger.certificate import certify
 from hushgraph.ledger.checking import Status
 from hushgraph.ledger.ledger import Ledger
-from hushgraph.ledger.manifest import require_uncontradicted, verify_model, write_manifest
+from hushgraph.ledger.manifest import require_uncontradicted, tensors_hash, verify_model, write_manifest
 from hushgraph.ledger.verify import register, sign_off
 from toy_plans import carry_out, sums, sums_of
 
 
 def save(ledger: Ledger, folder: Path, epsilon: float = 1.0) -> Path:
     """A model's folder as `train` leaves it, with made-up weights."""
-    run = carry_out(ledger, sums_of(epsilon))
+    weights = to_safetensors({"weights/0": np.array([epsilon])})
+    run = carry_out(ledger, sums_of(epsilon), tensors_hash=tensors_hash(weights))
     folder.mkdir()
-    (folder / "model.safetensors").write_bytes(f"weights of epsilon {epsilon:g}".encode())
+    (folder / "model.safetensors").write_bytes(weights)
     certificate = certify(ledger.history(), run.identity).as_dict()
     (folder / "certificate.json").write_text(json.dumps(certificate))
     (folder / "config.json").write_text('{"format": 2}')
@@ -176,7 +179,7 @@ def test_weights_of_epsilon_50_in_a_folder_of_epsilon_4_are_caught(ledger: Ledge
     shutil.copy(bad / "model.safetensors", good / "model.safetensors")
     found = verify_model(good, ledger)
     assert found.status is Status.CONTRADICTED
-    assert [f.what for f in found.having(Status.CONTRADICTED)] == ["model.safetensors"]
+    assert [f.what for f in found.having(Status.CONTRADICTED)] == ["model.safetensors", "tensors"]
     with pytest.raises(ContradictionError, match=r"model\.safetensors: was changed"):
         require_uncontradicted(good, ledger)
 
@@ -193,7 +196,7 @@ def test_a_manifest_made_again_for_changed_files_does_not_fit_the_ledger(
     listed = {**own["files"], "model.safetensors": manifest["files"]["model.safetensors"]}
     edit(model / "manifest.json", files=listed)
     found = {f.what for f in verify_model(model, ledger).having(Status.CONTRADICTED)}
-    assert found == {"signature", "ledger entry"}
+    assert found == {"signature", "ledger entry", "tensors"}
     with pytest.raises(ContradictionError, match="signature"):
         require_uncontradicted(model, ledger)
     edit(model / "manifest.json", public_key=manifest["public_key"], signature=other.keys.sign("x"))
@@ -210,7 +213,7 @@ def test_even_a_manifest_signed_with_the_stolen_key_does_not_fit_the_entry(ledge
     text = manifest_text(own["run"], own["dataset"], own["ledger"], files)
     edit(model / "manifest.json", files=files, signature=ledger.keys.sign(text))
     found = verify_model(model, ledger)
-    assert [f.what for f in found.having(Status.CONTRADICTED)] == ["ledger entry"]
+    assert [f.what for f in found.having(Status.CONTRADICTED)] == ["ledger entry", "tensors"]
     with pytest.raises(ContradictionError, match="holds the hash of another manifest"):
         require_uncontradicted(model, ledger)
 
@@ -280,6 +283,38 @@ def test_files_added_later_are_named_and_do_not_count(ledger: Ledger, model: Pat
     found = verify_model(model, ledger)
     assert found.status is Status.VERIFIED
     assert any("report.html" in finding.detail for finding in found.findings)
+
+
+def test_weights_listed_after_a_change_are_not_those_that_the_run_ended_with(ledger: Ledger, model: Path) -> None:
+    """Whoever has the ledger can list any file; the end of the run says which weights it left."""
+    run = json.loads((model / "manifest.json").read_text())["run"]
+    (model / "model.safetensors").write_bytes(to_safetensors({"weights/0": np.array([50.0])}))
+    write_manifest(model, ledger, run)
+    assert [f.what for f in verify_model(model, ledger).having(Status.CONTRADICTED)] == ["tensors"]
+    write_manifest(model, ledger, run, altered="tuned on public data")
+    found = verify_model(model, ledger)
+    assert found.status is Status.NOT_VERIFIED
+    (finding,) = found.having(Status.NOT_VERIFIED)
+    assert "altered after the run: not verified. What was done: tuned on public data" in finding.detail
+
+
+def test_a_run_that_ended_without_a_hash_is_not_verified(ledger: Ledger, model: Path) -> None:
+    run = carry_out(ledger, sums())
+    (model / "certificate.json").write_text(json.dumps(certify(ledger.history(), run.identity).as_dict()))
+    write_manifest(model, ledger, run.identity)
+    found = verify_model(model, ledger)
+    assert [f.what for f in found.findings if f.status is not Status.VERIFIED] == ["tensors"]
+    assert found.status is Status.NOT_VERIFIED
+
+
+def test_a_model_that_is_saved_twice_is_verified_in_both_places(ledger: Ledger, model: Path, tmp_path: Path) -> None:
+    run = json.loads((model / "manifest.json").read_text())["run"]
+    second = Path(shutil.copytree(model, tmp_path / "second"))
+    (second / "notes.txt").write_text("another file")
+    write_manifest(second, ledger, run)
+    for folder in (model, second):
+        assert verify_model(folder, ledger).status is Status.VERIFIED
+        assert require_uncontradicted(folder, ledger) is Status.VERIFIED
 
 
 def test_a_model_can_be_listed_only_where_its_run_was_charged(model: Path, tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -44,7 +46,7 @@ def test_an_open_run_counts_as_its_whole_plan_and_a_closed_one_as_its_charges() 
     for _ in range(2):
         assert spent(ledger.history()).epsilon(DELTA) == pytest.approx(whole)
         assert ledger.total("data", EDGE).epsilon == pytest.approx(whole)
-        run.charge(run.plan.stages[0], 1) if not run._charged else None
+        run.charge(run.plan.stages[0], 1) if not ledger.history().of_run(run.identity, "charge") else None
     run.close()
     part = sums(count=1).epsilon
     assert spent(ledger.history()).epsilon(DELTA) == pytest.approx(part)
@@ -70,6 +72,49 @@ def test_only_what_was_planned_can_be_charged() -> None:
     run.charge(stage, 2)
     with pytest.raises(BudgetError, match="1 more are refused"):
         run.charge(stage, 1)
+
+
+def test_another_object_of_the_same_run_cannot_charge_again() -> None:
+    run = start(Ledger(), sums(count=1))
+    again = dataclasses.replace(run)
+    run.charge(run.plan.stages[0])
+    with pytest.raises(BudgetError, match="planned 1 times, used 1"):
+        again.charge(run.plan.stages[0])
+    again.close()
+    with pytest.raises(BudgetError, match="closed"):
+        run.charge(run.plan.stages[0])
+    check_history(run.ledger.history())
+
+
+def test_another_object_of_the_same_run_cannot_choose_again() -> None:
+    run = start(Ledger(), choice())
+    run.charge(COUNT)
+    dataclasses.replace(run).choose("cheap", REASON)
+    with pytest.raises(BudgetError, match="has chosen already"):
+        run.choose("dear", REASON)
+    check_history(run.ledger.history())
+
+
+def test_threads_cannot_charge_past_the_plan(tmp_path: Path) -> None:
+    run = start(Ledger(tmp_path / "ledger"), sums(count=2))
+    begin, outcomes = threading.Barrier(8), []
+
+    def charge() -> None:
+        begin.wait()
+        try:
+            run.charge(run.plan.stages[0], 1)
+            outcomes.append("charged")
+        except BudgetError:
+            outcomes.append("refused")
+
+    threads = [threading.Thread(target=charge) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == ["charged"] * 2 + ["refused"] * 6
+    assert len(run.ledger.history().of_run(run.identity, "charge")) == 2
+    check_history(run.ledger.history())
 
 
 def test_a_closed_run_takes_no_charge() -> None:
@@ -104,9 +149,8 @@ def test_a_run_is_entered_with_who_why_and_how() -> None:
     assert (opened["operator"], opened["purpose"], opened["command"]) == ("ann", "a trial", "train gap")
     other = open_run(ledger, sums(), "data", seeded=False, operator="ben", purpose="")
     assert ledger.history().opened(other.identity)["operator"] == "ben"
-    run.close(model_path="/models/one", weights_hash="abc")
-    closed = ledger.history().of_run(run.identity, "close")[0].values
-    assert (closed["model_path"], closed["weights_hash"]) == ("/models/one", "abc")
+    run.close(tensors_hash="abc")
+    assert ledger.history().of_run(run.identity, "close")[0].values["tensors_hash"] == "abc"
 
 
 def test_the_whole_plan_is_kept() -> None:

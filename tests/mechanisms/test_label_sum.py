@@ -89,6 +89,16 @@ def test_one_record_moves_a_divided_release_by_at_most_the_declared_amount(
     assert float((before - replaced).norm()) <= mechanism.sensitivity(units.NodeReplace()) * DOUBLE
 
 
+def test_an_edge_between_unlabeled_nodes_counts_with_their_noise() -> None:
+    """Full rows from both ends arrive where the noise is the least."""
+    loud = LabelSum(unlabeled_norm=1.0, labeled_noise=2.0)
+    assert loud.sensitivity(units.UndirectedEdge()) == pytest.approx(math.sqrt(2.0))
+    rows, none = torch.tensor([[1.0, 0, 0], [0, 1.0, 0]]), torch.empty(2, 0, dtype=torch.int64)
+    mask, edges = torch.tensor([False, False]), torch.tensor([[0, 1], [1, 0]])
+    moved = float((_scaled(edges, rows, mask, loud) - _scaled(none, rows, mask, loud)).norm())
+    assert moved == pytest.approx(math.sqrt(2.0), rel=1e-14)
+
+
 def test_the_bound_for_friendships_is_reached() -> None:
     rows = torch.tensor([[1.0, 0, 0], [0, 1.0, 0]])
     edges = torch.tensor([[0, 1], [1, 0]])

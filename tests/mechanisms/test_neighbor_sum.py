@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from types import SimpleNamespace
 
 import pytest
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from hushgraph.errors import InputError
 from hushgraph.graph.edges import MemoryEdges
-from hushgraph.graph.quantized import BITS
+from hushgraph.graph.quantized import BITS, quantize
 from hushgraph.mechanisms import NeighborSum
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy import events, units
@@ -188,6 +189,23 @@ def test_the_noise_has_the_declared_law_and_not_another() -> None:
     assert stats.kstest(residual / std, "norm").pvalue > 1e-4
     for wrong in (2 / 3, 3 / 2):
         assert stats.kstest(residual / (std * wrong), "norm").pvalue < 1e-12
+
+
+class Recorded:
+    """Notes the scale that is asked for."""
+
+    def integer_gaussian(self, shape: tuple[int, ...], std: float) -> torch.Tensor:
+        self.std = std
+        return torch.zeros(shape, dtype=torch.int64)
+
+
+@pytest.mark.parametrize("scale", [3.0, 0.1, 1 / 3, 7.3e-3])
+def test_the_noise_is_exactly_the_scale_in_steps_and_rounded_up(scale: float) -> None:
+    graph, asked = random_graph(0), Recorded()
+    NeighborSum().release(only_edges(graph.edge_index, 40), scale, asked, graph.x)
+    step = Fraction(quantize(graph.x, 1.0, bits=BITS).step)
+    assert Fraction(scale) <= Fraction(asked.std) * step <= Fraction(scale) * (1 + Fraction(1, 2**50))
+    assert asked.std > scale / float(step)
 
 
 # Audit: an empirical lower bound stays below the claim, and half the noise is caught

@@ -13,7 +13,9 @@ from torch_geometric.data import Data
 
 from charges import charged_stages
 from hushgraph.errors import ContradictionError, InputError
+from hushgraph.ledger.checking import Status
 from hushgraph.ledger.ledger import Ledger
+from hushgraph.ledger.manifest import verify_model
 from hushgraph.methods.auto import Auto
 from hushgraph.methods.base import Method
 from hushgraph.methods.chorus import Chorus
@@ -258,3 +260,21 @@ def test_a_method_that_is_not_known_here_is_named(folder: Path) -> None:
     (folder / "config.json").write_text(json.dumps({**config, "method": "gapp"}))
     with pytest.raises(InputError, match="the method 'gapp' of this model is not known here"):
         load(folder)
+
+
+def test_a_model_that_was_changed_after_fit_is_saved_only_with_a_word_about_it(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger")
+    for change in ("weights", "released"):
+        model = GAP(epochs=1).fit(random_graph(0), units.UndirectedEdge(), Budget(4.0, 1e-4), ledger=ledger)
+        untouched = model.save(tmp_path / f"{change} as fitted")
+        assert verify_model(untouched, ledger).status is Status.VERIFIED
+        changed = next(model.network.parameters()).data if change == "weights" else model.released["aggregation"][0]
+        changed += 1.0
+        with pytest.raises(ContradictionError, match="expected the weights and released values that the run ended"):
+            model.save(tmp_path / change)
+        assert not (tmp_path / change).exists()
+        folder = model.save(tmp_path / change, altered="tuned on public data")
+        assert verify_model(folder, ledger).status is Status.NOT_VERIFIED
+        loaded = Model.load(folder)
+        assert loaded.altered == "tuned on public data"
+        assert str(loaded).startswith("ALTERED AFTER THE RUN: not verified (tuned on public data)")

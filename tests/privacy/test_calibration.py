@@ -10,7 +10,7 @@ from hushgraph.errors import CalibrationError
 from hushgraph.privacy import events
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.calibration import noise_scale
-from hushgraph.privacy.loss import PrivacyLoss
+from hushgraph.privacy.loss import FINE_GRID, PrivacyLoss
 from hushgraph.privacy.units import Relation
 
 
@@ -77,10 +77,29 @@ def test_an_infinite_budget_needs_no_noise() -> None:
 
 
 def test_a_plan_whose_cost_does_not_follow_its_noise_is_an_error_not_zero_noise() -> None:
-    with pytest.raises(CalibrationError, match="does not follow"):
+    with pytest.raises(CalibrationError, match="falls with its noise"):
         noise_scale(lambda s: events.gaussian(0.1), Relation.NULL, Budget(1.0, 1e-6))
+    with pytest.raises(CalibrationError, match="does not follow"):
+        noise_scale(lambda s: events.gaussian(1e3), Relation.NULL, Budget(1.0, 1e-6))
     with pytest.raises(CalibrationError):
         noise_scale(lambda s: events.gaussian(0.0), Relation.NULL, Budget(1.0, 1e-6))
+
+
+def test_an_epsilon_that_no_grid_can_tell_from_nothing_is_refused_with_advice() -> None:
+    with pytest.raises(CalibrationError, match=r"meets epsilon 1e-06: .* Use a larger epsilon"):
+        noise_scale(lambda s: events.sampled_gaussian(0.2, s, 100), Relation.NULL, Budget(1e-6, 1e-8))
+
+
+def test_a_scale_that_the_fine_grid_does_not_confirm_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search runs on coarse grids; what it finds counts only if the finest one agrees."""
+    honest = PrivacyLoss.epsilon
+
+    def worse(self: PrivacyLoss, delta: float) -> float:
+        return honest(self, delta) * (1.01 if self.grid == FINE_GRID else 1.0)
+
+    monkeypatch.setattr(PrivacyLoss, "epsilon", worse)
+    with pytest.raises(CalibrationError, match="on the fine grid"):
+        noise_scale(lambda s: events.sampled_gaussian(0.1, s, 10), Relation.NULL, Budget(1.0, 1e-6))
 
 
 @pytest.mark.parametrize(("claimed", "true"), [(0.25, 0.36), (1.0, 1.45), (2.0, 2.91), (4.0, 5.89), (8.0, 12.0)])

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from dp_accounting import dp_event as dpa
+from dp_accounting.rdp.rdp_privacy_accountant import compute_epsilon
 from scipy import optimize, stats
 
 from hushgraph.errors import LedgerError
@@ -130,6 +131,14 @@ def test_capacity_is_where_the_limit_is_reached(chosen: filters.Filter) -> None:
         assert chosen.epsilon(capacity, DELTA) == pytest.approx(epsilon, rel=1e-9)
         assert chosen.used(capacity, epsilon, DELTA) == pytest.approx(epsilon, rel=1e-9)
     assert chosen.epsilon(0.0, DELTA) == 0.0
+
+
+@pytest.mark.parametrize("order", [1.5, 4.0, 32.0])
+def test_the_step_from_renyi_to_delta_is_that_of_the_library(order: float) -> None:
+    """Canonne, Kamath and Steinke: the same epsilon from one order as the library gives, digit by digit."""
+    for cost, delta in ((3.0, 1e-6), (0.7, 1e-3), (8.0, 1e-10)):
+        expected, _ = compute_epsilon([order], [cost], delta)
+        assert RenyiFilter(order).epsilon(cost, delta) == pytest.approx(expected, rel=1e-12)
 
 
 def test_a_limit_below_the_price_of_the_step_to_delta_lets_nothing_through() -> None:

@@ -18,7 +18,7 @@ from hushgraph.errors import InputError, UnprovenError
 from hushgraph.privacy import events
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.calibration import noise_scale
-from hushgraph.privacy.loss import PrivacyLoss
+from hushgraph.privacy.loss import PrivacyLoss, _composed
 from hushgraph.privacy.mixture import (
     TwoSidedMixture,
     group_pld,
@@ -54,8 +54,25 @@ def test_what_is_charged_for_a_sampled_step_is_what_the_library_computes(
     known = pld_lib.from_gaussian_mechanism(multiplier, sampling_prob=rate, value_discretization_interval=GRID)
     charged = PrivacyLoss(events.sampled_gaussian(rate, multiplier, steps), Relation.NULL, GRID)
     for delta in (1e-2, 1e-5, 1e-8):
-        expected = known.self_compose(steps).get_epsilon_for_delta(delta)
+        rounding = _composed(*charged._key).error
+        expected = known.self_compose(steps).get_epsilon_for_delta(delta - rounding)
         assert charged.epsilon(delta) == pytest.approx(expected, rel=1e-5)
+        assert rounding < 2e-9
+
+
+def test_both_directions_of_a_step_are_in_its_distribution() -> None:
+    """Adding and removing one example are not alike: the costlier one counts at every epsilon."""
+    pair = TwoSidedMixture(0.6, 0.2, 1, 0)
+    both = group_pld(0.6, 0.2, 1, 0, GRID)
+    at = np.array([0.05, 0.1, 0.2, 1.0])
+    one, other = pair.delta(at), pair.swapped.delta(at)
+    assert (one != other).all()
+    for epsilon, needed in zip(at, np.maximum(one, other), strict=True):
+        assert needed * (1.0 - 1e-9) <= both.get_delta_for_epsilon(float(epsilon)) <= needed * 1.01
+    swapped = group_pld(0.6, 0.2, 0, 1, GRID)
+    assert swapped.self_compose(5).get_epsilon_for_delta(1e-5) == pytest.approx(
+        both.self_compose(5).get_epsilon_for_delta(1e-5), rel=1e-9
+    )
 
 
 def test_nothing_after_is_the_mixture_of_gaussians() -> None:

@@ -167,6 +167,19 @@ def test_a_broken_degree_promise_is_refused_in_both_directions() -> None:
         units.BoundedDegreeNode(max_degree=5).check(check_graph(graph))
 
 
+def test_a_unit_covers_another_only_under_the_same_trust_and_with_no_more_public() -> None:
+    class OnDevices(units.Record):
+        trust = "local"
+
+    record = units.Record()
+    assert record.covers(units.Node(), edges=False)
+    assert not record.covers(OnDevices(), edges=False)
+    assert not OnDevices().covers(record, edges=False)
+    assert not units.UndirectedEdge().covers(units.Node(), edges=False)
+    assert units.Node(5).covers(units.NodeReplace(5))
+    assert not units.Node(5).covers(units.Node(6))
+
+
 def test_a_unit_that_lists_no_neighbors_says_so() -> None:
     class Stranger(units.Unit):
         name = "stranger"

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from hushgraph.ledger.certificate import Certificate, Charge, DatasetTotal, Randomness
+from hushgraph.privacy.loss import NO_LOSS
 from hushgraph.privacy.notes import Code, note
 from hushgraph.privacy.plan import PaperClaim
 from hushgraph.privacy.units import DirectedEdge, Local, Node, NodeReplace, UndirectedEdge
@@ -35,13 +36,19 @@ def test_the_claim_states_epsilon_delta_unit_and_change() -> None:
     [
         ({"epsilon": math.inf}, "NO differential privacy guarantee"),
         ({"randomness": Randomness.SEEDED}, "NOT PRIVATE"),
-        ({"epsilon": 0.0}, "does not depend on whether any one pair of nodes is connected"),
+        ({"epsilon": 0.0, "accountant": NO_LOSS}, "does not depend on whether any one pair of nodes is connected"),
     ],
 )
 def test_a_claim_that_promises_nothing_or_needs_nothing_says_so(changes: dict[str, object], expected: str) -> None:
     said = words.claim(certificate(**changes))
     assert expected in said
     assert "differentially private for" not in said
+
+
+def test_epsilon_zero_at_a_large_delta_is_not_said_to_read_nothing() -> None:
+    said = words.claim(certificate(epsilon=0.0, delta=0.04))
+    assert "(0, 0.04)-differentially private" in said
+    assert "does not depend" not in said
 
 
 def test_a_printed_epsilon_is_never_below_the_proved_one() -> None:

@@ -24,7 +24,7 @@ from hushgraph.noise.sampler import PoissonSampler
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.mixture import occurrence_bound
 from hushgraph.training import NoisySteps, RootedExamples, Training, rooted_norms, train_private
-from hushgraph.training.rooted import RootedClippedGradient
+from hushgraph.training.rooted import RootedClippedGradient, _row_cuts
 from small_graphs import capped_edges
 
 NODES, CLASSES = 30, 3
@@ -262,6 +262,14 @@ def test_the_network_ends_with_the_mean_of_the_last_weights(averaged: float, las
 
     expected = torch.stack([weights(steps, 0.0) for steps in range(7 - last, 7)]).mean(0)
     torch.testing.assert_close(weights(6, averaged), expected)
+
+
+def test_a_root_that_gains_a_row_leaves_the_blocks_of_other_roots_as_they_are() -> None:
+    """Also where every root has one row before: 40 roots, of which the first 32 are one block."""
+    alone = torch.arange(41)
+    gained = torch.cat([torch.arange(40), torch.tensor([41])])  # the last root has two rows
+    assert list(_row_cuts(alone)) == [0, 32, 40]
+    assert list(_row_cuts(gained)) == [0, 32, 41]
 
 
 def test_a_root_without_a_record_counts_for_nothing() -> None:

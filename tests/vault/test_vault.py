@@ -5,11 +5,14 @@ That every mechanism is charged before it returns, within its plan and never wit
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import math
 import multiprocessing
 import os
 import random
 import signal
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -139,6 +142,55 @@ def test_predictions_are_class_scores_and_nothing_else() -> None:
     assert isinstance(scores, PrivateRows)
     assert vault.hand_over(scores).shape == (40, 3)
     assert vault.hand_over(None) is None
+
+
+@pytest.mark.parametrize("scale", [None, 0.0, math.inf, math.nan])
+def test_a_stage_without_noise_is_refused_before_it_is_charged(scale: float | None) -> None:
+    """A plan made by hand may hold anything: what would run without noise does not run."""
+    vault, run = make_vault(EDGE, [SUMS])
+    vault.plan = dataclasses.replace(vault.plan, stages=(dataclasses.replace(vault.plan["sums"], scale=scale),))
+    with pytest.raises(UnprovenError, match="positive, finite scale of noise"):
+        vault.release("sums", vault.features)
+    assert not run.ledger.history().of_run(run.identity, "charge")
+
+
+def test_nothing_but_class_scores_is_handed_over() -> None:
+    graph = random_graph(0, num_features=3)  # as wide as the scores
+    vault, _ = make_vault(units.BoundedDegreeNode(40), [SUMS, TRAINING], graph=graph)
+    raw = vault.features
+    inside = [raw, vault.apply(Linear(3, 3), raw), vault.join([raw, raw]), vault.release("sums", raw)]
+    for handle in inside:
+        assert isinstance(handle, PrivateRows)
+        with pytest.raises(PrivateAccessError, match="expected class scores"):
+            vault.hand_over(handle)
+
+
+def test_class_scores_are_handed_over_only_where_a_prediction_is_declared_unprotected() -> None:
+    class Strict(units.Record):
+        unprotected = ()
+
+    vault, _ = make_vault(Strict(), [TRAINING])
+    with pytest.raises(PrivateAccessError, match="declares them unprotected; got class scores"):
+        vault.hand_over(vault.scores(Linear(5, 3), vault.features))
+
+
+def test_threads_share_one_charge_for_each_planned_release() -> None:
+    vault, run = make_vault(EDGE, [SUMS])
+    begin, released = threading.Barrier(6), []
+
+    def release() -> None:
+        begin.wait()
+        with contextlib.suppress(BudgetError):
+            released.append(vault.release("sums", vault.features))
+
+    threads = [threading.Thread(target=release) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(released) == 2
+    assert not torch.equal(*released)
+    assert len(run.ledger.history().of_run(run.identity, "charge")) == 2
 
 
 def test_predictions_from_raw_neighborhoods_need_a_plan_that_says_so() -> None:

@@ -14,6 +14,11 @@ SYNTHETIC = (
     "read and its ledger was not charged."
 )
 
+SEEDED = (
+    "NOT PRIVATE: the noise of this run was seeded and can be drawn again. The audit is about the mechanisms, with "
+    "noise that nobody can repeat:"
+)
+
 
 class Bound(StrEnum):
     """How a number was come by."""
@@ -127,6 +132,8 @@ class AuditResult:
     findings: tuple[Finding, ...]
     skipped: tuple[Skipped, ...] = ()
     run: str | None = None
+    seeded: bool = False
+    """The noise of the run was seeded: whoever knows the seed can take it away, whatever the mechanisms do."""
 
     @property
     def lower_bound(self) -> float:
@@ -141,7 +148,10 @@ class AuditResult:
         return Verdict.CONSISTENT if self.findings else Verdict.NOTHING
 
     def sentence(self) -> str:
-        """The result in one sentence."""
+        """The result in one sentence; of a run with seeded noise, after a warning."""
+        return f"{SEEDED} {self._result()}" if self.seeded else self._result()
+
+    def _result(self) -> str:
         unseen = "; ".join(map(str, self.skipped))
         if not self.findings:
             return f"nothing to audit: {unseen or 'the run releases nothing that depends on the unit'}"
@@ -169,6 +179,7 @@ class AuditResult:
             "confidence": self.confidence,
             "lower_bound": plain(self.lower_bound),
             "verdict": self.verdict.value,
+            "seeded": self.seeded,
             "sentence": self.sentence(),
             "findings": [finding.as_dict() for finding in self.findings],
             "skipped": [one.as_dict() for one in self.skipped],

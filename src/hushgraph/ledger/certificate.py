@@ -15,6 +15,7 @@ from hushgraph.ledger.accounts import fold
 from hushgraph.ledger.entries import History
 from hushgraph.ledger.prices import chosen, spent, unit_key
 from hushgraph.ledger.totals import Total, curves_of, total_of
+from hushgraph.privacy.loss import NO_LOSS
 from hushgraph.privacy.notes import Note, read_notes
 from hushgraph.privacy.plan import PaperClaim
 from hushgraph.privacy.units import Unit
@@ -147,6 +148,11 @@ class Certificate:
     def is_private(self) -> bool:
         """Whether anything is promised: a finite epsilon, with noise that nobody can repeat."""
         return math.isfinite(self.epsilon) and self.randomness is not Randomness.SEEDED
+
+    @property
+    def is_free(self) -> bool:
+        """Whether nothing of what is protected was read: epsilon and delta are both 0."""
+        return self.accountant == NO_LOSS
 
 
 def certify(history: History, run: str) -> Certificate:

@@ -114,8 +114,9 @@ class Ledger:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a transaction of this process is open on the ledger."""
-        return self._core.rows is not None
+        """Whether the caller has a transaction open on the ledger; one of another thread is waited for."""
+        with self._core.mutex:
+            return self._core.rows is not None
 
     @property
     def is_old(self) -> bool:

@@ -139,7 +139,8 @@ def _under_limit(account: Account, phase: Phase, request: Request, price: dict[s
     ):
         if wrong:
             return Refusal(*facts, math.inf, cause)
-    if price["epsilon"] == 0.0:
+    assert request.ways is not None
+    if not any(events.flatten(way) for way in request.ways):  # epsilon 0 is not enough: it may cost delta
         return {**price, "counts": FILTER, "filter": phase.filter}
     offers = [_offer(phase, kind, request, price) for kind in _kinds(phase, request.unit)]
     for offer, after in offers:
@@ -235,8 +236,7 @@ def new_limit(
     functions of delta. A filter that has let something through keeps what it was given: a raised limit needs more
     epsilon *and* more delta than that (docs/proofs/filters.md says why).
     """
-    if kind is not None and kind not in FILTERS:
-        raise InputError(f"filter: expected one of {', '.join(FILTERS)}; got {kind!r}")
+    InputError.collect(_limit_problems(epsilon, delta, kind))
     phase, over = account.phase, over_before(account)
     if phase is not None and phase.filter is not None:
         caps = epsilon - account.earlier.epsilon, delta - account.earlier.delta
@@ -265,6 +265,17 @@ def _require_delta(over: Sum, delta: float) -> None:
             f"{delta:g}. A raised limit begins another filter, which needs a delta of its own, such as --delta "
             f"{2.0 * over.delta:g}"
         )
+
+
+def _limit_problems(epsilon: float, delta: float, kind: str | None) -> list[str]:
+    problems = []
+    if not 0.0 < epsilon < math.inf:
+        problems.append(f"epsilon: expected a positive, finite number; got {epsilon!r}")
+    if not 0.0 < delta < 1.0:
+        problems.append(f"delta: expected a number above 0 and below 1; got {delta!r}")
+    if kind is not None and kind not in FILTERS:
+        problems.append(f"filter: expected one of {', '.join(FILTERS)}; got {kind!r}")
+    return problems
 
 
 def over_before(account: Account) -> Sum:

@@ -7,6 +7,7 @@ says of each point whether it was checked. `require_uncontradicted` is the quick
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import os
 from dataclasses import dataclass
@@ -69,8 +70,23 @@ def manifest_text(run: str, dataset: str, ledger: str, files: dict[str, str]) ->
     return canonical(what)
 
 
-def write_manifest(folder: str | os.PathLike[str], ledger: Ledger, run: str) -> Path:
-    """List and sign the files of a model's folder, enter the list in the ledger, and put the ledger's head there."""
+def tensors_hash(content: bytes) -> str:
+    """A hash of the tensors in a safetensors file: names, kinds, shapes and values, without what is said about them."""
+    length = int.from_bytes(content[:8], "little")
+    listed, values = json.loads(content[8 : 8 + length]), memoryview(content)[8 + length :]
+    found = hashlib.sha256()
+    for name in sorted(set(listed) - {"__metadata__"}):
+        begin, end = listed[name]["data_offsets"]
+        found.update(canonical([name, listed[name]["dtype"], listed[name]["shape"], end - begin]).encode())
+        found.update(values[begin:end])
+    return found.hexdigest()
+
+
+def write_manifest(folder: str | os.PathLike[str], ledger: Ledger, run: str, altered: str | None = None) -> Path:
+    """List and sign the files of a model's folder, enter the list in the ledger, and put the ledger's head there.
+
+    `altered` says what was done to the model after its run, if anything was.
+    """
     place = Path(folder)
     files = {name: sha256_of(place / name) for name in _names(place, ledger.folder)}
     with ledger.transaction() as rows:
@@ -84,6 +100,7 @@ def write_manifest(folder: str | os.PathLike[str], ledger: Ledger, run: str) -> 
             "manifest": hashlib.sha256(text.encode()).hexdigest(),
             "weights_hash": files.get(WEIGHTS, files.get(GRAPH)),
         }
+        values |= {} if altered is None else {"altered": altered}
         ledger.append("model", values)
         signature, public = ledger.keys.sign(text), ledger.keys.public
     shown = {"format": 1, "run": run, "dataset": values["dataset"], "ledger": first.hash, "files": files}
@@ -147,9 +164,15 @@ def _bound_entry(ledger: Ledger | None, manifest: Manifest) -> Entry | None:
             first = rows.first()
             if first is None or first.hash != manifest.ledger:
                 return None
-            return next((entry for entry in reversed(rows.of_run(manifest.run)) if entry.kind == "model"), None)
+            return _listing([entry for entry in rows.of_run(manifest.run) if entry.kind == "model"], manifest)
     except LedgerError:
         return None
+
+
+def _listing(entries: list[Entry], manifest: Manifest) -> Entry | None:
+    """The entry of the folder with this manifest; a model may be saved more than once. Else the last one."""
+    own = [entry for entry in entries if entry.values["manifest"] == manifest.digest]
+    return next(iter([*reversed(own), *reversed(entries)]), None)
 
 
 def _file_findings(folder: Path, manifest: Manifest) -> list[Finding]:
@@ -252,12 +275,31 @@ def _ledger_findings(folder: Path, manifest: Manifest | None, history: History) 
     if manifest is None:
         return findings
     findings.append(_signature(manifest, history.entries[0].values["public_key"]))
-    entries = history.of_run(manifest.run, "model")
-    if not entries:
+    entry = _listing(history.of_run(manifest.run, "model"), manifest)
+    if entry is None:
         findings.append(bad("ledger entry", f"the ledger holds no model of run {manifest.run}"))
         return findings
-    findings.append(_binding(manifest, entries[-1]))
+    findings.append(_binding(manifest, entry))
+    if GRAPH not in manifest.files:
+        findings.append(_tensors(folder, entry, history.of_run(manifest.run, "close")))
     return findings + [_sign_off(entry) for entry in standing(history.of_run(manifest.run, "signoff"))]
+
+
+def _tensors(folder: Path, entry: Entry, closed: list[Entry]) -> Finding:
+    """Whether weights and released values are those that the run ended with."""
+    ended = closed[0].values.get("tensors_hash") if closed else None
+    if ended is None:
+        return missing("tensors", "the ledger holds no hash of them from the end of the run")
+    try:
+        found = tensors_hash((folder / WEIGHTS).read_bytes())
+    except (OSError, ValueError, LookupError, TypeError):
+        return bad("tensors", f"{WEIGHTS} cannot be read")
+    if found == ended:
+        return good("tensors", "weights and released values are those that the run ended with")
+    reason = entry.values.get("altered")
+    if reason is not None:
+        return missing("tensors", f"altered after the run: not verified. What was done: {reason}")
+    return bad("tensors", "weights or released values are not those that the run ended with")
 
 
 def _head(folder: Path, history: History) -> Finding:

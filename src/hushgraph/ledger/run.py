@@ -17,6 +17,7 @@ from hushgraph.errors import BudgetError, LedgerError, UnprovenError
 from hushgraph.ledger.accounts import FILTER, PLAIN
 from hushgraph.ledger.certificate import Certificate, certify
 from hushgraph.ledger.checking import check_history
+from hushgraph.ledger.entries import Entry
 from hushgraph.ledger.ledger import InMemoryLedgerWarning, Ledger
 from hushgraph.ledger.limits import Refusal, Request, closing_price, price_run
 from hushgraph.ledger.occasion import Occasion
@@ -31,9 +32,41 @@ from hushgraph.privacy.units import Unit
 __all__ = ["CoveredCharges", "Run", "check_history", "open_run", "spent"]
 
 
+@dataclass(frozen=True)
+class _SoFar:
+    """What the entries of a run say: all that decides whether more may be charged. Runs and processes share them."""
+
+    entries: list[Entry]
+
+    @property
+    def charges(self) -> list[Entry]:
+        return [entry for entry in self.entries if entry.kind == "charge"]
+
+    @property
+    def events(self) -> list[Event]:
+        return [events.from_json(entry.values["event"]) for entry in self.charges]
+
+    @property
+    def choices(self) -> list[str]:
+        return [entry.values["option"] for entry in self.entries if entry.kind == "choice"]
+
+    @property
+    def is_closed(self) -> bool:
+        return any(entry.kind == "close" for entry in self.entries)
+
+    def require_open(self, stage: str) -> None:
+        for entry in self.entries:
+            if entry.kind == "close":
+                how = "was closed by somebody else" if "abandoned" in entry.values else "is closed"
+                raise BudgetError(f"the run {how}: '{stage}' cannot be charged any more")
+
+    def used(self, stage: str) -> int:
+        return sum(entry.values["count"] for entry in self.charges if entry.values["stage"] == stage)
+
+
 @dataclass
 class Run:
-    """One use of a dataset under one plan."""
+    """One use of a dataset under one plan. It keeps no count of its own: what was charged is what the ledger says."""
 
     ledger: Ledger
     plan: Plan
@@ -41,48 +74,38 @@ class Run:
     seeded: bool
     dataset: str
     prices: list[dict[str, Any]] = field(default_factory=list)
-    _used: Counter[str] = field(default_factory=Counter)
-    _charged: list[Event] = field(default_factory=list)
-    _closed: bool = False
-    _chosen: Plan | None = None
 
     def charge(self, stage: Stage, count: int | None = None) -> None:
         """Write to the ledger that `count` releases of `stage` (default: all) are about to leave the vault.
 
-        When this returns the charge is on the disk; that is why it is refused inside a transaction of the caller.
+        When this returns the charge is on the disk; that is why it is refused inside a transaction of the caller. What
+        was charged before is read in the same transaction, so that threads and processes cannot charge past the plan.
         """
         if self.ledger.in_transaction:
             raise LedgerError("a charge must be on the disk when it returns: expected no open transaction; got one")
         count = stage.count if count is None else count
-        planned = self._planned(stage.name)
-        if self._closed:
-            raise BudgetError(f"the run is closed: '{stage.name}' cannot be charged any more")
+        with self.ledger.transaction() as rows:
+            planned = self._chargeable(stage, count, self._so_far(rows))
+            facts = planned.facts(self.plan.unit)
+            event = replace(planned, count=count).event(self.plan.unit)
+            self._append("charge", {**facts, "stage": facts["name"], "count": count, "event": events.to_json(event)})
+
+    def _chargeable(self, stage: Stage, count: int, so_far: _SoFar) -> Stage:
+        """The stage as it was planned, if `count` more releases of it were."""
+        planned, used = self._planned(stage.name, so_far), so_far.used(stage.name)
+        so_far.require_open(stage.name)
         if replace(planned, count=stage.count) != stage:
             raise BudgetError(f"'{stage.name}' is not the stage that was planned: expected {planned}; got {stage}")
-        if count < 1 or self._used[stage.name] + count > planned.count:
+        if count < 1 or used + count > planned.count:
             raise BudgetError(
-                f"'{stage.name}' was planned {planned.count} times, used {self._used[stage.name]}; "
-                f"{count} more are refused"
+                f"'{stage.name}' was planned {planned.count} times, used {used}; {count} more are refused"
             )
-        unit = self.plan.unit
-        event = replace(planned, count=count).event(unit)
-        facts = planned.facts(unit)
-        self._append(
-            "charge",
-            {
-                **facts,
-                "stage": facts["name"],
-                "count": count,
-                "event": events.to_json(event),
-            },
-        )
-        self._used[stage.name] += count
-        self._charged.append(event)
+        return planned
 
-    def _planned(self, name: str) -> Stage:
+    def _planned(self, name: str, so_far: _SoFar) -> Stage:
         """The stage called `name` of the plan, or of the branch that was chosen."""
-        branch = () if self._chosen is None else self._chosen.stages
-        return next((stage for stage in (*self.plan.stages, *branch) if stage.name == name), None) or self.plan[name]
+        branches = [stage for option in so_far.choices for stage in self.plan.branch(option).stages]
+        return next((stage for stage in (*self.plan.stages, *branches) if stage.name == name), None) or self.plan[name]
 
     def choose(self, branch: str, reason: Note) -> Plan:
         """Write to the ledger which branch of the plan follows.
@@ -90,44 +113,42 @@ class Run:
         From then on its stages can be charged, and no other branch's. `reason` may name released values only.
         """
         chosen = self.plan.branch(branch)
-        if self._closed or self._chosen is not None:
-            raise BudgetError(f"the run is closed or has chosen already: '{branch}' cannot be chosen any more")
-        if any(self._used[stage.name] < stage.count for stage in self.plan.stages):
-            raise BudgetError(f"'{branch}' cannot be chosen before what the choice is made from was charged")
-        self._append("choice", {"option": branch, "reason": reason.as_dict()})
-        self._chosen = chosen
+        with self.ledger.transaction() as rows:
+            so_far = self._so_far(rows)
+            if so_far.is_closed or so_far.choices:
+                raise BudgetError(f"the run is closed or has chosen already: '{branch}' cannot be chosen any more")
+            if any(so_far.used(stage.name) < stage.count for stage in self.plan.stages):
+                raise BudgetError(f"'{branch}' cannot be chosen before what the choice is made from was charged")
+            self._append("choice", {"option": branch, "reason": reason.as_dict()})
         return chosen
 
     def note_parallel(self, stage: Stage, examples: int) -> None:
         """Write down that a charged stage is carried out again on examples of other records only: no further cost."""
-        self._append("parallel", {"stage": stage.name, "examples": examples})
+        with self.ledger.transaction() as rows:
+            self._so_far(rows).require_open(stage.name)
+            self._append("parallel", {"stage": stage.name, "examples": examples})
 
     def certificate(self) -> Certificate:
         """What this run promises, from the ledger as it is now."""
         return certify(self.ledger.history(), self.identity)
 
-    def close(self, *, model_path: str | None = None, weights_hash: str | None = None) -> None:
-        """The run is done: only what was charged stays spent. Where the model lies, and its hash, if it is saved."""
-        if self._closed:
-            return
+    def close(self, *, tensors_hash: str | None = None) -> None:
+        """The run is done: only what was charged stays spent. `tensors_hash` is that of the model it ended with."""
         with self.ledger.transaction() as rows:
-            if not self._closed_by_others(rows):
-                model = {"model_path": model_path, "weights_hash": weights_hash}
-                self._append("close", {"prices": self._final_prices(), "charges": len(self._charged), **model})
-        self._closed = True
+            so_far = self._so_far(rows)
+            if so_far.is_closed:
+                return
+            prices = self._final_prices(so_far.events)
+            model = {} if tensors_hash is None else {"tensors_hash": tensors_hash}
+            self._append("close", {"prices": prices, "charges": len(so_far.charges), **model})
+
+    def _so_far(self, rows: Rows) -> _SoFar:
+        return _SoFar(rows.of_run(self.identity))
 
     def _append(self, kind: str, values: dict[str, Any]) -> None:
-        with self.ledger.transaction() as rows:
-            if self._closed_by_others(rows):
-                raise BudgetError(
-                    f"run {self.identity} was closed by somebody else: nothing can be charged to it any more"
-                )
-            self.ledger.append(kind, {"run": self.identity, "dataset": self.dataset, **values})
+        self.ledger.append(kind, {"run": self.identity, "dataset": self.dataset, **values})
 
-    def _closed_by_others(self, rows: Rows) -> bool:
-        return any(entry.kind == "close" for entry in rows.of_run(self.identity))
-
-    def _final_prices(self) -> list[dict[str, Any]]:
+    def _final_prices(self, charged: list[Event]) -> list[dict[str, Any]]:
         """What the charges cost for the unit they were charged for; other units keep the price of the whole plan.
 
         A run that chose its way gives back what the costliest way would have cost under a filter alone: there, what
@@ -137,7 +158,7 @@ class Run:
         opened = next(price for price in self.prices if price["unit"] == unit.as_dict())
         if opened["counts"] not in ((FILTER,) if self.plan.branches else (PLAIN, FILTER)):
             return []
-        final = {**opened, **closing_price(opened, [events.composed(self._charged)], unit)}
+        final = {**opened, **closing_price(opened, [events.composed(charged)], unit)}
         return [{**final, "was": {key: opened[key] for key in ("epsilon", "delta", "cost", "cost_delta")}}]
 
 

@@ -145,8 +145,8 @@ def _run(entries: list[Entry]) -> dict[str, Any]:
         "operator": values["operator"],
         "purpose": values["purpose"],
         "command": values["command"],
-        "model_path": models[-1]["model_path"] if models else None,
-        "weights_hash": models[-1]["weights_hash"] if models else None,
+        "model_path": models[-1].get("model_path") if models else None,
+        "weights_hash": models[-1].get("weights_hash") if models else None,
         "signoffs": [_sign_off(entry, by_kind["signoff"]) for entry in by_kind.get("signoff", [])],
         "imported": "imported" in values,
     }

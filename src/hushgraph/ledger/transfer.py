@@ -178,7 +178,7 @@ class _Replay:
             again = closing_price(own, [events.composed(charges)], units.from_dict(opened["unit"]))
             was = {key: own[key] for key in ("epsilon", "delta", "cost", "cost_delta")}
             prices = [{**own, **again, "was": was}]
-        model = {key: entry.get(key) for key in ("model_path", "weights_hash")}
+        model = {"tensors_hash": entry["tensors_hash"]} if entry.get("tensors_hash") else {}
         values = {"run": entry["run"], "dataset": self.dataset, "prices": prices, "charges": len(charges), **model}
         self.ledger.append("close", {**values, "imported": entry["imported"]})
 

@@ -186,7 +186,7 @@ class LabelSum(GaussianMechanism):
     def variants(cls) -> Sequence[LabelSum]:
         """As used for directed edges, undirected edges and records."""
         quieter = [cls(0.5, math.sqrt(1.75), centered=centered) for centered in (False, True)]
-        return [cls(), *quieter, cls(divided=True), cls(divided=True, centered=True)]
+        return [cls(), *quieter, cls(1.0, 2.0), cls(divided=True), cls(divided=True, centered=True)]
 
     def example_inputs(self, graph: CheckedGraph) -> tuple[Tensor]:
         """Pseudo-labels: roots of class probabilities, from the features."""

@@ -23,7 +23,7 @@ from hushgraph.ledger.identity import digest_of
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.project import default_ledger
 from hushgraph.ledger.run import Run, open_run
-from hushgraph.methods.model import Model
+from hushgraph.methods.model import Model, hash_of
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.budget import Budget, as_budget
 from hushgraph.privacy.calibration import Accountant
@@ -232,12 +232,16 @@ def finished(
     nodes = {split: vault.nodes(split) for split in ("train", "val", "test")}
     stages = {stage.name for stage in vault.plan.stages}
     released = {name: values for name, values in vault.released.items() if name in stages}
-    run.close()
+    network = (output.network or network).eval()
+    ended_with = None
+    if run.ledger.folder is not None:
+        ended_with = hash_of(vault.plan, network, released, output.kept, nodes, scores=None if private else scores)
+    run.close(tensors_hash=ended_with)
     model = Model(
         method=output.method or method,
         plan=vault.plan,
         run_plan=run.plan if run.plan is not vault.plan else None,
-        network=(output.network or network).eval(),
+        network=network,
         released=released,
         kept=output.kept,
         scores=scores,
@@ -250,6 +254,7 @@ def finished(
         seconds={**vault.seconds, "total": seconds},
         certificate=run.certificate(),
         ledger=run.ledger,
+        ended_with=ended_with,
     )
     model.metrics = model.method.evaluate(model, graph)
     return model

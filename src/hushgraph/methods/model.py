@@ -23,12 +23,12 @@ from torch import Tensor, nn
 from hushgraph import registry
 from hushgraph.data.checks import CheckedGraph, check_graph
 from hushgraph.data.rows import Rows
-from hushgraph.errors import InputError
+from hushgraph.errors import ContradictionError, InputError
 from hushgraph.ledger.certificate import Certificate
 from hushgraph.ledger.checking import Status
 from hushgraph.ledger.identity import digest_of
 from hushgraph.ledger.ledger import Ledger
-from hushgraph.ledger.manifest import require_uncontradicted, write_manifest
+from hushgraph.ledger.manifest import require_uncontradicted, tensors_hash, write_manifest
 from hushgraph.ledger.project import default_ledger
 from hushgraph.methods.evaluation import evaluate_classes
 from hushgraph.privacy.budget import Budget, as_budget
@@ -75,6 +75,10 @@ class Model:
     """Of a model that was read from a folder: how its files came out against its manifest and the ledger."""
     folder: Path | None = None
     """Where it was saved last, or read from."""
+    ended_with: str | None = None
+    """The hash of weights and released values when the run was closed; None where no ledger on a disk holds it."""
+    altered: str | None = None
+    """What was done to them since, if anything was."""
     features_digest: str | None = None
     """Recognizes the features that it was trained on; saved only where they are public."""
     trained: Plan | None = None
@@ -99,6 +103,8 @@ class Model:
     def explain(self) -> str:
         """The certificate in words."""
         words: str = registry.load("views", "words")(self.certificate, self.reason)
+        if self.altered is not None:
+            return f"ALTERED AFTER THE RUN: not verified ({self.altered})\n\n{words}"
         return f"{NOT_VERIFIED}\n\n{words}" if self.files is Status.NOT_VERIFIED else words
 
     # Predictions
@@ -213,11 +219,22 @@ class Model:
 
     # The folder
 
-    def save(self, folder: str | os.PathLike[str]) -> Path:
-        """Write the model's folder (created if needed) and return it."""
+    def save(self, folder: str | os.PathLike[str], *, altered: str | None = None) -> Path:
+        """Write the model's folder (created if needed) and return it.
+
+        Weights and released values must be those that the run ended with. Where they were changed on purpose (say,
+        tuned on public data), `altered` says how; the folder is then labeled so, and never verified.
+        """
+        altered = altered or self.altered
+        weights = to_safetensors(_flat(self), metadata={"ledger": self.certificate.ledger_hash})
+        if self.ended_with is not None and altered is None and tensors_hash(weights) != self.ended_with:
+            raise ContradictionError(
+                "save: expected the weights and released values that the run ended with; got others. What was done to "
+                "them since is not covered by the certificate. Say it (altered='tuned on public data ...'): the model "
+                "is then labeled 'altered after the run: not verified'"
+            )
         target = Path(folder)
         target.mkdir(parents=True, exist_ok=True, mode=0o700)
-        weights = to_safetensors(_flat(self), metadata={"ledger": self.certificate.ledger_hash})
         write_whole(target / "model.safetensors", weights)
         config = {
             "format": FORMAT,
@@ -230,13 +247,14 @@ class Model:
             "features_digest": self.features_digest if "features" in self.unit.public else None,
             "settings": self.settings,
             "reason": None if self.reason is None else self.reason.as_dict(),
+            "altered": altered,
         }
         write_json(target / "config.json", config)
         write_json(target / "certificate.json", self.certificate.as_dict())
         write_json(target / "metrics.json", {**self.metrics, "seconds": self.seconds})
         if self.ledger is not None and self.ledger.folder is not None:
-            write_manifest(target, self.ledger, self.certificate.run)
-        self.folder = target
+            write_manifest(target, self.ledger, self.certificate.run, altered)
+        self.folder, self.altered = target, altered
         return target
 
     @classmethod
@@ -276,6 +294,7 @@ class Model:
             trained=trained,
             features_digest=config.get("features_digest"),
             folder=source,
+            altered=config.get("altered"),
             files=files,
             certificate=Certificate.from_dict(read_json(source / "certificate.json", of="a trained model")),
         )
@@ -301,16 +320,32 @@ def _require_known(source: Path, config: dict[str, Any]) -> None:
 
 def _flat(model: Model) -> dict[str, Tensor]:
     """Everything that may be written, under names that say what it is."""
-    tensors = {f"weights/{name}": value for name, value in model.network.state_dict().items()}
-    for stage, values in model.released.items():
-        mechanism = model.plan[stage].mechanism
+    shown = {} if model.scores is None or model.scores_are_private else {_SCORES: model.scores}
+    return flat_tensors(model.plan, model.network, model.released, {**model.kept, **shown}, model.nodes)
+
+
+def hash_of(*parts: Any, scores: Tensor | None) -> str:
+    """The hash of a model's tensors, from its parts as `flat_tensors` takes them; `scores` if they may be written."""
+    plan, network, released, kept, nodes = parts
+    shown = {} if scores is None else {_SCORES: scores}
+    return tensors_hash(to_safetensors(flat_tensors(plan, network, released, {**kept, **shown}, nodes)))
+
+
+def flat_tensors(
+    plan: Plan,
+    network: nn.Module,
+    released: dict[str, list[Any]],
+    kept: dict[str, Tensor],
+    nodes: dict[str, Tensor],
+) -> dict[str, Tensor]:
+    """Weights, released values, kept tensors and the split, under one name each."""
+    tensors = {f"weights/{name}": value for name, value in network.state_dict().items()}
+    for stage, values in released.items():
+        mechanism = plan[stage].mechanism
         for number, value in enumerate(values):
             tensors |= {f"released/{stage}/{number}/{k}": v for k, v in mechanism.to_tensors(value).items()}
-    kept = dict(model.kept)
-    if model.scores is not None and not model.scores_are_private:
-        kept[_SCORES] = model.scores
     tensors |= {f"kept/{name}": value for name, value in kept.items()}
-    tensors |= {f"nodes/{name}": value for name, value in model.nodes.items()}
+    tensors |= {f"nodes/{name}": value for name, value in nodes.items()}
     return {name: value.detach().clone().contiguous() for name, value in tensors.items()}
 
 

@@ -115,15 +115,23 @@ def _secant(low: Point, high: Point, target: float) -> float:
     return scale if low[0] < scale < high[0] else math.sqrt(low[0] * high[0])
 
 
+def _unreachable(target: float, rising: bool) -> str:
+    """Why no scale was found: a target that is too small for any grid, or a cost that stays below it."""
+    if rising:
+        return (
+            f"no noise scale up to {_LARGEST_SCALE:g} meets epsilon {target:g}: expected an epsilon that the "
+            "accountant can tell from 0, or a plan whose cost falls with its noise; got neither. Use a larger epsilon"
+        )
+    return f"no noise scale meets epsilon {target:g}: the cost of the plan does not follow its noise"
+
+
 def _bracket(cost: Callable[[float], float], target: float, point: Point, factor: float) -> tuple[Point, Point]:
     """Two points with cost(low) > target >= cost(high), `factor` apart, found from `point` on."""
     rising = point[1] > target
     while True:
         scale = point[0] * (factor if rising else 1.0 / factor)
         if not 1.0 / _LARGEST_SCALE < scale < _LARGEST_SCALE:
-            raise CalibrationError(
-                f"no noise scale meets epsilon {target:g}: the cost of the plan does not follow its noise"
-            )
+            raise CalibrationError(_unreachable(target, rising))
         following = (scale, cost(scale))
         if rising and following[1] <= target:
             return point, following

@@ -13,6 +13,7 @@ where the plans were fixed beforehand. Proofs and premises: docs/proofs/filters.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
@@ -120,7 +121,7 @@ class RenyiFilter:
 
         def runs(order: float) -> float:
             found = cls(order)
-            return found.capacity(epsilon, delta) / worst_cost(found, ways, relation)
+            return found.capacity(epsilon, delta) / max(worst_cost(found, ways, relation), sys.float_info.min)
 
         return cls(max(_ORDERS, key=runs))
 

@@ -2,18 +2,21 @@
 
 Three routes, the tightest that is valid: exact for Gaussians alone (K releases are one Gaussian), privacy-loss
 distributions (PLD) where `dp_accounting` has one, Renyi DP otherwise. Parts that are purely epsilon-DP (local
-randomizers) are added up beside them by sequential composition. PLD values are upper bounds whatever the grid;
-a finer grid only makes them tighter. Every epsilon that hushgraph prints comes from here.
+randomizers) are added up beside them by sequential composition. PLD values are upper bounds whatever the grid: a finer
+one only makes them tighter, and a bound on the rounding of the machine is added to delta (docs/proofs/fft.md). Where
+that takes most of a very small delta, Renyi DP is asked as well. Every epsilon that hushgraph prints comes from here.
 
 The loss of a run that chose its way: the most that any of the ways it could have taken costs.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import sys
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, reduce
 
 from dp_accounting import dp_event as dpa
 from dp_accounting import gaussian_mechanism
@@ -35,6 +38,7 @@ from hushgraph.privacy.events import (
     repeated,
     to_json,
 )
+from hushgraph.privacy.fft_error import ComposedLoss
 from hushgraph.privacy.mixture import group_pld
 from hushgraph.privacy.renyi import NEIGHBORS, without_order_warnings
 from hushgraph.privacy.units import Relation
@@ -42,6 +46,9 @@ from hushgraph.privacy.units import Relation
 ROUGH_GRID = 1e-2
 COARSE_GRID = 1e-3
 FINE_GRID = 5e-4
+NO_LOSS = "none"
+"""The accountant of a run that reads nothing of what is protected; epsilon 0 at some delta does not mean that."""
+_ROOT_TOLERANCE = 4e-12  # of the root finding of the library, with room
 _FEW_POINTS_MU = 5.0  # beyond, the loss of one release spreads over too many points to be worth it
 RENYI_ORDERS = tuple([1 + x / 10 for x in range(1, 100)] + list(range(11, 64)) + [80, 96, 128, 256, 512, 1024])
 
@@ -69,9 +76,9 @@ class PrivacyLoss:
 
     @property
     def accountant(self) -> str:
-        """Which route gives the numbers: `none`, `exact Gaussian`, `PLD` or `RDP`."""
+        """Which route gives the numbers: `NO_LOSS`, `exact Gaussian`, `PLD` or `RDP`."""
         if not self._leaves:
-            return "none"
+            return NO_LOSS
         if self._pure:
             return "sum of pure epsilons" + (f" + {self._rest.accountant}" if self._rest._leaves else "")
         if self._only_gaussian:
@@ -96,7 +103,7 @@ class PrivacyLoss:
         if self._only_gaussian:
             value = _gaussian_epsilon(self._gaussian_mu, delta)
         elif self._has_pld:
-            value = _pld_epsilon(*self._key, delta)
+            value = self._pld_epsilon(delta)
         else:
             value = self.renyi_epsilon(delta)
         if math.isnan(value):
@@ -114,7 +121,8 @@ class PrivacyLoss:
         if self._only_gaussian:
             return _gaussian_delta(self._gaussian_mu, epsilon)
         if self._has_pld:
-            return float(_composed_pld(*self._key).get_delta_for_epsilon(epsilon))
+            composed = _composed(*self._key)
+            return min(1.0, float(composed.pld.get_delta_for_epsilon(epsilon)) + composed.error)
         if self._selects:
             return min(1.0, renyi.delta(self._leaves, self.relation, epsilon) * (1.0 + SELECTION_ROUNDING))
         return float(self._renyi.get_delta(epsilon))
@@ -128,6 +136,14 @@ class PrivacyLoss:
         if self._selects:
             return renyi.epsilon(self._leaves, self.relation, delta * (1.0 - SELECTION_ROUNDING))
         return float(self._renyi.get_epsilon(delta))
+
+    def _pld_epsilon(self, delta: float) -> float:
+        """By PLD at what rounding leaves of delta; by Renyi DP too where that is less than half of it."""
+        value, left = _pld_epsilon(*self._key, delta)
+        if left < 0.5 * delta:
+            with contextlib.suppress(UnprovenError):
+                value = min(value, self.renyi_epsilon(delta))
+        return value
 
     @cached_property
     def _pure(self) -> float:
@@ -189,24 +205,26 @@ class PrivacyLoss:
 
 
 @lru_cache(maxsize=64)
-def _composed_pld(leaves: tuple[str, ...], relation: Relation, grid: float) -> pld_lib.PrivacyLossDistribution:
+def _composed(leaves: tuple[str, ...], relation: Relation, grid: float) -> ComposedLoss:
     """The distribution of all leaves, each given as JSON [event, count]; kept, because a run asks several times."""
     read = [(from_json(event), count) for event, count in map(json.loads, leaves)]
     mu = _mu_of(read)
-    total = pld_lib.identity(value_discretization_interval=grid) if mu == 0.0 else _gaussian_pld(mu, grid)
+    parts = [] if mu == 0.0 else [ComposedLoss(_gaussian_pld(mu, grid)).repeated(1)]
     for leaf, count in read:
         if not isinstance(leaf, dpa.GaussianDpEvent):
-            total = total.compose(_leaf_pld(leaf, relation, grid).self_compose(count))
-    return total
+            parts.append(ComposedLoss(_leaf_pld(leaf, relation, grid)).repeated(count))
+    return reduce(ComposedLoss.then, parts)
 
 
 @lru_cache(maxsize=1024)
-def _pld_epsilon(leaves: tuple[str, ...], relation: Relation, grid: float, delta: float) -> float:
-    """Infinite where there is so little noise that no grid of this spacing holds the loss."""
+def _pld_epsilon(leaves: tuple[str, ...], relation: Relation, grid: float, delta: float) -> tuple[float, float]:
+    """Epsilon, and the part of delta that rounding leaves; infinite where so little noise fits on no such grid."""
     try:
-        return float(_composed_pld(leaves, relation, grid).get_epsilon_for_delta(delta))
+        composed = _composed(leaves, relation, grid)
     except (CalibrationError, MemoryError):
-        return math.inf
+        return math.inf, delta
+    left = delta - composed.error
+    return (float(composed.pld.get_epsilon_for_delta(left)) if left > 0.0 else math.inf), left
 
 
 def _mu_of(leaves: list[tuple[Event, int]]) -> float:
@@ -268,7 +286,14 @@ def _gaussian_pld(mu: float, grid: float) -> pld_lib.PrivacyLossDistribution:
 
 @lru_cache(maxsize=1024)
 def _gaussian_epsilon(mu: float, delta: float) -> float:
-    return float(gaussian_mechanism.get_epsilon_gaussian(1.0 / mu, delta))
+    """From above: what rounding and the root finding of the library may have taken is added (docs/proofs/fft.md)."""
+    value = float(gaussian_mechanism.get_epsilon_gaussian(1.0 / mu, delta))
+    if value == 0.0:
+        return 0.0
+    upper, lower = (float(stats.norm.logcdf(side * mu / 2 - value / mu)) for side in (1.0, -1.0))
+    size = abs(upper) + abs(lower) + 2.0 * value + 1.0
+    rounding = 16.0 * sys.float_info.epsilon * size * math.exp(min(upper - lower - value, 700.0))
+    return value + rounding + _ROOT_TOLERANCE
 
 
 def _gaussian_delta(mu: float, epsilon: float) -> float:

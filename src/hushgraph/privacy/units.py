@@ -94,6 +94,11 @@ class Unit:
         return None
 
     @property
+    def promised_degree(self) -> float:
+        """The most neighbors that a node of the data can have, where the unit promises that and `check` sees to it."""
+        return math.inf
+
+    @property
     def honest(self) -> Unit:
         """The unit that is charged where a publication states this one (paper mode)."""
         return self
@@ -107,14 +112,18 @@ class Unit:
         """Whether a run that was charged for this unit can be priced for `other` by the same bounds.
 
         What is public here was handed out raw, so it must be public there too. Lists were cut by this unit's cap, and
-        the bounds of `other` are about lists that its own cap cuts; that does not matter to a run that reads no list
-        (`edges=False`). The trust must be the same.
+        the bounds of `other` are about lists that its own cap cuts, or of data that keeps its promise; that does not
+        matter to a run that reads no list (`edges=False`). The trust must be the same.
         """
-        same_lists = self.cap == other.cap or not edges
-        return self.public <= other.public and same_lists and self.trust == other.trust
+        same_lists = self.cap == other.cap and self.promised_degree <= other.promised_degree
+        return self.public <= other.public and (same_lists or not edges) and self.trust == other.trust
 
     def count(self, metadata: Metadata) -> int:
-        """How many units a dataset of this public size holds: sets the default and the largest delta."""
+        """How many units a dataset of this public size holds: sets the default and the largest delta.
+
+        Never fewer than nodes: their number is known, and a number of edges that is declared too small must not make
+        delta large.
+        """
         return metadata.num_nodes
 
     def counted(self, metadata: Metadata) -> str:
@@ -196,7 +205,8 @@ class DirectedEdge(_EdgeUnit):
 
     def count(self, metadata: Metadata) -> int:
         """Directed edges, as declared."""
-        return metadata.num_edges if metadata.num_edges is not None else 2 * EDGES_PER_NODE * metadata.num_nodes
+        assumed = 2 * EDGES_PER_NODE * metadata.num_nodes
+        return assumed if metadata.num_edges is None else max(metadata.num_edges, metadata.num_nodes)
 
     def check(self, data: Any, *, paper_mode: bool = False) -> None:
         """A symmetric graph is refused: one edge would be two entries."""
@@ -227,7 +237,8 @@ class UndirectedEdge(_EdgeUnit):
 
     def count(self, metadata: Metadata) -> int:
         """Undirected edges: half of the declared entries."""
-        return metadata.num_edges // 2 if metadata.num_edges is not None else EDGES_PER_NODE * metadata.num_nodes
+        assumed = EDGES_PER_NODE * metadata.num_nodes
+        return assumed if metadata.num_edges is None else max(metadata.num_edges // 2, metadata.num_nodes)
 
     def check(self, data: Any, *, paper_mode: bool = False) -> None:
         """A directed graph is refused."""
@@ -326,6 +337,11 @@ class BoundedDegreeNode(Node):
     def cap(self) -> int | None:
         """None: the bound is checked, not applied."""
         return None
+
+    @property
+    def promised_degree(self) -> float:
+        """The bound D."""
+        return self.max_degree
 
     def notes(self, metadata: Metadata) -> tuple[Note, ...]:
         """The promise."""

@@ -7,6 +7,7 @@ Everything is read, nothing is planned or calibrated again: the plan and the cer
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -134,8 +135,8 @@ class RunContext:
 
     @property
     def has_noise(self) -> bool:
-        """Whether anything was released with a finite cost above zero."""
-        return 0.0 < self.epsilon < float("inf")
+        """Whether anything was released at a finite cost, which may be delta alone."""
+        return not self.certificate.is_free and math.isfinite(self.epsilon)
 
     @cached_property
     def stages(self) -> tuple[StageCost, ...]:

@@ -67,7 +67,7 @@ def claim(certificate: Certificate) -> str:
         return f"{subject} carries NO differential privacy guarantee (epsilon is infinite)."
     if certificate.randomness is Randomness.SEEDED:
         return f"{subject} was made with SEEDED noise: NOT PRIVATE, whatever epsilon says; for tests only."
-    if certificate.epsilon == 0.0:
+    if certificate.is_free:
         return f"{subject} does not depend on {unit.protects}: epsilon is 0 for the unit '{unit.name}'."
     return (
         f"{subject} is ({rounded_up(certificate.epsilon)}, {certificate.delta:g})-differentially private for the unit "

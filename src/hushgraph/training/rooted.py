@@ -196,7 +196,8 @@ class RootedClippedGradient:
             # Zero times NaN would still be NaN: start again with another root in its place.
             positions = torch.where(counted, positions, positions[counted.nonzero()[0]])
         factors = clip_factors(squares.sqrt_(), self.clip_norm).mul_(counted).to(gradients[0].dtype)
-        cuts = [_row_cuts(offsets) for offsets in batch.row_offsets]
+        *below, roots = batch.row_offsets
+        cuts = [*map(_row_cuts, below), range(0, len(roots) - 1 + SINGLE_ROOTS, SINGLE_ROOTS)]
         for use, gradient in zip(used, gradients):
             self._add_layer(use, gradient * batch_rows(factors, batch, use.level), cuts[use.level])
 
@@ -273,9 +274,11 @@ def filled_up(batch: RootedBatch) -> RootedBatch:
 
 
 def _row_cuts(offsets: Tensor) -> Sequence[int]:
-    """Where the rows of a level are cut into blocks: those of 32 roots, at most 256 rows; or 128 roots of one row."""
-    if int(offsets[-1]) == len(offsets) - 1:
-        return range(0, len(offsets) - 1 + SINGLE_ROOTS, SINGLE_ROOTS)
+    """Where the rows of a level below the roots are cut into blocks: those of 32 roots, at most 256 rows.
+
+    The first and last roots of a block follow from places alone, also where all happen to have one row: were blocks
+    then larger, as they are on the last level, one root that gains a row would move the blocks of all others.
+    """
     cuts = [0]
     for end in [*offsets[BLOCK_ROOTS:-1:BLOCK_ROOTS].tolist(), int(offsets[-1])]:
         while end - cuts[-1] > BLOCK_ROWS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 import weakref
 from collections import Counter
@@ -28,6 +29,7 @@ from hushgraph.vault.handles import PrivateRows
 
 Progress = Callable[[str, int, int], None]
 Held = Rows | PrivateRows
+_TOLD_TO_THE_OWNER = {Code.OWN_PREDICTION, Code.OWN_ROW, Code.RAW_PREDICTIONS}
 NOBODY: Progress = lambda stage, done, total: None  # noqa: E731
 """Watches no progress."""
 
@@ -46,7 +48,9 @@ class Vault:
         self._cut: dict[int, Edges] = {}
         self._count: Counter[str] = Counter()
         self._trained: dict[str, Tensor] = {}
+        self._charging = threading.Lock()
         self._rows: weakref.WeakKeyDictionary[PrivateRows, Rows] = weakref.WeakKeyDictionary()
+        self._scores: weakref.WeakSet[PrivateRows] = weakref.WeakSet()
 
     # What is public, and handles to the rest
 
@@ -143,16 +147,17 @@ class Vault:
 
     def _charge(self, stage: Stage, nodes: Tensor | None) -> int:
         """Charge one use of the stage, or note that an earlier charge covers it; the number of this use."""
-        number = self._count[stage.name]
-        before = self._trained.get(stage.name)
-        covered = before is not None and nodes is not None and not bool(torch.isin(nodes, before).any())
-        if covered and number < stage.parallel:
-            self._run.note_parallel(stage, int(cast(Tensor, nodes).numel()))
-        else:
-            self._run.charge(stage, 1)
-        if nodes is not None:
-            self._trained[stage.name] = nodes if before is None else torch.cat([before, nodes])
-        self._count[stage.name] += 1
+        with self._charging:
+            number = self._count[stage.name]
+            before = self._trained.get(stage.name)
+            covered = before is not None and nodes is not None and not bool(torch.isin(nodes, before).any())
+            if covered and number < stage.parallel:
+                self._run.note_parallel(stage, int(cast(Tensor, nodes).numel()))
+            else:
+                self._run.charge(stage, 1)
+            if nodes is not None:
+                self._trained[stage.name] = nodes if before is None else torch.cat([before, nodes])
+            self._count[stage.name] += 1
         if not stage.mechanism.trains:
             self._progress(stage.name, number + 1, stage.count)
         return number
@@ -235,7 +240,7 @@ class Vault:
             scores: Tensor = module(self._open(rows))
         if scores.shape != expected:
             raise UnprovenError(f"predictions: expected class scores; got shape {tuple(scores.shape)}")
-        return self._keep(scores, "class scores") if isinstance(rows, PrivateRows) else scores
+        return self._keep_scores(scores, "class scores") if isinstance(rows, PrivateRows) else scores
 
     def raw_scores(self, network: Callable[[Rows, Edges], Tensor]) -> PrivateRows | Tensor:
         """Class scores from raw features and edges. They are NOT protected, and the plan must say so."""
@@ -244,13 +249,23 @@ class Vault:
             raise UnprovenError("predictions from raw neighborhoods: expected a plan that declares them unprotected")
         with torch.no_grad():
             scores = network(self._graph.features, self._graph.edges)
-        return self._keep(scores, "class scores from raw neighborhoods", raw=True) if private else scores
+        return self._keep_scores(scores, "class scores from raw neighborhoods", raw=True) if private else scores
 
     def hand_over(self, scores: Tensor | PrivateRows | None) -> Tensor | None:
-        """The scores for the holder of the data, who evaluates them; not protected where they are private."""
-        if isinstance(scores, PrivateRows) and scores.raw:
-            return dense_rows(self._rows[scores])
-        return None if scores is None else dense_rows(self._open(scores))
+        """The scores for the holder of the data, who evaluates them; not protected where they are private.
+
+        Nothing but class scores can be opened so, and these only where the unit or the plan says that a prediction
+        about a node is not protected from whoever receives it.
+        """
+        if not isinstance(scores, PrivateRows) or scores not in self._rows:
+            return None if scores is None else dense_rows(self._open(scores))
+        said = {note.code for note in (*self.unit.unprotected, *self.plan.unprotected)}
+        if scores not in self._scores or not said & _TOLD_TO_THE_OWNER:
+            raise PrivateAccessError(
+                f"expected class scores, under a unit or plan that declares them unprotected; got {scores.what}, "
+                "which stay in the vault. The only way out is a charged mechanism (release)"
+            )
+        return dense_rows(self._rows[scores])
 
     def report(self, stage: str, done: int, total: int) -> None:
         """Tell whoever watches how far a stage is; carries no private value."""
@@ -271,6 +286,11 @@ class Vault:
     def _keep(self, rows: Rows, what: str, *, raw: bool = False) -> PrivateRows:
         handle = PrivateRows(tuple(rows.shape), what, raw=raw)
         self._rows[handle] = rows
+        return handle
+
+    def _keep_scores(self, scores: Tensor, what: str, *, raw: bool = False) -> PrivateRows:
+        handle = self._keep(scores, what, raw=raw)
+        self._scores.add(handle)
         return handle
 
     def _open(self, rows: Any) -> Any:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
 import pytest
 
+from hushgraph.ledger.certificate import Randomness
 from reports import context, shown
 
 
@@ -26,6 +28,13 @@ def test_the_verdict_is_said_in_words(verdict: str, words: str) -> None:
     page = page_of(verdict=verdict)
     assert words in page
     assert ("No contradiction" in page) == (verdict == "consistent")
+
+
+def test_a_seeded_run_is_called_not_private() -> None:
+    seeded = dataclasses.replace(context().certificate, randomness=Randomness.SEEDED)
+    page = shown("audit", context(audit={"verdict": "consistent"}, certificate=seeded))
+    assert "NOT PRIVATE: the noise of this run was seeded" in page
+    assert "NOT PRIVATE" not in page_of()
 
 
 def test_an_infinite_bound_is_in_the_table() -> None:

@@ -72,8 +72,8 @@ def _percent(value: float | None) -> str:
 
 def _chart(context: RunContext) -> str:
     measured = [one for one in (context, *context.others) if one.accuracy() is not None]
-    on_curves = [one for one in measured if one.has_noise]
-    references = [one for one in measured if not one.has_noise]
+    on_curves = [one for one in measured if one.has_noise and one.epsilon > 0.0]
+    references = [one for one in measured if one not in on_curves]
     return _plot(context, on_curves, references) if on_curves and len(measured) > 1 else ""
 
 
@@ -114,7 +114,8 @@ def _curve(name: str, runs: Sequence[RunContext], color: int) -> Series:
 def _reference(context: RunContext, low: float, high: float, color: int) -> Series:
     """A level to compare with: a run without privacy, or one that never reads what is protected."""
     level = context.accuracy() or 0.0
-    why = "no privacy" if math.isinf(context.epsilon) else "reads nothing protected"
+    free = "reads nothing protected" if context.certificate.is_free else "epsilon 0"
+    why = "no privacy" if math.isinf(context.epsilon) else free
     name = f"{context.label}, {why}"
     tips = [f"{name}\ntest {level:.2f}%"] * 2
     return Series(name, [low, high], [level, level], color % _COLORS, dashed=True, tips=tips, label=name)

@@ -8,6 +8,8 @@ from typing import Any
 
 from markupsafe import Markup
 
+from hushgraph.audit.result import SEEDED
+from hushgraph.ledger.certificate import Randomness
 from hushgraph.report.context import RunContext
 from hushgraph.report.sections import pill, section
 from hushgraph.report.svg import Bar, bar_chart
@@ -44,6 +46,8 @@ def audit(context: RunContext) -> dict[str, Any]:
     """The verdict, what was left out, and a bar and a row per finding."""
     found = context.audit or {}
     words, kind = _VERDICTS[found.get("verdict")]
+    if found and context.certificate.randomness is Randomness.SEEDED:
+        words, kind = f"{SEEDED} {words}", ""
     findings = found.get("findings", [])
     if found.get("run") not in (None, context.certificate.run):
         words, kind = f"This audit is that of another run, {found['run']}.", "warn"

@@ -77,7 +77,7 @@ def _pills(context: RunContext) -> list[Markup]:
         found.append(pill("no guarantee", "bad"))
     elif context.certificate.randomness is Randomness.SEEDED:
         found.append(pill("seeded run: not private", "bad"))
-    elif context.epsilon == 0.0:
+    elif context.certificate.is_free:
         found.append(pill("does not read what is protected", "plain"))
     found.append(pill(*_CHECKED[context.verification]))
     return [*found, pill(words.accountant(context.certificate), "plain")] if context.has_noise else found

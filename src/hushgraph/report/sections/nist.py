@@ -78,7 +78,7 @@ def _numbers(context: RunContext) -> Row:
     name = "Floating-point side channels"
     noised = [charge for charge in context.certificate.charges if charge.scale > 0.0]
     if not noised:
-        none = context.epsilon == 0.0
+        none = context.certificate.is_free
         return Row(name, "handled" if none else "not handled", "No noise was drawn in this run.")
     known = [_NUMBERS[law] for law in dict.fromkeys(charge.law for charge in noised) if law in _NUMBERS]
     trains = any(context.stage(charge.stage).mechanism.trains for charge in noised)

@@ -67,6 +67,6 @@ def _other_views(context: RunContext) -> Row:
         views.insert(0, f"mu = {certificate.mu:.4g} in Gaussian DP")
     if views:
         return Row("Other views of the loss", "handled", "; ".join(views) + ".")
-    if context.epsilon == 0.0:
+    if context.certificate.is_free:
         return Row("Other views of the loss", "handled", "epsilon is 0 at every delta.")
     return Row("Other views of the loss", "not handled", "None: there is no finite bound.")
