@@ -72,7 +72,8 @@ def test_support_is_capped_by_weight_and_rows_sum_to_one() -> None:
     sources, columns = torch.arange(4), torch.tensor([[9, 0], [9, 1], [9, 5], [9, 6]])
     rows = TopRows(sources, columns, torch.tensor([[0.1, 0.3], [0.4, 0.3], [0.2, 0.3], [0.3, 0.3]]))
     capped = rows.with_support(2)
-    assert rows.support() == 4 and capped.support() == 2
+    assert rows.support() == 4
+    assert capped.support() == 2
     assert capped.weights[:, 0].tolist() == pytest.approx([0.0, 0.4, 0.0, 0.3])
     assert capped.columns[:, 0].tolist() == [0, 9, 2, 9]
     mixed = capped.mixed(0.5)

@@ -52,7 +52,9 @@ def test_a_hub_that_goes_moves_every_value_by_its_whole_range() -> None:
 def test_weights_keep_to_the_ratio_that_is_charged() -> None:
     for scale in (0.05, 0.3, 2.0, 100.0, 1e5):
         weights = PageRankTop(3, 2).weights(scale)
-        assert len(weights) == LEVELS + 1 and (np.diff(weights) >= 0).all() and weights[0] >= 1
+        assert len(weights) == LEVELS + 1
+        assert (np.diff(weights) >= 0).all()
+        assert weights[0] >= 1
         assert math.log(int(weights[-1])) - math.log(int(weights[0])) <= (1.0 / scale) * (1 + 1e-12)
 
 

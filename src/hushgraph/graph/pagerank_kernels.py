@@ -1,8 +1,8 @@
 """Loops of approximate personalized PageRank, one source after the other; compiled where numba is installed.
 
 The walk is lazy: W = (I + A D^-1) / 2. Both ways keep an estimate p and the residual
-r = s - (I - (1 - alpha) W) p / alpha, whose largest r / d decides when to stop. Only nodes that the source reaches are touched, so the work does not depend on
-the size of the graph. The same code runs without numba, slowly, with the same operations in the same order.
+r = s - (I - (1 - alpha) W) p / alpha, whose largest r / d decides when to stop. Only nodes that the source
+reaches are touched, so the work does not depend on the size of the graph. The same code runs without numba, slowly, with the same operations in the same order.
 """
 
 from __future__ import annotations
@@ -105,9 +105,7 @@ def push_rows(offsets, neighbors, sources, alpha, rho):  # type: ignore[no-untyp
             if r[i] < rho * degree:
                 continue
             # a lazy walk comes back: pushing until the residual is small again, in one go
-            times = (
-                int(np.ceil(np.log(rho * degree / r[i]) / np.log(0.5 * (1.0 - alpha)))) if r[i] > rho * degree else 1
-            )
+            times = int(np.ceil(np.log(rho * degree / r[i]) / np.log(0.5 * (1.0 - alpha))))
             left = r[i] * (0.5 * (1.0 - alpha)) ** max(times, 1)
             gone = (r[i] - left) / (0.5 * (1.0 + alpha))
             p[i] += alpha * gone
