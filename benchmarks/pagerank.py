@@ -1,4 +1,4 @@
-"""PageRank rows against a plain Python ISTA and scipy's power iteration, side by side: `python benchmarks/pagerank.py`."""
+"""PageRank rows against a plain Python ISTA and scipy's power iteration: `python benchmarks/pagerank.py`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Loops of approximate personalized PageRank, one source after the other; compiled where numba is installed.
 
 The walk is lazy: W = (I + A D^-1) / 2. Both ways keep an estimate p and the residual
-r = s - (I - (1 - alpha) W) p / alpha, whose largest r / d decides when to stop. Only nodes that the source
-reaches are touched, so the work does not depend on the size of the graph. The same code runs without numba, slowly, with the same operations in the same order.
+r = s - (I - (1 - alpha) W) p / alpha, whose largest r / d decides when to stop. Only nodes that the source reaches are
+touched, so the work does not depend on the size of the graph. The same code runs without numba, slowly.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ def ista_rows(offsets, neighbors, sources, alpha, rho, gamma, by_degree):  # typ
     p, g, delta = np.zeros(nodes), np.zeros(nodes), np.zeros(nodes)
     seen, touched, active = np.zeros(nodes, dtype=np.bool_), np.empty(nodes, np.int64), np.empty(nodes, np.int64)
     ends, columns, values = np.zeros(len(sources) + 1, np.int64), np.empty(1024, np.int64), np.empty(1024)
+    inverse = 1.0 / np.maximum(offsets[1:] - offsets[:-1], 1)
     limit, shrink, spread = (1.0 + gamma) * rho * alpha, rho * alpha, 0.5 * (1.0 - alpha)
     for number in range(len(sources)):
         source = sources[number]
@@ -61,15 +62,16 @@ def ista_rows(offsets, neighbors, sources, alpha, rho, gamma, by_degree):  # typ
                 break
             for k in range(moved):
                 i = active[k]
-                share = delta[i] / (offsets[i + 1] - offsets[i])
+                share = delta[i] * inverse[i]
+                passed = spread * share
                 p[i] += delta[i]
-                g[i] += (1.0 - spread) * share
+                g[i] += share - passed
                 for e in range(offsets[i], offsets[i + 1]):
                     j = neighbors[e]
                     if not seen[j]:
                         seen[j], touched[reached] = True, j
                         reached += 1
-                    g[j] -= spread * share / (offsets[j + 1] - offsets[j])
+                    g[j] -= passed * inverse[j]
         filled = ends[number]
         columns, values = grown(columns, filled + reached), grown(values, filled + reached)
         for k in range(reached):
