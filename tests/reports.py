@@ -21,9 +21,17 @@ from hushgraph.privacy.units import Local, UndirectedEdge, Unit
 from hushgraph.report.context import RunContext
 from hushgraph.report.page import render_section
 from hushgraph.report.sections import all_sections
-from small_graphs import random_graph
+from small_graphs import random_graph, with_public_nodes
 
-_QUICK = {"epochs": 1, "hidden_channels": 4, "batch_size": 10, "ensemble_size": 2, "low": -3.0, "high": 3.0}
+_QUICK: dict[str, Any] = {
+    "epochs": 1,
+    "hidden_channels": 4,
+    "batch_size": 10,
+    "ensemble_size": 2,
+    "low": -3.0,
+    "high": 3.0,
+}
+_QUICK |= {"learner": "ridge", "teachers": 3, "queries": 4}
 
 
 def quick(name: str) -> hg.Method:
@@ -54,7 +62,7 @@ def cases() -> Iterator[tuple[str, str, float]]:
 def fitted(name: str, unit: str, epsilon: float, **options: Any) -> Model:
     """A model of the small graph."""
     method = quick(name)
-    graph = random_graph(1, symmetric=unit != "directed-edge")
+    graph = with_public_nodes(random_graph(1, symmetric=unit != "directed-edge"))
     return method.fit(graph, unit_for(unit, method), Budget(epsilon, 1e-3), **options)
 
 

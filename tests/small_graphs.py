@@ -49,3 +49,11 @@ def capped_edges(edge_index: Tensor, num_nodes: int, max_degree: int, noise: Noi
     """The edges that the degree cap keeps, sorted by sender and then by target."""
     kept = MemoryEdges.from_edge_index(edge_index, num_nodes).cap(max_degree, noise)
     return kept.transpose().edge_index().flip(0)
+
+
+def with_public_nodes(data: Data, count: int = 4) -> Data:
+    """The graph with the last of its test nodes declared public knowledge, for methods that ask about such."""
+    public = data.test_mask.nonzero().squeeze(1)[-count:]
+    data.test_mask = data.test_mask.clone().index_fill_(0, public, False)
+    data.public_mask = torch.zeros_like(data.test_mask).index_fill_(0, public, True)
+    return data

@@ -20,9 +20,10 @@ from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.plan import Plan
 from hushgraph.privacy.units import Unit
 from hushgraph.testing import units
-from small_graphs import random_graph
+from small_graphs import random_graph, with_public_nodes
 
 QUICK = {"epochs": 2, "hidden_channels": 4, "batch_size": 8, "patience": 2, "low": -3.0, "high": 3.0, "label_steps": 2}
+QUICK |= {"learner": "ridge", "teachers": 4, "queries": 3}
 BUDGETS = [Budget(4.0), Budget(math.inf)]
 
 
@@ -40,7 +41,7 @@ def graph_for(unit: Unit) -> Data:
     ring = torch.stack([torch.arange(40), torch.arange(40).roll(-1)])
     directed = unit.name == "directed-edge"
     graph.edge_index = ring if directed else torch.cat([ring, ring.flip(0)], dim=1)
-    return graph
+    return with_public_nodes(graph)
 
 
 CASES = [(name, unit, budget) for name in registry.names("methods") for unit in units() for budget in BUDGETS]
@@ -102,8 +103,8 @@ def kept_inside(model: Model) -> bool:
 def test_every_method_is_proved_for_some_unit_or_says_that_it_never_is() -> None:
     proved = {name: registry.load("methods", name).units() for name in registry.names("methods")}
     assert [name for name, found in proved.items() if not found] == ["sage", "gcn", "gin", "gat"]
-    assert proved["gap"] == ["undirected-edge", "directed-edge", "node", "node-replace", "bounded-degree-node"]
+    assert proved["gap"] == [*proved["mlp"], "node", "node-replace", "bounded-degree-node"]
     assert proved["dp-gnn"] == ["node", "node-replace"]
-    assert proved["dp-mlp"] == ["node", "node-replace", "bounded-degree-node", "record"]
-    assert proved["mlp"] == ["undirected-edge", "directed-edge"]
+    assert proved["dp-mlp"] == ["node", "node-replace", "bounded-degree-node", "node-with-edges", "record"]
+    assert proved["mlp"] == ["undirected-edge", "private-edge", "directed-edge"]
     assert proved["lpgnn"] == proved["pgc"] == ["local"]

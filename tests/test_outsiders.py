@@ -124,7 +124,10 @@ def test_the_registry_lists_both_and_settings_are_checked(mine: Outsiders) -> No
     assert registry.load("methods", "noisy-sgc") is mine.method
     assert registry.load("mechanisms", "noisy-degrees") is mine.mechanism
     assert "noisy-degrees" not in registry.names("methods")
-    assert mine.method.units() == ["undirected-edge", "directed-edge", "node", "node-replace", "bounded-degree-node"]
+    assert mine.method.units() == [
+        *("undirected-edge", "private-edge", "directed-edge"),
+        *("node", "node-replace", "bounded-degree-node"),
+    ]
     assert mine.method.from_words({"hops": "3"}) == {"hops": 3}
     with pytest.raises(InputError, match="hops: expected at least 1; got 0"):
         mine.method(hops=0)

@@ -20,6 +20,8 @@ if _TYPE_CHECKING:
     from hushgraph.methods.base import Method, Output
     from hushgraph.methods.chorus import Chorus
     from hushgraph.methods.dpgnn import DPGNN
+    from hushgraph.methods.edge_rr import EdgeRR, PrivHRG
+    from hushgraph.methods.feature_rr import FeatureRR
     from hushgraph.methods.gap import GAP
     from hushgraph.methods.lpgnet import LPGNet
     from hushgraph.methods.lpgnn import LPGNN
@@ -31,6 +33,7 @@ if _TYPE_CHECKING:
     from hushgraph.methods.progap import ProGAP
     from hushgraph.methods.released import ReleasedGraph, release_graph
     from hushgraph.methods.select import fit_best
+    from hushgraph.nn.feature_scores import FeatureScores, feature_scores
     from hushgraph.privacy import units
     from hushgraph.privacy.budget import Budget
     from hushgraph.privacy.mechanism import Mechanism
@@ -50,7 +53,10 @@ _PLACES = {
     "DPGNN": "methods.dpgnn",
     "DiskEdges": "graph.disk",
     "DPMLP": "methods.mlp",
+    "EdgeRR": "methods.edge_rr",
     "EdgeRand": "methods.perturbed",
+    "FeatureRR": "methods.feature_rr",
+    "FeatureScores": "nn.feature_scores",
     "GAP": "methods.gap",
     "GAT": "methods.plain_gnn",
     "GCN": "methods.plain_gnn",
@@ -68,12 +74,14 @@ _PLACES = {
     "PGC": "methods.pgc",
     "PGCLinks": "methods.pgc",
     "Plan": "privacy.plan",
+    "PrivHRG": "methods.edge_rr",
     "ProGAP": "methods.progap",
     "ReleasedGraph": "methods.released",
     "SageEDP": "methods.perturbed",
     "Stage": "privacy.plan",
     "Unit": "privacy.units",
     "default_ledger": "ledger.project",
+    "feature_scores": "nn.feature_scores",
     "fit": "methods.auto",
     "fit_best": "methods.select",
     "load": "methods.model",
@@ -98,7 +106,10 @@ __all__ = [
     "Certificate",
     "Chorus",
     "DiskEdges",
+    "EdgeRR",
     "EdgeRand",
+    "FeatureRR",
+    "FeatureScores",
     "GraphSAGE",
     "LPGNet",
     "LapGraph",
@@ -109,6 +120,7 @@ __all__ = [
     "Output",
     "PGCLinks",
     "Plan",
+    "PrivHRG",
     "ProGAP",
     "ReleasedGraph",
     "SageEDP",
@@ -117,6 +129,7 @@ __all__ = [
     "__version__",
     "datasets",
     "default_ledger",
+    "feature_scores",
     "fit",
     "fit_best",
     "load",

@@ -118,6 +118,8 @@ def _convert(word: str, hint: Any) -> Any:
         if word.lower() not in ("true", "false"):
             raise ValueError(word)
         return word.lower() == "true"
+    if "," in word and any(typing.get_origin(kind) is tuple for kind in kinds):
+        return tuple(float(part) for part in word.split(","))
     for kind in (int, float):
         if kind in kinds:
             return kind(word)

@@ -93,6 +93,13 @@ class Variations:
         """The edges."""
         return self.graph.edges
 
+    @property
+    def public_pairs(self) -> set[Pair]:
+        """The pairs that were declared public, in both directions."""
+        known = self.graph.public_edges
+        listed = [] if known is None else known.edge_index().t().tolist()
+        return {pair for one, other in listed for pair in ((one, other), (other, one))}
+
     def pairs(self, *, directed: bool) -> Iterator[Pair]:
         """The edges that are there; of an undirected graph, each once."""
         for source, target in self.graph.edges.edge_index().t().tolist():

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import math
 
-from hushgraph.collect import FeatureQuestion, LabelQuestion
+from hushgraph.collect import BinnedQuestion, FeatureQuestion, LabelQuestion
 from hushgraph.collect.task import explain_task
 
 
@@ -31,3 +31,10 @@ def test_budget_words(task_maker):
     again = explain_task(task, 5.0, 10.0, answered=True)
     assert "costs nothing more" in again
     assert "would be left" not in again
+
+
+def test_bins_and_the_price_of_the_dearest_number_are_told(task_maker):
+    text = explain_task(task_maker(features=BinnedQuestion((0.25, 0.75), 2.0, bins=4), labels=None), 0, 5)
+    assert "each of your 2 numbers one of 4 bins" in text
+    assert "at most epsilon 1.5" in text
+    assert "epsilon 2 (2 for the numbers)" in text

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hushgraph.collect import FeatureQuestion, LabelQuestion, Task
+from hushgraph.collect import BinnedQuestion, FeatureQuestion, LabelQuestion, Task
 from hushgraph.collect.report import ReportError, check_report, draw_payload, parse_body
 
 
@@ -18,13 +18,19 @@ def tasks():
         epsilon=st.floats(0.1, 20.0),
         mechanism=st.sampled_from(["multi_bit", "one_bit"]),
     )
+    binned = st.builds(
+        BinnedQuestion,
+        scores=st.integers(1, 30).map(lambda d: (1.0 / d,) * d),
+        epsilon=st.floats(0.1, 20.0),
+        bins=st.integers(2, 20),
+    )
     labels = st.builds(
         LabelQuestion,
         classes=st.integers(2, 6).map(lambda k: tuple("abcdef"[:k])),
         epsilon=st.floats(0.1, 5.0),
         mechanism=st.sampled_from(["randomized_response", "unary_symmetric", "unary_optimized"]),
     )
-    both = st.tuples(st.none() | features, st.none() | labels).filter(any)
+    both = st.tuples(st.none() | features | binned, st.none() | labels).filter(any)
     return both.map(lambda pair: Task("t", "T", 5, *pair))
 
 
@@ -45,6 +51,15 @@ def test_padding_bits_must_be_zero():
     body = {"report_id": "ab" * 16, "node_token": "t" * 43, "task_hash": task.sha256, "y": None}
     check_report(task, {**body, "x": "ff80"})
     for wrong in ("ff81", "FF80", "ff8", "ff8000", "zz80", 5, None, ["ff", "80"]):
+        with pytest.raises(ReportError):
+            check_report(task, {**body, "x": wrong})
+
+
+def test_bins_are_those_of_the_task():
+    task = Task("t", "T", 5, BinnedQuestion((0.5, 0.5), 1.0, bins=3))
+    body = {"report_id": "ab" * 16, "node_token": "t" * 43, "task_hash": task.sha256, "y": None}
+    check_report(task, {**body, "x": "0200"})
+    for wrong in ("0300", "02", "020000", "0G00", [2, 0], None):
         with pytest.raises(ReportError):
             check_report(task, {**body, "x": wrong})
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hushgraph.collect import FeatureQuestion, LabelQuestion, Task
+from hushgraph.collect import BinnedQuestion, FeatureQuestion, LabelQuestion, Task
 from hushgraph.errors import InputError
 from hushgraph.local import MultiBit, PerFeature, RandomizedResponse, UnaryEncoding
 
@@ -41,6 +41,19 @@ def test_every_change_changes_the_hash(task_maker):
         replace(task, labels=LabelQuestion(("red", "blue", "green"), 1.0, optional=True)),
     ]
     assert len({task.sha256, *(variant.sha256 for variant in variants)}) == len(variants) + 1
+
+
+def test_scores_are_part_of_what_is_agreed_to(task_maker):
+    task = task_maker(features=BinnedQuestion((0.25, 0.75), 2.0, bins=4))
+    assert Task.from_json(task.canonical_json()) == task
+    assert task.features.dimensions == 2
+    assert task.features.build().epsilons == (0.5, 1.5)
+    others = [BinnedQuestion((0.75, 0.25), 2.0, bins=4), BinnedQuestion((0.25, 0.75), 2.0, bins=5)]
+    assert len({task.sha256, *(task_maker(features=other).sha256 for other in others)}) == 3
+    with pytest.raises(InputError, match="sum to 1"):
+        BinnedQuestion((0.5, 0.6), 1.0)
+    with pytest.raises(InputError, match="feature_rr"):
+        BinnedQuestion((0.5, 0.5), 1.0, mechanism="one_bit")
 
 
 def test_round_trip_and_strict_reading(task_maker):

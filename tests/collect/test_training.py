@@ -6,13 +6,14 @@ import torch
 from torch_geometric.data import Data
 
 from charges import charged_stages
-from hushgraph.collect import FeatureQuestion, LabelQuestion
+from hushgraph.collect import BinnedQuestion, FeatureQuestion, LabelQuestion
 from hushgraph.collect.export import Export, export_arrays, feature_reports
 from hushgraph.collect.report import draw_payload, encode_payload
 from hushgraph.collect.training import train_from_export
 from hushgraph.errors import InputError
 from hushgraph.ledger.certificate import Randomness
 from hushgraph.ledger.ledger import Ledger
+from hushgraph.methods.feature_rr import FeatureRR
 from hushgraph.methods.lpgnn import LPGNN
 from hushgraph.methods.model import load
 from hushgraph.privacy import units
@@ -66,6 +67,23 @@ def test_from_devices_to_a_model_with_a_certificate(task_maker, tmp_path, featur
     blank = Data(x=torch.zeros(300, 4), edge_index=torch.from_numpy(edges))
     assert torch.allclose(loaded.predict_proba(blank), model.predict_proba(), atol=1e-5)  # from stored reports
     assert set(model.metrics["accuracy"].values()) == {None}  # nobody's label is known
+
+
+@pytest.mark.parametrize("method", [LPGNN(epochs=40), FeatureRR(epochs=40, lr=0.01, hidden_channels=16)])
+def test_binned_features_from_devices_to_a_model(task_maker, tmp_path, method):
+    edges, truth = communities()
+    task = task_maker(nodes=300, features=BinnedQuestion((0.1, 0.2, 0.3, 0.4), 2.0, bins=3, low=-1.0), labels=None)
+    values = [np.full(4, 2.0 * t - 1.0) for t in truth]
+    export = exported(task, values, None, skip=range(40))
+    model = train_from_export(
+        export, edges, method, public_labels=truth, class_names=("a", "b"), ledger=Ledger(tmp_path / "l"), seed=0
+    )
+    assert model.certificate.epsilon == 2.0 == task.epsilon
+    assert model.plan["features"].mechanism.randomizer.scores == (0.1, 0.2, 0.3, 0.4)
+    assert float((model.predict() == torch.from_numpy(truth)).float().mean()) > 0.9
+    assert (feature_reports(export)[:40] == 1.0).all()  # the middle bin, for who sent nothing
+    loaded = load(model.save(tmp_path / "model"))
+    assert torch.equal(loaded.predict_proba(), model.predict_proba())
 
 
 def test_reports_stand_in_the_row_of_their_node(task_maker):

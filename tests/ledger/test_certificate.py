@@ -25,6 +25,27 @@ def test_the_certificate_comes_from_the_ledger_alone() -> None:
     assert certify(history, history.runs()[0]) == model.certificate
 
 
+def test_the_certificate_of_a_run_is_that_of_the_whole_history_whatever_else_was_run() -> None:
+    ledger = Ledger()
+    QUICK.fit(random_graph(1), units.Node(max_degree=5), Budget(2.0, 1e-3), ledger=ledger)
+    QUICK.fit(random_graph(2), units.UndirectedEdge(), Budget(2.0, 1e-3), ledger=ledger, seed=0)
+    model = QUICK.fit(random_graph(1), units.Node(max_degree=5), Budget(1.0, 1e-3), ledger=ledger)
+    history = ledger.history()
+    assert certify(history, model.certificate.run) == model.certificate
+
+
+def test_a_fit_reads_the_same_number_of_rows_however_many_runs_there_are() -> None:
+    ledger = Ledger()
+
+    def rows_of_a_fit() -> int:
+        before = ledger.rows_read
+        QUICK.fit(random_graph(1), units.UndirectedEdge(), Budget(2.0, 1e-3), ledger=ledger)
+        return ledger.rows_read - before
+
+    rows_of_a_fit()  # enters the dataset and its unit
+    assert rows_of_a_fit() == rows_of_a_fit() == rows_of_a_fit()
+
+
 def test_it_says_all_that_an_officer_needs() -> None:
     model = QUICK.fit(random_graph(1), units.Node(max_degree=5), Budget(2.0, 1e-3))
     text = " ".join(explain(model.certificate).split())

@@ -52,6 +52,14 @@ def test_the_same_content_has_one_fingerprint_in_whatever_order_and_form() -> No
     assert of(edges=graph, features=SparseArrays(matrix.indptr, matrix.indices, matrix.data), labels=y) == first
 
 
+def test_stored_fingerprints_stay_valid() -> None:
+    node = np.arange(40_000)  # more than one piece; with a loop, repeats and both orders
+    graph = np.stack([np.concatenate([node, node[:9], [3]]), np.concatenate([node * 7 % 40_000, node[:9] * 7, [3]])])
+    found = of(edges=graph, features=(node[:300].reshape(100, 3) % 4).astype(np.float32), labels=node[:100] % 3)
+    assert found.fingerprint == "68f295366a561f43763307a4c57f4d3f87348757e721b7bad0f988994bfa3790"
+    assert (found.edges.values[0], found.edges.size, found.records.size) == (130793935726475, 40166, 0)
+
+
 @pytest.mark.parametrize("part", ["an edge", "its direction", "a feature", "its column", "a label", "two rows swapped"])
 def test_any_change_changes_the_fingerprint(part: str) -> None:
     graph, x, y = edges(500), rows(200), np.arange(200) % 3

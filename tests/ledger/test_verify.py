@@ -96,7 +96,7 @@ def rewrite(ledger: Ledger, change) -> None:
         first = ""
         for number, kind, time, body, _ in rows:
             values = change(number, kind, json.loads(body))
-            digest = digest_of(number, kind, time, values, link)
+            digest = digest_of(number, kind, time, canonical(values), link)
             update = "UPDATE entries SET body = ?, previous = ?, hash = ? WHERE number = ?"
             connection.execute(update, (canonical(values), link, digest, number))
             link, first = digest, first or digest

@@ -32,7 +32,7 @@ from hushgraph.methods.model import Model
 from hushgraph.privacy import units
 from hushgraph.privacy.budget import Budget
 from hushgraph.testing import NodeRecord, Variations
-from small_graphs import random_graph
+from small_graphs import random_graph, with_public_nodes
 
 BUDGET = Budget(4.0, 1e-3)
 QUICK: dict[str, dict[str, Any]] = {
@@ -42,16 +42,20 @@ QUICK: dict[str, dict[str, Any]] = {
     "dp-gnn": {"epochs": 1, "batch_size": 8, "hidden_channels": 4},
     "mlp": {"epochs": 1},
     "dp-mlp": {"epochs": 1, "batch_size": 8},
+    "pate": {"learner": "ridge", "teachers": 3, "queries": 4},
     "lpgnn": {"low": -1.0, "high": 1.0, "epochs": 1, "label_steps": 2},
+    "feature-rr": {"low": -1.0, "high": 1.0, "epochs": 1, "hidden_channels": 4},
     "pgc": {"low": -1.0, "high": 1.0, "epochs": 1},
     "pgc-links": {"low": -1.0, "high": 1.0},
 }
 UNITS: list[units.Unit] = [
     units.UndirectedEdge(),
+    units.PrivateEdge(),
     units.DirectedEdge(),
     units.Node(max_degree=5),
     units.NodeReplace(max_degree=5),
     units.BoundedDegreeNode(max_degree=60),
+    units.NodeWithEdges(),
     units.Record(),
     units.Local(),
     units.Local(private_labels=False),
@@ -67,7 +71,8 @@ def quick(name: str) -> Method:
 
 
 def graph_for(unit: units.Unit) -> CheckedGraph:
-    return check_graph(random_graph(0, num_edges=150, symmetric=not isinstance(unit, units.DirectedEdge)))
+    graph = random_graph(0, num_edges=150, symmetric=not isinstance(unit, units.DirectedEdge))
+    return check_graph(with_public_nodes(graph))
 
 
 def proven() -> list[tuple[str, units.Unit]]:
@@ -164,7 +169,7 @@ def test_the_comparison_sees_a_leak(tmp_path: Path) -> None:
 
 def with_records(unit: units.Unit, *, unlabeled: int = 0, size: float | None = None) -> Data:
     """A graph as people hand it in, with train, val and test nodes without a label, or one train node's huge row."""
-    graph = random_graph(0, num_edges=150, symmetric=not isinstance(unit, units.DirectedEdge))
+    graph = with_public_nodes(random_graph(0, num_edges=150, symmetric=not isinstance(unit, units.DirectedEdge)))
     for mask in (graph.train_mask, graph.val_mask, graph.test_mask):
         graph.y[mask.nonzero().squeeze(1)[:unlabeled]] = -1
     if size is not None:
@@ -210,7 +215,8 @@ WITH_PRIVATE_EDGES = [(name, unit) for name, unit in proven() if unit.has_edges 
 @pytest.mark.parametrize(("name", "unit"), WITH_PRIVATE_EDGES, ids=str)
 def test_the_exact_number_of_edges_is_written_nowhere(name: str, unit: units.Unit, tmp_path: Path) -> None:
     directed = isinstance(unit, units.DirectedEdge)
-    data = random_graph(5, num_nodes=101, num_edges=3_000 if not isinstance(unit, units.BoundedDegreeNode) else 1_200)
+    size = 3_000 if not isinstance(unit, units.BoundedDegreeNode) else 1_200
+    data = with_public_nodes(random_graph(5, num_nodes=101, num_edges=size))
     if directed:
         data.edge_index = data.edge_index[:, data.edge_index[0] < data.edge_index[1]]
     graph, ledger = check_graph(data), Ledger(tmp_path / "ledger")

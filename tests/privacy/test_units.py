@@ -73,7 +73,11 @@ def test_a_replaced_record_is_so_in_the_footprint_and_in_the_relation(unit: unit
 def test_edge_units_leave_features_and_labels_public_and_the_local_unit_edges() -> None:
     public = {unit.name: unit.public for unit in all_units() if unit != units.Local(private_labels=False)}
     records = {"features", "labels"}
-    assert {name for name, parts in public.items() if parts == records} == {"undirected-edge", "directed-edge"}
+    assert {name for name, parts in public.items() if parts == records} == {
+        "undirected-edge",
+        "private-edge",
+        "directed-edge",
+    }
     assert {name for name, parts in public.items() if parts == {"edges"}} == {"local"}
     assert units.Local(private_labels=False).public == {"edges", "labels"}
 

@@ -42,3 +42,10 @@ def test_errors_and_recall() -> None:
     assert metrics.recall_at(truth, scores, 1) == pytest.approx(25.0)
     assert metrics.recall_at(truth, scores, 2) == pytest.approx(75.0)
     assert metrics.recall_at(truth[1:2], scores[1:2], 2) is None
+
+
+def test_the_true_class_among_the_three_likeliest_is_recalled() -> None:
+    truth, scores = RNG.integers(0, 6, 80), RNG.normal(size=(80, 6))
+    found = metrics.of_classes(scores, truth, "test")["test_recall_at_3"]
+    assert found == pytest.approx(100 * known.top_k_accuracy_score(truth, scores, k=3, labels=range(6)))
+    assert metrics.of_classes(scores[:, :3], truth % 3, "test")["test_recall_at_3"] is None

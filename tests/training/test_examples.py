@@ -1,19 +1,15 @@
 from __future__ import annotations
 
-import itertools
-from collections import Counter
-
 import pytest
 import torch
-from scipy import stats
 from torch import Tensor
 
 from hushgraph.data.rows import take_rows
 from hushgraph.errors import InputError
 from hushgraph.nn import MLP, SparseRows
-from hushgraph.noise import NoiseSource, PoissonSampler, grid_of
+from hushgraph.noise import PoissonSampler, grid_of
 from hushgraph.training import NoisySteps, RowExamples
-from hushgraph.training.examples import filled_up, shuffled, whole_pieces, without_null
+from hushgraph.training.examples import filled_up, whole_pieces
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -83,45 +79,10 @@ def test_a_record_that_is_there_counts() -> None:
     assert 0.01 < float((total - without).norm()) <= 1.0
 
 
-def test_every_order_of_a_batch_is_equally_likely() -> None:
-    """Chi-square test of 6,000 batches at 1e-6 (seed fixed); batches left in order, or cut once, are rejected."""
-    noise = NoiseSource.seeded(5)
-    batches = shuffled([torch.tensor([10, 20, 30])] * 6000, noise)
-    orders = list(itertools.permutations([10, 20, 30]))
-
-    def p_value(found: list[tuple[int, ...]]) -> float:
-        counts = Counter(found)
-        assert set(counts) <= set(orders)
-        return float(stats.chisquare([counts[order] for order in orders]).pvalue)
-
-    assert p_value([tuple(batch.tolist()) for batch in batches]) > 1e-6
-    cut = [tuple(torch.tensor([10, 20, 30]).roll(k % 3).tolist()) for k in range(6000)]
-    assert p_value(cut) < 1e-6
-
-
-def test_batches_keep_their_examples_and_equal_keys_are_drawn_again() -> None:
-    class Ties(Fixed):
-        calls = 0
-
-        def integers(self, n: int, high: int) -> Tensor:
-            self.calls += 1
-            return torch.tensor([5, 5, 1, 0, 9]) if self.calls == 1 else torch.tensor([5, 6, 1, 9, 0])
-
-    noise = Ties()
-    given = [torch.tensor([7, 8, 9]), torch.empty(0, dtype=torch.int64), torch.tensor([3, 4])]
-    assert [batch.tolist() for batch in shuffled(given, noise)] == [[9, 7, 8], [], [4, 3]]
-    assert noise.calls == 2
-
-
 def test_batches_are_filled_up_to_whole_pieces() -> None:
     index = filled_up([torch.arange(5), torch.empty(0, dtype=torch.int64), torch.arange(32), torch.arange(40, 73)], 32)
     assert index.tolist() == [*range(5), *[0] * 27, *range(32), *range(40, 73), *[40] * 31]
     assert [whole_pieces(size, 32) for size in (0, 1, 32, 33)] == [0, 32, 32, 64]
-
-
-def test_null_examples_are_left_out() -> None:
-    present = torch.tensor([True, False, True, True])
-    assert [batch.tolist() for batch in without_null([torch.arange(4), torch.tensor([1])], present)] == [[0, 2, 3], []]
 
 
 def test_what_does_not_fit_is_refused() -> None:

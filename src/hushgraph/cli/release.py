@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 @command
 def release(
-    method: Annotated[str, typer.Argument(help="A method that releases a graph: edge-rand, lap-graph, arr.")],
+    method: Annotated[
+        str, typer.Argument(help="A method that releases a graph: edge-rand, lap-graph, arr, edge-rr, priv-hrg.")
+    ],
     data: Data,
     epsilon: Epsilon,
     out: Annotated[Path, typer.Option(help="Folder for the graph; must be new or empty.")],

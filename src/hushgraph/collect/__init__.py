@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hushgraph.collect.client import Client, SendError, Sent, TaskMismatch
     from hushgraph.collect.export import Estimates, Export, estimate, read_export, write_graph
-    from hushgraph.collect.task import FeatureQuestion, LabelQuestion, Task
+    from hushgraph.collect.task import BinnedQuestion, FeatureQuestion, LabelQuestion, Task
 
 __all__ = [
+    "BinnedQuestion",
     "Client",
     "Estimates",
     "Export",
@@ -32,7 +33,7 @@ __all__ = [
 _HOMES = {
     "client": ("Client", "SendError", "Sent", "TaskMismatch"),
     "export": ("Estimates", "Export", "estimate", "read_export", "write_graph"),
-    "task": ("FeatureQuestion", "LabelQuestion", "Task"),
+    "task": ("BinnedQuestion", "FeatureQuestion", "LabelQuestion", "Task"),
 }
 
 

@@ -27,7 +27,7 @@ import numpy as np
 
 from hushgraph.collect.export import export_arrays
 from hushgraph.collect.store import Store, TaskRecord
-from hushgraph.collect.task import Task, explain_task, odds_factor
+from hushgraph.collect.task import BinnedQuestion, FeatureQuestion, Task, explain_task, odds_factor
 from hushgraph.errors import InputError
 
 OPERATOR = "operator_token_sha256"
@@ -221,7 +221,7 @@ def _facts(task: Task) -> str:
             (
                 "Features",
                 f"{asked.dimensions:,} numbers in [{asked.low:g}, {asked.high:g}]; {asked.mechanism}, "
-                f"{asked.sampled:,} bit{'s' if asked.sampled > 1 else ''} sent; epsilon {asked.epsilon:g}",
+                f"{_sent(asked)} sent; epsilon {asked.epsilon:g}",
             )
         )
     if task.labels is not None:
@@ -233,6 +233,12 @@ def _facts(task: Task) -> str:
     rows.append(("Not protected", "who takes part, and the graph itself: the server knows both"))
     cells = "".join(f"<tr><th>{name}</th><td>{value}</td></tr>" for name, value in rows)
     return f"<section><h2>The task</h2><table>{cells}</table></section>"
+
+
+def _sent(asked: FeatureQuestion | BinnedQuestion) -> str:
+    if isinstance(asked, BinnedQuestion):
+        return f"one of {asked.bins} bins each"
+    return f"{asked.sampled:,} bit{'s' if asked.sampled > 1 else ''}"
 
 
 def _what_people_see(task: Task) -> str:

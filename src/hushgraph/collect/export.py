@@ -1,8 +1,9 @@
 """Exports: all noisy reports of a task in one npz file, together with the task they answer.
 
 Arrays: `task` (the canonical JSON as bytes), `node` [r], and, for what the task asks, `x_index` and `x_bit` [r, m]
-(multi-bit), `x_bits` [r, d] (one-bit), `y` [r] with -1 for no label (randomized response), `y_bits` [r, k] and
-`y_sent` [r] (unary). Nothing in it is more private than the reports themselves: what follows is post-processing.
+(multi-bit), `x_bits` [r, d] (one-bit), `x_bins` [r, d] (FeatureRR), `y` [r] with -1 for no label (randomized response),
+`y_bits` [r, k] and `y_sent` [r] (unary). Nothing in it is more private than the reports themselves: what
+follows is post-processing.
 
 From an export to arrays a model can be trained on: unbiased estimates, numpy only.
 
@@ -20,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from hushgraph.collect.task import LabelQuestion, Task
+from hushgraph.collect.task import BinnedQuestion, LabelQuestion, Task
 from hushgraph.errors import InputError
 from hushgraph.local import RandomizedResponse, SampledReport, UnaryEncoding, unpack_bits
 
@@ -62,6 +63,9 @@ def _feature_arrays(task: Task, sent: list[Any]) -> dict[str, np.ndarray]:
     question = task.features
     if question is None:
         return {}
+    if isinstance(question, BinnedQuestion):
+        sent_bins = np.frombuffer(bytes.fromhex("".join(sent)), dtype=np.uint8)
+        return {"x_bins": sent_bins.reshape(len(sent), question.dimensions)}
     if question.mechanism == "one_bit":
         width = (question.dimensions + 7) // 8
         packed = np.frombuffer(bytes.fromhex("".join(sent)), dtype=np.uint8).reshape(len(sent), width)
@@ -96,7 +100,9 @@ def _check(task: Task, arrays: dict[str, np.ndarray]) -> None:
     node = arrays.get("node", np.empty((0, 0)))
     people = len(node)
     expected["node"] = ((people,), 0, task.nodes)
-    if task.features is not None and task.features.mechanism == "one_bit":
+    if isinstance(task.features, BinnedQuestion):
+        expected["x_bins"] = ((people, task.features.dimensions), 0, task.features.bins)
+    elif task.features is not None and task.features.mechanism == "one_bit":
         expected["x_bits"] = ((people, task.features.dimensions), 0, 2)
     elif task.features is not None:
         expected["x_index"] = ((people, task.features.sampled), 0, task.features.dimensions)
@@ -152,11 +158,16 @@ def _features(export: Export) -> np.ndarray | None:
 def feature_reports(export: Export) -> SampledReport | np.ndarray:
     """One report for every node of the task, as the randomizer draws them; one that was not sent says nothing.
 
-    It has signs of zero, or bits halfway between 0 and 1: their estimate is the middle of the range.
+    It has signs of zero, or bits halfway between 0 and 1, or the middle of all bins: their estimate is the middle of
+    the range.
     """
     question, nodes = export.task.features, export.task.nodes
     if question is None:
         raise InputError("expected an export with features; got only labels; ask for features in the task")
+    if isinstance(question, BinnedQuestion):
+        bins = np.full((nodes, question.dimensions), (question.bins - 1) / 2, dtype=np.float32)
+        bins[export.node] = export.arrays["x_bins"]
+        return bins
     if question.mechanism == "one_bit":
         bits = np.full((nodes, question.dimensions), 0.5, dtype=np.float32)
         bits[export.node] = export.arrays["x_bits"]

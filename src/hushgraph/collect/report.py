@@ -1,8 +1,9 @@
 """One person's report on the wire: drawing it, writing it down, and checking one that arrived.
 
 The body is JSON: `report_id` (16 random bytes, hex), `node_token`, `task_hash`, `x` and `y`. For multi-bit features `x`
-is a list of [feature number, bit] pairs; for one-bit features the packed bits in hex. `y` is a class number, or the
-bits of a unary code, or null. `payload` is the canonical form of x and y, which is all that the server stores.
+is a list of [feature number, bit] pairs; for one-bit features the packed bits in hex; for binned ones a byte each.
+`y` is a class number, or the bits of a unary code, or null. `payload` is the canonical form of x and y,
+which is all that the server stores.
 
 The checks accept exactly the reports the mechanism can produce: nothing else is ever stored.
 """
@@ -17,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from hushgraph.collect.task import FeatureQuestion, LabelQuestion, Task
+from hushgraph.collect.task import BinnedQuestion, FeatureQuestion, LabelQuestion, Task
 from hushgraph.errors import InputError
-from hushgraph.local import MultiBit, Randomness, pack_bits
+from hushgraph.local import FeatureRR, MultiBit, Randomness, pack_bits
 
 _REPORT_ID = re.compile(r"[0-9a-f]{32}")
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
@@ -51,12 +52,14 @@ def draw_payload(task: Task, features: Any, label: int | None, rng: Randomness |
     return answer
 
 
-def _draw_features(question: FeatureQuestion, features: Any, rng: Randomness | None) -> Any:
+def _draw_features(question: FeatureQuestion | BinnedQuestion, features: Any, rng: Randomness | None) -> Any:
     mechanism = question.build()
     if isinstance(mechanism, MultiBit):
         drawn = mechanism.perturb(features, rng)
         bits = (drawn.value[0] > 0).astype(int)
         return [[int(index), int(bit)] for index, bit in zip(drawn.index[0], bits)]
+    if isinstance(mechanism, FeatureRR):
+        return mechanism.perturb(features, rng).tobytes().hex()
     return pack_bits(mechanism.perturb(features, rng)).tobytes().hex()
 
 
@@ -90,14 +93,15 @@ def check_report(task: Task, parsed: dict[str, Any]) -> Report:
     return Report(bytes.fromhex(report_id), token, encode_payload(parsed["x"], parsed["y"]))
 
 
-def _check_features(question: FeatureQuestion | None, x: Any) -> None:
+def _check_features(question: FeatureQuestion | BinnedQuestion | None, x: Any) -> None:
     if question is None:
         _require(x is None, "x to be null: this task asks for no features")
+    elif isinstance(question, BinnedQuestion):
+        _require(_is_hex(x, question.dimensions), f"x as {question.dimensions} bytes in hex")
+        _require(max(bytes.fromhex(x)) < question.bins, "bins of this task")
     elif question.mechanism == "one_bit":
         width = (question.dimensions + 7) // 8
-        _require(
-            isinstance(x, str) and len(x) == 2 * width and _HEX.fullmatch(x) is not None, f"x as {width} bytes in hex"
-        )
+        _require(_is_hex(x, width), f"x as {width} bytes in hex")
         padding = 8 * width - question.dimensions
         _require(bytes.fromhex(x)[-1] & ((1 << padding) - 1) == 0, "zero padding after the last feature")
     else:
@@ -122,6 +126,10 @@ def _check_label(question: LabelQuestion | None, y: Any) -> None:
 def _require(condition: bool, expected: str) -> None:
     if not condition:
         raise ReportError(f"expected {expected}; got something else; update the client")
+
+
+def _is_hex(value: Any, width: int) -> bool:
+    return isinstance(value, str) and len(value) == 2 * width and _HEX.fullmatch(value) is not None
 
 
 def _is_integer(value: Any) -> bool:

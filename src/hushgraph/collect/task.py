@@ -21,11 +21,13 @@ from functools import cached_property
 from typing import Any
 
 from hushgraph.errors import InputError, did_you_mean
-from hushgraph.local import MultiBit, OneBit, PerFeature, RandomizedResponse, UnaryEncoding
+from hushgraph.local import FeatureRR, MultiBit, OneBit, PerFeature, RandomizedResponse, UnaryEncoding
 from hushgraph.local.base import small_side
+from hushgraph.local.feature_rr import PARTS_OF_ONE
 
 FORMAT = "hushgraph-task/1"
 FEATURE_MECHANISMS = ("multi_bit", "one_bit")
+BINNED = "feature_rr"
 LABEL_MECHANISMS = ("randomized_response", "unary_symmetric", "unary_optimized")
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
@@ -49,7 +51,7 @@ class FeatureQuestion:
         if self.mechanism not in FEATURE_MECHANISMS:
             raise InputError(
                 f"expected a feature mechanism; got {self.mechanism!r}; "
-                f"{did_you_mean(str(self.mechanism), FEATURE_MECHANISMS)}"
+                f"{did_you_mean(str(self.mechanism), (*FEATURE_MECHANISMS, BINNED))}"
             )
         object.__setattr__(self, "low", float(self.low))
         object.__setattr__(self, "high", float(self.high))
@@ -66,6 +68,39 @@ class FeatureQuestion:
         if self.mechanism == "one_bit":
             return PerFeature.with_total(OneBit, self.epsilon, self.dimensions, self.low, self.high)
         return MultiBit(self.epsilon, self.dimensions, self.low, self.high, self.sampled or None)
+
+
+@dataclass(frozen=True)
+class BinnedQuestion:
+    """A vector of numbers in [low, high], each sent as one of `bins` bins (FeatureRR); `epsilon` is the total.
+
+    `scores` say how much of it each feature gets. They are part of the task, so they were public before anybody
+    answered: a device never computes a score from its own record.
+    """
+
+    scores: tuple[float, ...]
+    epsilon: float
+    bins: int = 10
+    low: float = 0.0
+    high: float = 1.0
+    mechanism: str = BINNED
+
+    def __post_init__(self) -> None:
+        if self.mechanism != BINNED:
+            raise InputError(f"expected the mechanism {BINNED!r} for binned features; got {self.mechanism!r}")
+        for name in ("epsilon", "low", "high"):
+            object.__setattr__(self, name, float(getattr(self, name)))
+        object.__setattr__(self, "scores", tuple(float(score) for score in self.scores))
+        self.build()
+
+    @property
+    def dimensions(self) -> int:
+        """How many features there are."""
+        return len(self.scores)
+
+    def build(self) -> FeatureRR:
+        """The mechanism of this question."""
+        return FeatureRR(self.epsilon, self.scores, self.bins, self.low, self.high)
 
 
 @dataclass(frozen=True)
@@ -104,7 +139,7 @@ class Task:
     id: str
     title: str
     nodes: int
-    features: FeatureQuestion | None = None
+    features: FeatureQuestion | BinnedQuestion | None = None
     labels: LabelQuestion | None = None
     purpose: str = ""
     contact: str = ""
@@ -153,7 +188,9 @@ class Task:
     def from_dict(cls, body: Mapping[str, Any]) -> Task:
         """Build a task from plain data (a configuration file); unknown or missing names are refused."""
         values = dict(body)
-        for name, kind in (("features", FeatureQuestion), ("labels", LabelQuestion)):
+        asked = values.get("features")
+        binned = isinstance(asked, Mapping) and asked.get("mechanism") == BINNED
+        for name, kind in (("features", BinnedQuestion if binned else FeatureQuestion), ("labels", LabelQuestion)):
             if values.get(name) is not None:
                 values[name] = _build(kind, values[name], name)
         return _build(cls, values, "task")
@@ -213,7 +250,9 @@ def explain_task(task: Task, spent: float, limit: float, answered: bool = False)
     if task.contact:
         lines.append(f"Contact: {task.contact}")
     lines += ["", "If you answer, this leaves your device, once:"]
-    if task.features is not None:
+    if isinstance(task.features, BinnedQuestion):
+        lines += _binned(task.features)
+    elif task.features is not None:
         lines += _features(task.features)
     if task.labels is not None:
         lines += _label(task.labels)
@@ -242,6 +281,18 @@ def _features(question: FeatureQuestion) -> list[str]:
         f"  - {what}.",
         f"    Numbers are first cut to the range from {question.low:g} to {question.high:g}.",
         f"    Even for a number at an end of the range the bit is the opposite one with probability {_percent(wrong)}.",
+    ]
+
+
+def _binned(question: BinnedQuestion) -> list[str]:
+    randomizer = question.build()
+    likeliest = float(randomizer.laws[:, 0, 0].max() / PARTS_OF_ONE)
+    return [
+        f"  - for each of your {question.dimensions} numbers one of {question.bins} bins, drawn at random, nearer ones "
+        "more often.",
+        f"    Numbers are first cut to the range from {question.low:g} to {question.high:g}.",
+        f"    Even at an end of the range the true bin is sent with probability {_percent(likeliest)} at most;",
+        f"    one number costs at most epsilon {max(randomizer.epsilons):g}, by scores that are part of the task.",
     ]
 
 

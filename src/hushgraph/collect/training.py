@@ -1,4 +1,4 @@
-"""From an export to a trained LPGNN: the last step of a collection.
+"""From an export to a trained LPGNN, or another local method: the last step of a collection.
 
 People have drawn and sent their answers; nothing private is left to read. The ledger entry written here is the
 server's record of what they spent, so that the model carries the same certificate as any other.
@@ -26,6 +26,7 @@ from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.project import default_ledger
 from hushgraph.ledger.run import open_run
 from hushgraph.methods.base import finished
+from hushgraph.methods.local import LocalMethod
 from hushgraph.methods.lpgnn import LPGNN
 from hushgraph.methods.model import Model
 from hushgraph.noise.source import NoiseSource
@@ -42,7 +43,7 @@ VALIDATION_SHARE = 1.0 / 3.0
 def train_from_export(
     export: Export | str | os.PathLike[str],
     edge_index: Any,
-    method: LPGNN | None = None,
+    method: LocalMethod | None = None,
     *,
     public_labels: Any | None = None,
     class_names: tuple[str, ...] | None = None,
@@ -76,7 +77,7 @@ def train_from_export(
     return finished(method, network, output, vault, run, graph, time.perf_counter() - started)
 
 
-def planned(task: Task, metadata: Metadata, method: LPGNN) -> tuple[LPGNN, Plan]:
+def planned(task: Task, metadata: Metadata, method: LocalMethod) -> tuple[LocalMethod, Plan]:
     """The method with the range of the task, and what people spent: the task's randomizers, not a budget to divide."""
     assert task.features is not None
     unit = Local(private_labels=task.labels is not None)

@@ -8,7 +8,7 @@ not exist), which no neighbor of a graph that passes is. A node without a label 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,8 +26,10 @@ from hushgraph.privacy.metadata import Metadata
 class CheckedGraph:
     """A graph that passed all checks. It holds private data: hand it to a `Vault`, not to a method.
 
-    `classes_declared` is False where the number of classes had to be read off the labels. `public_edges` were declared
-    to be public knowledge (`data.public_edge_index`); a method may use them as they are, and then says so.
+    `classes_declared` is False where the number of classes had to be read off the labels. `public` are the nodes whose
+    records are public knowledge (`data.public_mask`), whatever the unit: no neighboring dataset differs in them.
+    `public_edges` were declared to be public knowledge (`data.public_edge_index`); a method may use them as they are,
+    and then says so.
     """
 
     metadata: Metadata
@@ -40,6 +42,7 @@ class CheckedGraph:
     class_names: tuple[str, ...]
     changes: tuple[str, ...] = ()
     classes_declared: bool = True
+    public: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
     public_edges: MemoryEdges | None = None
 
     def split(self, name: str) -> Tensor:
@@ -58,6 +61,7 @@ def check_graph(
 
     `known_classes` is for inference with a trained model: labels and a split are then not needed. `num_edges` is a
     number of directed edges that is public knowledge; it is never read off the data. A table of records has no edges.
+    `data.public_mask` marks records that are public knowledge; they are in no split.
     Edges that are too many for memory are given as `data.edges`, an `Edges` on disk, instead of `data.edge_index`.
     """
     inference = known_classes is not None
@@ -68,7 +72,7 @@ def check_graph(
     features, num_nodes = _features(data.x)
     edge_index = data.edge_index if data.edge_index is not None else torch.empty((2, 0), dtype=torch.int64)
     labels = _labels(data, num_nodes)
-    masks = {name: getattr(data, f"{name}_mask", None) for name in ("train", "val", "test")}
+    masks = {name: getattr(data, f"{name}_mask", None) for name in ("train", "val", "test", "public")}
     known = getattr(data, "public_edge_index", None)
     class_names, declared = (known_classes, True) if known_classes else _class_names(data, labels)
     problems = [
@@ -80,7 +84,8 @@ def check_graph(
     ]
     InputError.collect(problems)
     index = {name: _indices(mask) for name, mask in masks.items()}
-    public = None if known is None else _edges(known, num_nodes, changes)
+    public = index.pop("public")
+    public_edges = None if known is None else _edges(known, num_nodes, changes)
     edges = _edges(edge_index, num_nodes, changes) if stored is None else stored
     metadata = Metadata(
         num_nodes=num_nodes,
@@ -90,8 +95,9 @@ def check_graph(
         num_features=int(features.shape[1]),
         num_classes=len(class_names),
         num_edges=num_edges,
-        num_public_edges=0 if public is None else public.num_edges,
+        num_public_edges=0 if public_edges is None else public_edges.num_edges,
         name=str(getattr(data, "name", None) or "graph"),
+        num_public=public.numel(),
     )
     return CheckedGraph(
         metadata=metadata,
@@ -102,7 +108,8 @@ def check_graph(
         class_names=class_names,
         changes=tuple(changes),
         classes_declared=declared,
-        public_edges=public,
+        public=public,
+        public_edges=public_edges,
     )
 
 
@@ -233,7 +240,7 @@ def _mask_problems(masks: dict[str, Any], num_nodes: int, *, train_needed: bool)
         return ["split: expected at least one train node; got none"]
     given = [mask for mask in masks.values() if mask is not None]
     if given and bool((torch.stack(given).sum(0) > 1).any()):
-        return ["split: expected train, val and test to be disjoint; some nodes are in two of them"]
+        return ["split: expected train, val, test and public masks to be disjoint; some nodes are in two of them"]
     return []
 
 

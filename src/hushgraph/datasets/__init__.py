@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from hushgraph.datasets.catalog import DatasetRecord, available
     from hushgraph.datasets.loading import load, load_public
     from hushgraph.datasets.npz import read_npz, write_npz
-    from hushgraph.datasets.splits import disjoint_graphs, random_split, split_from
+    from hushgraph.datasets.public_edges import split_edges
+    from hushgraph.datasets.splits import disjoint_graphs, project, random_split, split_from
 
 __all__ = [
     "DatasetRecord",
@@ -21,8 +22,10 @@ __all__ = [
     "disjoint_graphs",
     "load",
     "load_public",
+    "project",
     "random_split",
     "read_npz",
+    "split_edges",
     "split_from",
     "write_npz",
 ]
@@ -33,8 +36,10 @@ _HOME = {
     "disjoint_graphs": "splits",
     "load": "loading",
     "load_public": "loading",
+    "project": "splits",
     "random_split": "splits",
     "read_npz": "npz",
+    "split_edges": "public_edges",
     "split_from": "splits",
     "write_npz": "npz",
 }

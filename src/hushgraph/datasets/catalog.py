@@ -82,6 +82,9 @@ FILES = (
     _file("facebook100/Cornell5", 15348, 1303452, 6, "split file: facebook100/Cornell5-split"),
     _file("facebook100/JohnsHopkins55", 4414, 325990, 6),
     _file("facebook100/Caltech36", 561, 26598, 4),
+    _file("mnist/mnist", 70000, 0, 10, "pictures of 28 x 28; public=N: so many test pictures are public"),
+    _file("fashion_mnist/fashion_mnist", 70000, 0, 10, "pictures of 28 x 28; public=N: as for mnist"),
+    _file("orl_faces/orl_faces", 400, 0, 40, "pictures of 112 x 92, ten of each person in turn"),
 )
 
 
@@ -196,14 +199,21 @@ def public_dataset(name: str) -> PublicDataset | None:
 
 
 def known_file(name: str | Path) -> DatasetRecord | None:
-    """The benchmark file of that name, or at that path: its last two parts are the name."""
+    """The benchmark file of that name, or at that path: its last two parts are the name. `mnist` is `mnist/mnist`."""
     last_two = "/".join(Path(name).parts[-2:]).removesuffix(".npz")
+    last_two = last_two if "/" in last_two else f"{last_two}/{last_two}"
     return next((record for record in FILES if record.name == last_two), None)
 
 
 def declares_classes(path: Path) -> bool:
     """Whether a graph file names its classes; only the headers of its arrays are read."""
     return not {"class_names", "class_years"}.isdisjoint(_array_shapes(path))
+
+
+def holds_images(path: Path) -> bool:
+    """Whether a file holds pictures instead of a graph; only the headers of its arrays are read."""
+    shapes = _array_shapes(path)
+    return "edge_index" not in shapes and any(len(shapes.get(name, ())) == 3 for name in ("x", "x_train"))
 
 
 def available(root: str | Path | None = None) -> list[DatasetRecord]:

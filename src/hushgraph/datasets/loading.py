@@ -31,10 +31,13 @@ from hushgraph.datasets.catalog import (
     cache_folder,
     data_folder,
     declares_classes,
+    holds_images,
     known_file,
     public_dataset,
 )
+from hushgraph.datasets.public_edges import groups_of, split_edges
 from hushgraph.datasets.splits import MASKS, has_split, random_split, split_from
+from hushgraph.datasets.splits import project as reduced
 from hushgraph.errors import HushgraphError, InputError, did_you_mean
 from hushgraph.ledger.manifest import GRAPH
 
@@ -47,6 +50,8 @@ def load(
     root: str | Path | None = None,
     split: Split = None,
     seed: int = 0,
+    private_edges: float | str | None = None,
+    project: int | None = None,
     **options: Any,
 ) -> Data:
     """Load a graph by name (`available()` lists them), from an npz file, or from the folder of a released graph.
@@ -58,13 +63,25 @@ def load(
         number of a split, for files with several. Without it, the split that comes with the data, or else a random
         75/10/15 split.
     seed: for the random split, and for what is generated.
+    private_edges: the share of pairs that is private, or the rule "array:column" by which pairs with the same public
+        value are public and others private ("local_info:4", the house, in the facebook100 files); see `split_edges`.
+    project: how many features to keep, by a public random projection to [0, 1]; see `hushgraph.datasets.project`.
     options: passed to the reader, for example `num_nodes` for "campus" or `task=False` for a file.
 
     The result has `x` (dense or sparse CSR, float32), `edge_index`, `y`, the three masks, `name`, and `class_names`
     where they are declared.
     """
     _check_split(split)
-    data = _read(name_or_path, root, split, seed, options)
+    if isinstance(private_edges, str):
+        options = {"keep": [private_edges.partition(":")[0]], **options}
+    data = _with_split(_read(name_or_path, root, split, seed, options), split, seed)
+    data = data if project is None else reduced(data, project)
+    if private_edges is None:
+        return data
+    return split_edges(data, groups_of(data, private_edges) if isinstance(private_edges, str) else private_edges, seed)
+
+
+def _with_split(data: Data, split: Split, seed: int) -> Data:
     if split == "random":
         return random_split(data, seed=seed)
     if isinstance(split, str | Path):
@@ -83,12 +100,17 @@ def _read(source: str | Path, root: str | Path | None, split: Split, seed: int, 
             raise InputError(f"expected a split number only for files with several splits; got {number} for {name}")
         return _read_named(name, root, seed, options)
     path = _graph_file(source)
-    from hushgraph.datasets.npz import read_npz
-
     known = known_file(path)
     if known is not None and not declares_classes(path):
         options = {"num_classes": known.classes, **options}
-    data = _call(read_npz, name, options, path, split=number)
+    if holds_images(path):
+        from hushgraph.datasets.images import read_images
+
+        data = _call(read_images, name, options, path)
+    else:
+        from hushgraph.datasets.npz import read_npz
+
+        data = _call(read_npz, name, options, path, split=number)
     if Path(name).suffix != ".npz":
         data.name = name
     return data
@@ -153,7 +175,9 @@ def _split_file(split: str | Path) -> Path:
 def local_file(source: str | Path) -> Path | None:
     """The npz file at this path, in the folder of a released graph, or of this name in the data folder."""
     path, folder = Path(source).expanduser(), data_folder()
-    named = path if path.suffix == ".npz" else Path(f"{path}.npz")
+    known = known_file(source)
+    short = known.name if known is not None and path.name == str(source) else path  # mnist is mnist/mnist
+    named = path if path.suffix == ".npz" else Path(f"{short}.npz")
     places = [path, path / GRAPH, *([] if folder is None else [folder / named])]
     return next((place for place in places if place.suffix == ".npz" and place.is_file()), None)
 

@@ -10,6 +10,7 @@ task, and `public_edge_index`, edges that are public knowledge. Nothing in a fil
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +44,7 @@ def read_npz(
     num_classes: int | None = None,
     features: str = "required",
     directed: bool = False,
+    keep: Sequence[str] = (),
 ) -> Data:
     """Read a graph file.
 
@@ -53,6 +55,7 @@ def read_npz(
         the graph declares none, and is refused under units that keep labels private.
     features: "required" refuses a file without features; "constant" gives such a graph one column of ones.
     directed: accept a graph in which an edge is stored in one direction only.
+    keep: other arrays of whole numbers with a row for each node, to be kept beside the rest.
 
     Nodes without a class (`y = -1`) stay in the graph, and in the masks that name them: a split is public, and who has
     a class may not be. Without a split there are no masks.
@@ -72,6 +75,9 @@ def read_npz(
             data.class_names = names
         if "public_edge_index" in archive:
             data.public_edge_index = _read_edges(archive, len(y), directed, "public_edge_index")
+        for name in keep:
+            archive.require([name], "these arrays were asked for")
+            data[name] = torch.from_numpy(archive.integers(name, (len(y), None)))
         data = _with_stored_split(archive, data, split)
         if task and "keep_mask" in archive:
             data = induced(data, torch.from_numpy(archive.booleans("keep_mask", (len(y),))))

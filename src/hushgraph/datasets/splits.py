@@ -1,6 +1,7 @@
 """Who is trained on, who is validated on, who is tested on: random splits, splits from a file, and disjoint graphs.
 
-Parts of a graph: rows of dense and sparse features, and the subgraph on some of the nodes.
+Parts of a graph: rows of dense and sparse features, features reduced by a public projection (the same random directions
+for everybody, drawn without the data), and the subgraph on some of the nodes.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from torch_geometric.utils import index_to_mask, subgraph
 from hushgraph.errors import InputError
 
 MASKS = ("train_mask", "val_mask", "test_mask")
+
+_DEVIATIONS = 3.0
+"""One projected number of a row of length 1 has deviation 1 / sqrt(width); this many on each side fit in the range."""
 
 
 def random_split(
@@ -227,3 +231,23 @@ def _part(data: Data, key: str, value: object, nodes: Tensor, edges: Tensor) -> 
     if key in ("x", "y", "train_mask", "val_mask", "test_mask") or data.is_node_attr(key):
         return choose_rows(value, nodes)
     return value[edges] if data.is_edge_attr(key) else value
+
+
+def project(data: Data, width: int, seed: int = 0) -> Data:
+    """A copy of `data` with `width` features in [0, 1] in place of its own; 1/2 stands for nothing."""
+    if isinstance(width, bool) or not isinstance(width, int) or width < 1:
+        raise InputError(f"project: expected the number of features to keep; got {width!r}")
+    result = copy.copy(data)
+    result.x = projected(data.x, width, seed)
+    return result
+
+
+def projected(x: Tensor, width: int, seed: int = 0) -> Tensor:
+    """The rows, dense or sparse, in the public coordinates."""
+    generator = torch.Generator().manual_seed(seed)
+    directions = torch.randn(x.shape[1], width, generator=generator)
+    dense = x if x.layout is torch.strided else x.to_dense()
+    lengths = dense.norm(dim=1, keepdim=True)
+    # directions have deviation 1, so what stands for 1 / sqrt(width) of a scaled row is 1 here.
+    found = (dense @ directions) / torch.where(lengths > 0, lengths, torch.ones_like(lengths))
+    return (0.5 + found / (2.0 * _DEVIATIONS)).clamp(0.0, 1.0)

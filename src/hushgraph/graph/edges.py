@@ -167,6 +167,13 @@ class MemoryEdges:
         torch.cumsum(counts * receivers, 0, out=offsets[1:], dtype=offsets.dtype)
         return MemoryEdges(offsets, self.sources[kept])
 
+    def induced(self, nodes: Tensor) -> MemoryEdges:
+        """The edges between the distinct `nodes`, which are numbered anew in the order given."""
+        number = torch.full((self.num_nodes,), -1, dtype=torch.int64)
+        number[nodes] = torch.arange(nodes.numel())
+        ends = number[self.edge_index()]
+        return MemoryEdges.from_edge_index(ends[:, (ends >= 0).all(dim=0)], nodes.numel())
+
     def sum(self, rows: Quantized) -> Tensor:
         """For every node, the exact sum of the rows of the nodes that send to it: int64 `[nodes, columns]`."""
         check_quantized(rows, self.num_nodes)
@@ -189,7 +196,9 @@ class MemoryEdges:
         return MemoryEdges.from_packed(swapped(capped(packed, max_degree, noise)), self.num_nodes)
 
     def transpose(self) -> MemoryEdges:
-        """The graph with every edge turned round."""
+        """The graph with every edge turned round; itself, where it is known to be symmetric."""
+        if self.__dict__.get("_symmetric"):
+            return self
         return MemoryEdges.from_pairs(self.targets().numpy(), self.sources.numpy(), self.num_nodes)
 
     def is_symmetric(self) -> bool:

@@ -45,6 +45,11 @@ def ordered_numbers(source: np.ndarray, target: np.ndarray, num_nodes: int) -> n
     return target * (num_nodes - 1) + source - (source > target)
 
 
+def unordered_numbers(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """The numbers of unordered pairs."""
+    return _triangle(np.maximum(one, other)) + np.minimum(one, other)
+
+
 def pair_ends(numbers: np.ndarray, num_nodes: int, *, undirected: bool) -> tuple[np.ndarray, np.ndarray]:
     """Source and target of every pair; of unordered pairs the source is the smaller."""
     if not undirected:

@@ -37,7 +37,10 @@ class Randomness(StrEnum):
 
 @dataclass(frozen=True)
 class Charge:
-    """What was released under one stage: how often, by which mechanism, with how much noise."""
+    """What was released under one stage: how often, by which mechanism, with how much noise.
+
+    What is proved of an `asymptotic` one holds in the limit of a long chain.
+    """
 
     stage: str
     mechanism: str
@@ -46,6 +49,7 @@ class Charge:
     count: int
     scale: float
     sensitivity: float
+    asymptotic: bool = False
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Charge:
@@ -87,7 +91,10 @@ class DatasetTotal:
 
 @dataclass(frozen=True)
 class Certificate:
-    """The promise of one run. `epsilon` is proved for `unit`; `paper` is set in paper mode only."""
+    """The promise of one run. `epsilon` is proved for `unit`; `paper` is set in paper mode only.
+
+    `asymptotic` names the stages of which it is proved in the limit of a long chain only; mostly there are none.
+    """
 
     run: str
     method: str
@@ -112,6 +119,7 @@ class Certificate:
     ledger_in_memory: bool
     ledger_hash: str
     versions: dict[str, str]
+    asymptotic: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """The certificate as plain JSON values (infinity as the string "inf")."""
@@ -125,6 +133,7 @@ class Certificate:
             "paper": None if self.paper is None else self.paper.as_dict(),
             "reason": None if self.reason is None else self.reason.as_dict(),
             "total": asdict(self.total),
+            "asymptotic": list(self.asymptotic),
         }
         return {key: plain(value) for key, value in values.items()}
 
@@ -140,6 +149,7 @@ class Certificate:
         read["unit"] = unit_from_dict(read["unit"])
         for key in ("public", "unprotected"):
             read[key] = tuple(Note.from_dict(one) for one in read[key])
+        read["asymptotic"] = tuple(read.get("asymptotic", ()))
         read["paper"] = None if read["paper"] is None else PaperClaim.from_dict(read["paper"])
         read["reason"] = None if read["reason"] is None else Note.from_dict(read["reason"])
         return cls(**read)
@@ -157,6 +167,12 @@ class Certificate:
 
 def certify(history: History, run: str) -> Certificate:
     """The certificate of `run`, from the entries of the ledger alone."""
+    opened = history.opened(run)
+    return certify_run(history, run, dataset_total(history, opened["dataset"], opened["unit"]), history.last_hash)
+
+
+def certify_run(history: History, run: str, total: Total, ledger_hash: str) -> Certificate:
+    """The same from the entries of the run, what its dataset adds up to, and the hash of the ledger's last entry."""
     entry = history.opened(run)
     branch = chosen(history, run)
     loss, delta = spent(history, run), float(entry["claim"]["delta"])
@@ -182,13 +198,14 @@ def certify(history: History, run: str) -> Certificate:
         randomness=_randomness(entry, charges, epsilon),
         paper=None if paper is None else PaperClaim.from_dict(paper),
         reason=Note.from_dict(branch["reason"]) if branch else None,
-        total=_dataset_total(history, entry),
+        total=DatasetTotal.of(total),
         operator=entry["operator"],
         purpose=entry["purpose"],
         unpublished=entry["unpublished"],
         ledger_in_memory=history.in_memory,
-        ledger_hash=history.last_hash,
+        ledger_hash=ledger_hash,
         versions={name: version(name) for name in ("hushgraph", "torch", "numpy", "dp-accounting")},
+        asymptotic=tuple(charge.stage for charge in charges if charge.asymptotic),
     )
 
 
@@ -196,10 +213,6 @@ def dataset_total(history: History, dataset: str, unit: dict[str, Any]) -> Total
     """What all runs on a dataset add up to for a unit that was charged, as this history has it."""
     account = fold(history).accounts[dataset, unit_key(unit)]
     return total_of(account, None, lambda: curves_of(history, account))
-
-
-def _dataset_total(history: History, entry: dict[str, Any]) -> DatasetTotal:
-    return DatasetTotal.of(dataset_total(history, entry["dataset"], entry["unit"]))
 
 
 def _profile(loss: Any, delta: float) -> dict[str, float]:
@@ -221,6 +234,7 @@ def _charges(history: History, run: str) -> tuple[Charge, ...]:
             count=before + entry.values["count"],
             scale=float(entry.values["scale"] or 0.0),
             sensitivity=float(entry.values["sensitivity"]),
+            asymptotic=bool(entry.values.get("asymptotic", False)),
         )
     return tuple(found.values())
 

@@ -9,24 +9,19 @@ read in parts, which gives the same identity.
 Without the ledger's secret neither can be made or compared. Both stay in the ledger's folder; the entries of the chain
 hold only hashes of them. Renumbering the nodes changes every edge: then only the rows of features tell, where they
 are distinctive.
-
-The datasets of a ledger are known by their content where it was seen, by a name where it was not.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from hushgraph.errors import InputError, LedgerError
-from hushgraph.ledger.entries import canonical
-from hushgraph.ledger.store import Rows
+from hushgraph.errors import InputError
 
 SKETCH_SIZE = 256
 ALIKE = 0.5
@@ -34,7 +29,8 @@ ALIKE = 0.5
 CONTAINED = 0.8
 """And from this share of the smaller one's entries on, if so much of it lies in the other."""
 _LEAST_SHARED = 16
-_ROWS_AT_ONCE = 1 << 16
+_ROWS_AT_ONCE, _EDGES_AT_ONCE = 1 << 16, 1 << 15
+_Nonzeros = tuple[np.ndarray, np.ndarray, np.ndarray]
 _DISTINCTIVE = 0.5
 """Rows of features recognize a dataset only if at least this share of them are distinct."""
 
@@ -172,7 +168,7 @@ def identify(arrays: GraphArrays, key: bytes) -> DatasetIdentity:
     total.update(hmac.digest(key, labels.astype(np.int64).tobytes(), hashlib.sha256))
     distinct = _distinct(rows)
     records = distinct if len(distinct) >= max(2.0, _DISTINCTIVE * len(rows)) else distinct[:0]
-    return DatasetIdentity(total.hexdigest(), _sketch(pairs), _sketch(_smallest(records)))
+    return DatasetIdentity(total.hexdigest(), _sketch(pairs), _sketch(records[:SKETCH_SIZE]))
 
 
 def features_alone(features: Any) -> GraphArrays:
@@ -182,7 +178,10 @@ def features_alone(features: Any) -> GraphArrays:
 
 def digest_of(features: Any) -> str:
     """A digest of all features in order, in whatever form they are stored. Not keyed: for public ones, or memory."""
-    return hashlib.sha256(_read_rows(_features(features), b"features")[0]).hexdigest()
+    digest, found = _RowsDigest(b"features"), _features(features)
+    for block in () if found is None else _blocks(found):
+        digest.update(block)
+    return hashlib.sha256(b"" if found is None else digest.digest()).hexdigest()
 
 
 def _problems(arrays: GraphArrays) -> list[str]:
@@ -200,10 +199,9 @@ def _read_edges(edges: np.ndarray | Callable[[], Iterator[np.ndarray]] | None, k
     digest, seed = hmac.new(key, digestmod=hashlib.sha256), _seed(key, "edges")
     kept = np.zeros(0, dtype=np.uint64)
     for ordered in edges() if callable(edges) else _sorted_edges(edges):
-        directed = _without_repeats(ordered.astype(np.uint64, copy=False))
-        directed = directed[directed >> np.uint64(32) != directed & np.uint64(0xFFFFFFFF)]
-        digest.update(directed.tobytes())
-        kept = _smallest(np.concatenate([kept, _mixed(_undirected(directed), seed)]), repeats=2)
+        for directed, undirected in _pieces(ordered):
+            digest.update(directed.data)
+            kept = _smallest_of(kept, _mixed(undirected, seed))
     return digest.digest(), kept
 
 
@@ -213,55 +211,95 @@ def _sorted_edges(edges: np.ndarray | None) -> Iterator[np.ndarray]:
         yield np.sort((source << np.uint64(32)) | target)
 
 
-def _undirected(directed: np.ndarray) -> np.ndarray:
-    """The same edges without their direction: one that has its reverse is there twice."""
-    source, target = directed >> np.uint64(32), directed & np.uint64(0xFFFFFFFF)
-    return (np.minimum(source, target) << np.uint64(32)) | np.maximum(source, target)
+def _pieces(ordered: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The distinct edges without loops, and the same without direction, in pieces that stay in the cache."""
+    for start in range(0, len(ordered), _EDGES_AT_ONCE):
+        piece = ordered[start : start + _EDGES_AT_ONCE].astype(np.uint64)
+        source, target = piece >> np.uint64(32), piece & np.uint64(0xFFFFFFFF)
+        new = source != target
+        new[1:] &= piece[1:] != piece[:-1]
+        new[0] &= start == 0 or ordered[start - 1] != ordered[start]
+        undirected = (np.minimum(source, target) << np.uint64(32)) | np.maximum(source, target)
+        yield (piece, undirected) if new.all() else (piece[new], undirected[new])
 
 
 def _distinct(values: np.ndarray) -> np.ndarray:
     """The distinct values, sorted."""
-    return _without_repeats(np.sort(values))
-
-
-def _without_repeats(ordered: np.ndarray) -> np.ndarray:
+    ordered = np.sort(values)
     new = np.ones(len(ordered), dtype=bool)
     np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
     return ordered[new]
 
 
+class _RowsDigest:
+    """A keyed digest of all non-zero features in order."""
+
+    def __init__(self, key: bytes) -> None:
+        self._parts = [hmac.new(key, part, hashlib.sha256) for part in (b"lengths", b"columns", b"values")]
+
+    def update(self, block: _Nonzeros) -> None:
+        for digest, part in zip(self._parts, block):
+            digest.update(np.ascontiguousarray(part).data)
+
+    def digest(self) -> bytes:
+        return b"".join(part.digest() for part in self._parts)
+
+
 def _read_rows(features: np.ndarray | SparseArrays | None, key: bytes) -> tuple[bytes, np.ndarray]:
     """A keyed digest of all non-zero features in order, and a keyed hash of every row that has any."""
+    digest, seed, rows = _RowsDigest(key), _seed(key, "records"), [np.zeros(0, dtype=np.uint64)]
     if features is None:
-        return b"", np.zeros(0, dtype=np.uint64)
-    digests = [hmac.new(key, part, hashlib.sha256) for part in (b"lengths", b"columns", b"values")]
-    seed, rows = _seed(key, "records"), []
+        return b"", rows[0]
+    for block in _blocks(features):
+        digest.update(block)
+        rows.append(_row_hashes(block, seed))
+    return digest.digest(), np.concatenate(rows)
+
+
+def _row_hashes(block: _Nonzeros, seed: np.uint64) -> np.ndarray:
+    lengths, columns, values = block
+    cells = _mixed((columns.astype(np.uint64) << np.uint64(32)) | values.view(np.uint32), seed)
+    ends = np.concatenate([[0], np.cumsum(lengths)])
+    sums = np.concatenate([[np.uint64(0)], np.cumsum(cells, dtype=np.uint64)])  # wraps round, as it should
+    return _mixed((sums[ends[1:]] - sums[ends[:-1]])[lengths > 0], seed)
+
+
+def _blocks(features: np.ndarray | SparseArrays) -> Iterator[_Nonzeros]:
+    """Some rows at a time: how many non-zeros each has, their columns in order, and their values as float32."""
     count = len(features.offsets) - 1 if isinstance(features, SparseArrays) else len(features)
     for start in range(0, count, _ROWS_AT_ONCE):
-        lengths, columns, values = _nonzeros(features, start, min(start + _ROWS_AT_ONCE, count))
-        for digest, part in zip(digests, (lengths, columns, values)):
-            digest.update(part.tobytes())
-        cells = _mixed((columns.astype(np.uint64) << np.uint64(32)) | values.view(np.uint32), seed)
-        ends = np.concatenate([[0], np.cumsum(lengths)])
-        sums = np.concatenate([[np.uint64(0)], np.cumsum(cells, dtype=np.uint64)])  # wraps round, as it should
-        rows.append(_mixed((sums[ends[1:]] - sums[ends[:-1]])[lengths > 0], seed))
-    return b"".join(digest.digest() for digest in digests), np.concatenate([np.zeros(0, dtype=np.uint64), *rows])
+        stop = min(start + _ROWS_AT_ONCE, count)
+        if isinstance(features, SparseArrays):
+            yield _of_sparse(features, start, stop)
+        else:
+            yield _of_dense(features, start, stop)
 
 
-def _nonzeros(features: np.ndarray | SparseArrays, start: int, stop: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of some rows: how many non-zeros each has, their columns in order, and their values as float32."""
-    if isinstance(features, np.ndarray):
-        block = features[start:stop].astype(np.float32)
-        row, columns = np.nonzero(block)
-        return np.bincount(row, minlength=stop - start).astype(np.int64), columns.astype(np.int64), block[row, columns]
-    first, last = int(features.offsets[start]), int(features.offsets[stop])
-    columns = features.columns[first:last].astype(np.int64)
-    values = np.ones(last - first) if features.values is None else features.values[first:last]
-    row = np.repeat(np.arange(stop - start), np.diff(features.offsets[start : stop + 1]))
-    order = np.lexsort((columns, row))
-    order = order[values[order] != 0]
-    lengths = np.bincount(row[order], minlength=stop - start).astype(np.int64)
-    return lengths, columns[order], values[order].astype(np.float32)
+def _of_dense(features: np.ndarray, start: int, stop: int) -> _Nonzeros:
+    block = features[start:stop].astype(np.float32)
+    row, columns = np.nonzero(block)
+    return np.bincount(row, minlength=stop - start).astype(np.int64), columns.astype(np.int64), block[row, columns]
+
+
+def _of_sparse(features: SparseArrays, start: int, stop: int) -> _Nonzeros:
+    offsets = features.offsets[start : stop + 1].astype(np.int64)
+    first, last = int(offsets[0]), int(offsets[-1])
+    lengths, columns = np.diff(offsets), features.columns[first:last].astype(np.int64)
+    values = np.ones(last - first, np.float32) if features.values is None else features.values[first:last]
+    if not (_ascend(columns, offsets - first) and values.all()):
+        row = np.repeat(np.arange(stop - start), lengths)
+        order = np.lexsort((columns, row))
+        order = order[values[order] != 0]
+        lengths = np.bincount(row[order], minlength=stop - start).astype(np.int64)
+        columns, values = columns[order], values[order]
+    return lengths, columns, values.astype(np.float32)
+
+
+def _ascend(columns: np.ndarray, offsets: np.ndarray) -> bool:
+    """Whether the columns of every row are in order already, as most libraries keep them."""
+    new = np.zeros(len(columns) + 1, dtype=bool)
+    new[offsets] = True
+    return bool((new[1:-1] | (columns[1:] > columns[:-1])).all())
 
 
 def _seed(key: bytes, purpose: str) -> np.uint64:
@@ -281,173 +319,17 @@ def _mixed(values: np.ndarray, seed: np.uint64) -> np.ndarray:
     return mixed
 
 
-def _smallest(hashes: np.ndarray, repeats: int = 1) -> np.ndarray:
-    """The smallest distinct hashes, as many as a sketch holds; each is there at most `repeats` times."""
-    enough = repeats * SKETCH_SIZE
-    return _distinct(hashes if len(hashes) <= enough else np.partition(hashes, enough - 1)[:enough])[:SKETCH_SIZE]
+def _smallest_of(kept: np.ndarray, hashes: np.ndarray) -> np.ndarray:
+    """The smallest distinct hashes, as many as a sketch holds, of those kept so far and more; each at most twice."""
+    enough = 2 * SKETCH_SIZE
+    if len(kept) == SKETCH_SIZE:
+        hashes = hashes[hashes < kept[-1]]
+    elif len(hashes) > enough:
+        hashes = np.partition(hashes, enough - 1)[:enough]
+    return _distinct(np.concatenate([kept, hashes]))[:SKETCH_SIZE] if len(hashes) else kept
 
 
 def _sketch(kept: np.ndarray) -> Sketch:
     """The sketch of a set from its smallest distinct hashes."""
     size = len(kept) if len(kept) < SKETCH_SIZE else round((SKETCH_SIZE - 1) * 2.0**64 / int(kept[-1]))
     return Sketch(size, tuple(int(value) for value in kept))
-
-
-KINDS = ("dataset", "alias", "continues", "identified")
-JOINED = "joined"
-"""A dataset that was known by its name alone turned out to be another one, which was known by its content."""
-
-
-@dataclass
-class Dataset:
-    """One dataset: its id, the names it was given, and hashes of what recognizes its content."""
-
-    id: str
-    names: list[str] = field(default_factory=list)
-    sketches: list[str] = field(default_factory=list)
-
-
-def known_datasets(rows: Rows) -> dict[str, Dataset]:
-    """All datasets by their id."""
-    found: dict[str, Dataset] = {}
-    entries = sorted(
-        (entry for kind in (*KINDS, JOINED) for entry in rows.of_kind(kind)), key=lambda entry: entry.number
-    )
-    for entry in entries:
-        values = entry.values
-        if entry.kind == JOINED:
-            found.pop(values["dataset"], None)
-            values = {"dataset": values["into"], "name": values["name"]}
-        dataset = found.setdefault(values["dataset"], Dataset(values["dataset"]))
-        if values["name"] not in dataset.names:
-            dataset.names.append(values["name"])
-        if values.get("sketch") is not None:
-            dataset.sketches.append(values["sketch"])
-    return found
-
-
-def resolve(known: dict[str, Dataset], name: str) -> str:
-    """The id of the dataset called `name`, by its id or one of its names."""
-    if name in known:
-        return name
-    called = [dataset.id for dataset in known.values() if name in dataset.names]
-    if len(called) == 1:
-        return called[0]
-    if called:
-        raise InputError(f"'{name}': expected the name of one dataset; got that of {', '.join(called)}. Use the id")
-    raise InputError(f"'{name}': expected a dataset of this ledger; known: {', '.join(known) or 'none'}")
-
-
-def sketch_text(identity: DatasetIdentity) -> tuple[str, str]:
-    """What is kept of an identity, and its hash."""
-    content = canonical(identity.as_dict())
-    return content, hashlib.sha256(content.encode()).hexdigest()
-
-
-def read_sketches(rows: Rows) -> dict[str, DatasetIdentity]:
-    """All identities by their hash; an error where one was changed."""
-    found = {}
-    for link, content in rows.sketches().items():
-        if hashlib.sha256(content.encode()).hexdigest() != link:
-            raise LedgerError(f"{rows.store.where}: the sketch of a dataset was changed or damaged")
-        found[link] = DatasetIdentity.from_dict(json.loads(content))
-    return found
-
-
-@dataclass(frozen=True)
-class Decision:
-    """The dataset that some data belongs to, the entry to write, if any is needed, and the ids that join it."""
-
-    dataset: str
-    kind: str | None = None
-    values: dict[str, Any] = field(default_factory=dict)
-    joins: tuple[str, ...] = ()
-
-
-def decide(
-    rows: Rows, identity: DatasetIdentity, name: str, continues: str | None = None, separate: str | None = None
-) -> Decision:
-    """Which dataset this data is: the same content, one that it is declared to continue, or a new one.
-
-    Data that shares most entries with a known dataset needs `continues` (its name) or `separate` (the reason). A name
-    that was entered before any data of it was seen (a pending limit) goes with the data that is called so.
-    """
-    if continues is not None and separate is not None:
-        raise InputError("expected continues or separate; got both. Say one of the two")
-    known, sketches = known_datasets(rows), read_sketches(rows)
-    for dataset in known.values():  # one that was lost with a damaged file recognizes nothing any more
-        dataset.sketches = [sketch for sketch in dataset.sketches if sketch in sketches]
-    _, link = sketch_text(identity)
-    same = [
-        one.id for one in known.values() if any(sketches[s].fingerprint == identity.fingerprint for s in one.sketches)
-    ]
-    if same:
-        return _same_content(rows, known[same[0]], name, continues, separate, known)
-    if continues is not None:
-        chosen = resolve(known, continues)
-        closest = _alike(known[chosen], identity, sketches)
-        likeness = None if closest is None else closest.as_dict()
-        values = {"dataset": chosen, "name": name, "sketch": link, "likeness": likeness}
-        return Decision(chosen, "continues", values, _joins(rows, known, chosen, [name], None))
-    alike_to = {one.id: found for one in known.values() if (found := _alike(one, identity, sketches))}
-    needing = {dataset: likeness for dataset, likeness in alike_to.items() if likeness.needs_decision}
-    if needing and separate is None:
-        raise _undecided(name, needing)
-    alike = {dataset: likeness.as_dict() for dataset, likeness in needing.items()}
-    told: dict[str, Any] = {"name": name, "sketch": link, "separate": separate, "alike": alike}
-    if name in known and not known[name].sketches:
-        return Decision(name, "identified", {"dataset": name, **told})
-    new = _free_id(rows, known, name)
-    return Decision(new, "dataset", {"dataset": new, **told})
-
-
-def _same_content(
-    rows: Rows, dataset: Dataset, name: str, continues: str | None, separate: str | None, known: dict[str, Dataset]
-) -> Decision:
-    meant = [name] if continues is None else [name, resolve(known, continues)]
-    if continues is not None and meant[1] != dataset.id and known[meant[1]].sketches:
-        raise InputError(f"continues: expected '{dataset.id}', which has exactly this content; got '{continues}'")
-    joins = _joins(rows, known, dataset.id, meant, separate)
-    if name in (dataset.id, *dataset.names):
-        return Decision(dataset.id, joins=joins)
-    return Decision(dataset.id, "alias", {"dataset": dataset.id, "name": name, "separate": separate}, joins)
-
-
-def _joins(
-    rows: Rows, known: dict[str, Dataset], dataset: str, names: list[str], separate: str | None
-) -> tuple[str, ...]:
-    """Those of the names that were entered without any data, and now turn out to be this dataset."""
-    found = [one for one in dict.fromkeys(names) if one in known and one != dataset and not known[one].sketches]
-    with_runs = [one for one in found if rows.count("open", one)]
-    if with_runs and separate is None:
-        raise InputError(
-            f"'{with_runs[0]}': expected runs on known data; its runs were entered by name only, and this data "
-            f"is known as '{dataset}'. Two histories cannot be joined. If those runs are about other data, say why "
-            "(--separate REASON, separate=REASON); if they are about this data, the totals of both have to be added"
-        )
-    return tuple(one for one in found if one not in with_runs)
-
-
-def _alike(dataset: Dataset, identity: DatasetIdentity, sketches: dict[str, DatasetIdentity]) -> Likeness | None:
-    """The closest likeness to any content that the dataset had."""
-    found = [identity.likeness(sketches[link]) for link in dataset.sketches]
-    return max(found, key=lambda likeness: (likeness.needs_decision, likeness.largest), default=None)
-
-
-def _undecided(name: str, alike: dict[str, Likeness]) -> InputError:
-    shares = "; ".join(
-        f"about {100 * likeness.largest:.0f}% of its entries with '{dataset}'" for dataset, likeness in alike.items()
-    )
-    first = next(iter(alike))
-    return InputError(
-        f"'{name}' is not new and not exactly known: it shares {shares}. Decide, and it will be written down: if "
-        f"it is about the same people, continue that dataset (--continues {first}, continues={first!r}); if it is not, "
-        "say why (--separate REASON, separate=REASON)"
-    )
-
-
-def _free_id(rows: Rows, known: dict[str, Dataset], name: str) -> str:
-    number, found = 2, name
-    while found in known or rows.of_kind("dataset", last=1, dataset=found):
-        found, number = f"{name}-{number}", number + 1
-    return found

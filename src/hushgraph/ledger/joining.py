@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hushgraph.ledger.accounts import Account, Books
+from hushgraph.ledger.datasets import JOINED
 from hushgraph.ledger.entries import Entry, History
-from hushgraph.ledger.identity import JOINED
 from hushgraph.ledger.prices import unit_key
 from hushgraph.ledger.store import Rows
 from hushgraph.privacy.units import from_dict

@@ -7,76 +7,48 @@ never a charge. All datasets and units of a project are in one ledger; `Ledger.t
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import os
-import threading
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from importlib.metadata import version
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from hushgraph.errors import InputError, LedgerError
 from hushgraph.ledger import groups, joining, old
-from hushgraph.ledger.accounts import Account, RunningTotals, fold, new_account
-from hushgraph.ledger.entries import FIRST_LINK, Entry, History, check_chain, seal
-from hushgraph.ledger.identity import (
+from hushgraph.ledger.accounts import Account, fold, new_account
+from hushgraph.ledger.chain import Chain
+from hushgraph.ledger.datasets import (
     JOINED,
     Dataset,
-    DatasetIdentity,
-    GraphArrays,
-    arrays_of,
     decide,
-    features_alone,
-    identify,
     known_datasets,
     read_sketches,
     resolve,
     sketch_text,
 )
-from hushgraph.ledger.keys import KEYS, Head, Keys, signed_last
+from hushgraph.ledger.entries import History
+from hushgraph.ledger.identity import DatasetIdentity, GraphArrays, arrays_of, features_alone, identify
 from hushgraph.ledger.limits import new_limit, require_purpose
-from hushgraph.ledger.lock import TIMEOUT, held, private_folder
+from hushgraph.ledger.lock import TIMEOUT
 from hushgraph.ledger.occasion import Occasion
 from hushgraph.ledger.prices import earlier_runs
-from hushgraph.ledger.store import FILE, FORMAT, Rows, Store
+from hushgraph.ledger.store import Rows
 from hushgraph.ledger.totals import Total, curves_of, total_of
 from hushgraph.privacy.plan import Plan
 from hushgraph.privacy.units import Unit, from_dict
-from hushgraph.text import write_whole
-
-_IN_USE = "in-use"
 
 
 class InMemoryLedgerWarning(UserWarning):
     """Charges are kept in memory: nothing adds them up beyond this process."""
 
 
-@dataclass
-class _Core:
-    """What all views of one ledger share."""
-
-    folder: Path | None
-    lock_timeout: float
-    store: Store
-    mutex: Any = field(default_factory=threading.RLock)
-    rows: Rows | None = None
-    view: Rows | None = None
-    keys: Keys | None = None
-    last: Entry | None = None
-
-
-class Ledger:
+class Ledger(Chain):
     """The ledger in `folder`, or one in memory (`folder=None`) that adds up nothing beyond this process."""
 
     def __init__(self, folder: str | os.PathLike[str] | None = None, *, lock_timeout: float = TIMEOUT) -> None:
-        place = None if folder is None else Path(folder)
-        if place is not None and place.exists() and not place.is_dir():
-            raise LedgerError(f"a ledger is a folder; {place} is a file. Name another folder")
-        self._core = _Core(place, lock_timeout, Store(None if place is None else place / FILE))
+        super().__init__(folder, lock_timeout=lock_timeout)
         self.occasion = Occasion()
-        self.warns = place is None
+        self.warns = folder is None
 
     @classmethod
     def in_memory(cls, *, warn: bool = True) -> Ledger:
@@ -97,136 +69,20 @@ class Ledger:
             return self
         return self.on(replace(self.occasion, arrays=arrays_of(graph)))
 
-    @property
-    def folder(self) -> Path | None:
-        """The folder, if it is not in memory."""
-        return self._core.folder
-
-    @property
-    def path(self) -> Path | None:
-        """The file that holds the entries."""
-        return self._core.store.path
-
-    @property
-    def exists(self) -> bool:
-        """Whether anything has been written yet."""
-        return self._core.store.is_there or self._was_in_use or old.is_there(self.folder)
-
-    @property
-    def in_transaction(self) -> bool:
-        """Whether the caller has a transaction open on the ledger; one of another thread is waited for."""
-        with self._core.mutex:
-            return self._core.rows is not None
-
-    @property
-    def is_old(self) -> bool:
-        """Whether the folder holds a ledger of format 1, which is only read."""
-        return not self._core.store.is_there and old.is_there(self.folder)
-
     def readable(self) -> Ledger:
         """This ledger; for one of format 1, what it says as a ledger of today in memory."""
         return old.replayed(self.folder) if self.is_old and self.folder is not None else self
 
-    @property
-    def store(self) -> Store:
-        """The file."""
-        return self._core.store
-
-    @property
-    def keys(self) -> Keys:
-        """The keys of a ledger that exists."""
-        self._find_keys()
-        assert self._core.keys is not None
-        return self._core.keys
-
-    @property
-    def rows_read(self) -> int:
-        """How many rows were read from the file so far: what speed depends on."""
-        return self._core.store.rows_read
-
-    # Entries
-
-    @contextlib.contextmanager
-    def transaction(self) -> Iterator[Rows]:
-        """Hold the ledger: what is read stays true until the end; what is written is on the disk then, or not at all.
-
-        Another process that wants to write waits, and is told for whom.
-        """
-        core = self._core
-        with core.mutex:
-            if core.rows is not None:
-                yield core.rows
-                return
-            if self.is_old:
-                raise old.read_only(self.folder or Path())
-            assert core.view is None, "a ledger is not written while it is being read"
-            with contextlib.nullcontext() if self.folder is None else held(self.folder, core.lock_timeout):
-                self._find_keys()
-                with core.store.writing() as rows:
-                    try:
-                        core.rows, core.last = rows, self._begin(rows)
-                        yield rows
-                    finally:
-                        core.rows = None
-                self._mark_in_use()
-
-    @contextlib.contextmanager
-    def reading(self) -> Iterator[Rows]:
-        """One consistent view of the entries."""
-        core = self._core
-        with core.mutex:
-            found = core.rows or core.view
-            if found is not None:
-                yield found
-                return
-            if not core.store.is_there:
-                raise self._missing()
-            with core.store.reading() as rows:
-                signed_last(rows)
-                core.view = rows
-                try:
-                    yield rows
-                finally:
-                    core.view = None
-
     def history(self) -> History:
-        """All entries, each checked to follow from the one before; an error where the file was changed or damaged."""
-        if self.is_old:
-            return replace(self.readable().history(), in_memory=False)
-        with self.reading() as rows:
-            entries = rows.all()
-            check_chain(entries, rows.store.where)
-            if rows.head() is None or (entries[-1].number, entries[-1].hash) != (rows.head() or ())[:2]:
-                raise LedgerError(f"{rows.store.where}: the signed head is not that of the last entry: it was changed")
-        return History(tuple(entries), self.folder is None)
-
-    def append(self, kind: str, values: dict[str, Any]) -> str:
-        """Write one entry to the disk and return its hash; running totals and the signed head follow in one step."""
-        with self.transaction() as rows:
-            core = self._core
-            assert core.last is not None
-            entry = seal(kind, values, core.last.number + 1, core.last.hash)
-            self._running(rows).take_in(entry)
-            rows.add(entry)
-            self._sign(rows, entry)
-            core.last = entry
-            return entry.hash
-
-    def head(self) -> Head:
-        """The state of the ledger now, signed; keep a copy elsewhere."""
-        with self.reading() as rows:
-            first, last, head = rows.first(), rows.last(), rows.head()
-            if first is None or last is None or head is None:
-                raise self._missing()
-            return Head(first.hash, last.number, last.hash, last.time, first.values["public_key"], head[2])
+        """All entries, each checked to follow from the one before; those of format 1 as of today."""
+        return replace(self.readable().history(), in_memory=False) if self.is_old else super().history()
 
     # Datasets
 
     def identify(self, arrays: GraphArrays) -> DatasetIdentity:
         """What recognizes a dataset by its content, under this ledger's secret."""
         with self.transaction():
-            assert self._core.keys is not None
-            key = self._core.keys.derived("identity")
+            key = self.keys.derived("identity")
         return identify(arrays, key)
 
     def dataset_for(
@@ -386,59 +242,3 @@ class Ledger:
             names = ", ".join(account.unit["name"] for account in found) or "none"
             raise InputError(f"unit: expected one, because '{chosen}' was charged for {len(found)} ({names})")
         return found[0]
-
-    def _running(self, rows: Rows) -> RunningTotals:
-        assert self._core.keys is not None
-        return RunningTotals(rows, self._core.keys)
-
-    # Keys and the first entry
-
-    def _find_keys(self) -> None:
-        """Read the keys beside the file, or make them for a new ledger."""
-        core = self._core
-        if self.folder is None:
-            core.keys = core.keys or Keys.new()
-        elif core.store.is_there or self._was_in_use:
-            core.keys = Keys.read(self.folder)
-        else:
-            core.keys = Keys.made(private_folder(self.folder))
-
-    def _begin(self, rows: Rows) -> Entry:
-        """The last entry, after the ends of the chain were checked; a new ledger gets its first one."""
-        keys, first = self._core.keys, rows.first()
-        assert keys is not None
-        if first is None:
-            if self._was_in_use:
-                raise self._missing()
-            values = {"format": FORMAT, "public_key": keys.public, "secret_check": keys.secret_check}
-            values["hushgraph"] = version("hushgraph")
-            first = seal("ledger", values, 0, FIRST_LINK)
-            rows.add(first)
-            self._sign(rows, first)
-        if (first.values.get("public_key"), first.values.get("secret_check")) != (keys.public, keys.secret_check):
-            raise LedgerError(f"{rows.store.where}: the keys beside it are not those it began with. Restore them")
-        return signed_last(rows)
-
-    def _sign(self, rows: Rows, entry: Entry) -> None:
-        assert self._core.keys is not None
-        first = entry if entry.number == 0 else rows.first()
-        assert first is not None
-        head = Head.signed(self._core.keys, first.hash, entry.number, entry.hash, entry.time)
-        rows.set_head(head.number, head.hash, head.signature)
-
-    @property
-    def _was_in_use(self) -> bool:
-        return self.folder is not None and (self.folder / KEYS / _IN_USE).exists()
-
-    def _mark_in_use(self) -> None:
-        """Remember that there was a ledger here, so that an empty file in its place is not taken for a new one."""
-        if self.folder is not None and not self._was_in_use:
-            write_whole(self.folder / KEYS / _IN_USE, "")
-
-    def _missing(self) -> LedgerError:
-        if self._was_in_use:
-            return LedgerError(
-                f"the ledger in {self.folder} is gone: its keys are there, the file {FILE} is missing or empty. "
-                "Restore it from a copy; a new ledger belongs into another folder"
-            )
-        return LedgerError(f"no ledger in {self.folder or 'memory'}: expected the file {FILE} there")

@@ -15,9 +15,9 @@ from typing import Any
 
 from hushgraph.errors import BudgetError, LedgerError, UnprovenError
 from hushgraph.ledger.accounts import FILTER, PLAIN
-from hushgraph.ledger.certificate import Certificate, certify
+from hushgraph.ledger.certificate import Certificate, certify_run
 from hushgraph.ledger.checking import check_history
-from hushgraph.ledger.entries import Entry
+from hushgraph.ledger.entries import FIRST_LINK, Entry, History
 from hushgraph.ledger.ledger import InMemoryLedgerWarning, Ledger
 from hushgraph.ledger.limits import Refusal, Request, closing_price, price_run
 from hushgraph.ledger.occasion import Occasion
@@ -129,8 +129,11 @@ class Run:
             self._append("parallel", {"stage": stage.name, "examples": examples})
 
     def certificate(self) -> Certificate:
-        """What this run promises, from the ledger as it is now."""
-        return certify(self.ledger.history(), self.identity)
+        """What this run promises, from its own entries and the running total of its dataset as they are now."""
+        with self.ledger.reading() as rows:
+            total, last = self.ledger.total(self.dataset, self.plan.unit), rows.last()
+            own = History(tuple(rows.of_run(self.identity)), self.ledger.folder is None)
+        return certify_run(own, self.identity, total, FIRST_LINK if last is None else last.hash)
 
     def close(self, *, tensors_hash: str | None = None) -> None:
         """The run is done: only what was charged stays spent. `tensors_hash` is that of the model it ended with."""

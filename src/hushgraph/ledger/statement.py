@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from hushgraph.ledger.datasets import known_datasets
 from hushgraph.ledger.entries import Entry
-from hushgraph.ledger.identity import known_datasets
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.limits import cause_in_words
 from hushgraph.ledger.prices import unit_key

@@ -267,7 +267,7 @@ def entry_of(row: tuple[Any, ...], where: str) -> Entry:
         raise LedgerError(f"{where}: entry {number} was changed or damaged: {error}") from error
     if not same:
         raise LedgerError(f"{where}: entry {number} was changed after it was written")
-    check_own(entry, where)
+    check_own(entry, body, where)
     return entry
 
 

@@ -21,8 +21,8 @@ from typing import Any
 from hushgraph.errors import HushgraphError, InputError, LedgerError
 from hushgraph.ledger import old
 from hushgraph.ledger.accounts import RunningTotals, fold
-from hushgraph.ledger.entries import FIRST_LINK, Entry, History, canonical, check_chain
-from hushgraph.ledger.identity import JOINED
+from hushgraph.ledger.datasets import JOINED
+from hushgraph.ledger.entries import FIRST_LINK, Entry, History, canonical, check_chain, check_own
 from hushgraph.ledger.keys import Head, Keys
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.limits import Refusal, Request, closing_price, price_run
@@ -48,6 +48,8 @@ def read_export(path: Path) -> History:
         entries = [Entry(**json.loads(line)) for line in path.read_text().splitlines() if line.strip()]
     except (OSError, ValueError, TypeError) as error:
         raise LedgerError(f"{path}: expected an export of a ledger, one JSON object a line; {error}") from error
+    for entry in entries:
+        check_own(entry, canonical(entry.values), str(path))
     check_chain(entries, str(path))
     if not entries:
         raise LedgerError(f"{path}: expected an export of a ledger; the file is empty")

@@ -13,8 +13,8 @@ from typing import Any
 from hushgraph.errors import HushgraphError, InputError, LedgerError
 from hushgraph.ledger.accounts import RunningTotals, fold
 from hushgraph.ledger.checking import Finding, Verification, bad, good, history_problems, missing
+from hushgraph.ledger.datasets import KINDS
 from hushgraph.ledger.entries import Entry, History, canonical
-from hushgraph.ledger.identity import KINDS
 from hushgraph.ledger.keys import (
     HEAD,
     contradiction,

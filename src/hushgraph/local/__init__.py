@@ -20,6 +20,7 @@ from __future__ import annotations
 from hushgraph.local.base import OsRandom, Randomizer, Randomness, ScalarMechanism, os_generator, realized_epsilon
 from hushgraph.local.bits import Duchi, OneBit, ThreeOutput
 from hushgraph.local.catalog import FEATURES, RANDOMIZERS, SCALARS, feature_randomizer, from_dict, scalar
+from hushgraph.local.feature_rr import FeatureRR, unified_scores
 from hushgraph.local.grid import Hybrid, Laplace, Piecewise, Suboptimal
 from hushgraph.local.labels import RandomizedResponse, UnaryEncoding
 from hushgraph.local.multi_bit import MultiBit, best_bits
@@ -31,6 +32,7 @@ __all__ = [
     "RANDOMIZERS",
     "SCALARS",
     "Duchi",
+    "FeatureRR",
     "Hybrid",
     "Laplace",
     "MultiBit",
@@ -57,6 +59,7 @@ __all__ = [
     "pack_bits",
     "realized_epsilon",
     "scalar",
+    "unified_scores",
     "unpack",
     "unpack_bits",
 ]

@@ -5,7 +5,7 @@ the device. It is a value itself: a frozen dataclass of public parameters, writt
 `hushgraph.local.from_dict`, so that a plan can hold it and a ledger can store it. All of them promise:
 
 - *privacy*: for any two values x, x' and any set of reports S, P[report in S | x] <= e^epsilon P[report in S | x'];
-- *no bias*: the mean of `estimate(report)` is the value (clipped to its public range);
+- *no bias*: the mean of `estimate(report)` is the value (clipped to its public range); `FeatureRR` alone has a bias;
 - *known error*: `variance(value)` is the exact variance of that estimate;
 - *a law that can be written down*: finitely many reports, whose probabilities `law` gives.
 
@@ -159,6 +159,10 @@ class Randomizer(ABC):
         """The randomizer of one part."""
         return self
 
+    def realized(self) -> float:
+        """The epsilon that a whole report really has, by enumeration: those of independent parts add up."""
+        return self.parts * realized_epsilon(self.one_part)
+
     def as_dict(self) -> dict[str, Any]:
         """Name and parameters as plain JSON values; `from_dict` gives back an equal randomizer."""
         return {"name": self.name, **{field.name: _plain(getattr(self, field.name)) for field in _fields(self)}}
@@ -171,6 +175,8 @@ def _fields(randomizer: Any) -> Sequence[Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, Randomizer):
         return value.as_dict()
+    if isinstance(value, tuple):
+        return list(value)
     return value.item() if isinstance(value, np.generic) else value
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from hushgraph.errors import InputError, did_you_mean
 from hushgraph.local.base import Randomizer, ScalarMechanism
 from hushgraph.local.bits import Duchi, OneBit, ThreeOutput
+from hushgraph.local.feature_rr import FeatureRR
 from hushgraph.local.grid import Hybrid, Laplace, Piecewise, Suboptimal
 from hushgraph.local.labels import RandomizedResponse, UnaryEncoding
 from hushgraph.local.multi_bit import MultiBit
@@ -24,7 +25,10 @@ FEATURES = (MultiBit.name, *SCALARS)
 
 RANDOMIZERS: dict[str, type[Randomizer]] = {
     **SCALARS,
-    **{kind.name: kind for kind in (MultiBit, PerFeature, SampledFeatures, RandomizedResponse, UnaryEncoding)},
+    **{
+        kind.name: kind
+        for kind in (MultiBit, FeatureRR, PerFeature, SampledFeatures, RandomizedResponse, UnaryEncoding)
+    },
 }
 """Every randomizer that `from_dict` reads."""
 

@@ -230,7 +230,7 @@ class SampledFeatures(VectorMechanism):
         """Every report and its probability for one vector. Only for few features: there are C(d, m) r^m."""
         laws = [self.mechanism.law(feature) for feature in rows_of(value, self.dimensions)[0]]
         subsets = list(itertools.combinations(range(self.dimensions), self.sampled))
-        products = [_product([laws[i] for i in chosen]) for chosen in subsets]
+        products = [product_law([laws[i] for i in chosen]) for chosen in subsets]
         index = np.repeat(np.array(subsets, dtype=np.int32), [len(reports) for reports, _ in products], axis=0)
         values = np.concatenate([reports for reports, _ in products])
         probabilities = np.concatenate([chances for _, chances in products]) / len(subsets)
@@ -283,7 +283,7 @@ class PerFeature(VectorMechanism):
 
     def law(self, value: Any) -> tuple[np.ndarray, np.ndarray]:
         """Every report and its probability for one vector. Only for few features: there are r^d."""
-        return _product([self.mechanism.law(feature) for feature in rows_of(value, self.dimensions)[0]])
+        return product_law([self.mechanism.law(feature) for feature in rows_of(value, self.dimensions)[0]])
 
     def log_ratio(self, report: Any, high: Any, low: Any) -> np.ndarray:
         """One column for each feature."""
@@ -295,7 +295,7 @@ class PerFeature(VectorMechanism):
         return found
 
 
-def _product(laws: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+def product_law(laws: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
     """All combinations of independent reports, one row each, and their probabilities."""
     reports = np.meshgrid(*(reports for reports, _ in laws), indexing="ij")
     chances = np.meshgrid(*(chances for _, chances in laws), indexing="ij")

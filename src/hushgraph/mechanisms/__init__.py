@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from hushgraph.mechanisms.cluster_degrees import ClusterDegrees
+from hushgraph.mechanisms.dendrogram import DendrogramChain
+from hushgraph.mechanisms.dendrogram_choice import DendrogramChoice
+from hushgraph.mechanisms.dendrogram_edges import DendrogramEdges
 from hushgraph.mechanisms.edge_count import EdgeCount
 from hushgraph.mechanisms.edge_flip import EdgeFlip
 from hushgraph.mechanisms.gradient import Gradient
@@ -16,6 +19,9 @@ from hushgraph.mechanisms.rooted_gradient import RootedGradient
 
 __all__ = [
     "ClusterDegrees",
+    "DendrogramChain",
+    "DendrogramChoice",
+    "DendrogramEdges",
     "EdgeCount",
     "EdgeFlip",
     "Gradient",

@@ -104,8 +104,8 @@ class LabelSum(GaussianMechanism):
         receivers: Tensor | None = None,
     ) -> Tensor:
         """The sums with noise on the same grid; rows of labeled nodes get `labeled_noise` times as much."""
+        labeled: Tensor = data.trains_on
         sums, step = self._whole_sums(data, pseudo_labels, receivers)
-        labeled = data.trains_on
         for kind, multiple in ((~labeled, 1.0), (labeled, self.labeled_noise)):
             where = kind.nonzero().squeeze(1)
             drawn = noise.integer_gaussian((where.numel(), sums.shape[1]), in_steps(scale * multiple, step))

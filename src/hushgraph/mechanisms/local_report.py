@@ -120,7 +120,7 @@ class LocalReport(Mechanism):
 
     def realized(self, unit: Unit, scale: float) -> float | None:
         """Parts are drawn independently of each other and of what was picked, so their epsilons add up."""
-        return self.randomizer.parts * local.realized_epsilon(self.randomizer.one_part)
+        return float(self.randomizer.realized())
 
     def most_canaries(self, stage: Stage, unit: Unit) -> int:
         """As many people as have records of a few million numbers together."""
@@ -150,7 +150,8 @@ class LocalReport(Mechanism):
     def variants(cls) -> Sequence[Self]:
         """Reports about three features and about one of two labels, as a class or as bits."""
         labels = (local.RandomizedResponse(1.0, 2), local.UnaryEncoding(1.0, 2))
-        return [cls(local.MultiBit(1.0, 3)), *(cls(randomizer, "labels") for randomizer in labels)]
+        features = (local.MultiBit(1.0, 3), local.FeatureRR(1.0, (0.5, 0.3, 0.2), bins=3))
+        return [*map(cls, features), *(cls(randomizer, "labels") for randomizer in labels)]
 
     @classmethod
     def read(cls, values: dict[str, Any]) -> Self:

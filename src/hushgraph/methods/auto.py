@@ -102,6 +102,8 @@ class Auto(Method):
         """What is asked; else the stages of the method that sizes alone decide for."""
         if not unit.has_edges:
             return DPMLP().stages(metadata, unit, budget)
+        if budget.is_private and not _has_sums(unit):  # refused: no choice is left
+            return Chorus().stages(metadata, unit, budget)
         if "labels" in unit.public:
             return [*Chorus().stages(metadata, unit, budget), *MLP().stages(metadata, unit, budget)]
         if not budget.is_private:  # without protection the data may be asked, when it is there
@@ -118,7 +120,7 @@ class Auto(Method):
         """The chosen method's plan; or the questions that the choice needs, and what may follow from them."""
         budget = budget.for_units(unit.count(metadata), unit.counted(metadata))
         private = budget.is_private and "labels" not in unit.public
-        asked = self._questions(metadata, unit, budget) if private else []
+        asked = self._questions(metadata, unit, budget) if private and _has_sums(unit) else []
         if not asked:
             return super().plan(metadata, unit, budget, paper_mode=paper_mode)
         cost = math.fsum(_cost(stage, unit) for stage in asked)
@@ -208,6 +210,11 @@ def needed_degree(metadata: Metadata, budget: Budget) -> float:
     labeled = [neighbors for nodes, neighbors in enough if metadata.num_train >= nodes]
     degree = min(labeled, default=math.inf) * metadata.num_nodes / max(1, metadata.num_train)
     return degree if degree <= COUNT_CAP else math.inf
+
+
+def _has_sums(unit: Unit) -> bool:
+    """Whether sums over neighbors can have a bound."""
+    return unit.has_edges and math.isfinite(unit.footprint.receivers)
 
 
 def decide(metadata: Metadata, unit: Unit, budget: Budget, answers: Answers) -> tuple[Method, Note]:

@@ -84,7 +84,8 @@ class Method(Settings):
     def public_notes(self, metadata: Metadata, unit: Unit) -> Sequence[Note]:
         """What is taken as public."""
         sizes = note(Code.SIZES, nodes=metadata.num_nodes, train=metadata.num_train)
-        return [sizes, note(Code.SETTINGS), *unit.notes(metadata)]
+        records = [note(Code.PUBLIC_RECORDS, records=metadata.num_public)] if metadata.num_public else []
+        return [sizes, note(Code.SETTINGS), *records, *unit.notes(metadata)]
 
     def unprotected_notes(self, metadata: Metadata, unit: Unit) -> Sequence[Note]:
         """What this method leaves unprotected beyond what the unit does."""
@@ -156,7 +157,9 @@ class Method(Settings):
         declares the number of directed edges to be public knowledge. `seed` makes the run repeatable and NOT private.
         """
         budget, named = as_budget(budget), None if unit is None else as_unit(unit)
-        checked = graph if isinstance(graph, CheckedGraph) else _checked(graph, named, num_edges)
+        needs_edges = named is None or named.has_edges
+        given = isinstance(graph, CheckedGraph)
+        checked = graph if given else check_graph(graph, num_edges=num_edges, needs_edges=needs_edges)
         default = self.default_unit(checked) if named is None else named
         unit = default.published if named is None and paper_mode else default
         unit.check(checked, paper_mode=paper_mode)
@@ -258,10 +261,6 @@ def finished(
     )
     model.metrics = model.method.evaluate(model, graph)
     return model
-
-
-def _checked(graph: Any, unit: Unit | None, num_edges: int | None) -> CheckedGraph:
-    return check_graph(graph, num_edges=num_edges, needs_edges=unit is None or unit.has_edges)
 
 
 def require_public_classes(graph: CheckedGraph, unit: Unit, budget: Budget) -> None:

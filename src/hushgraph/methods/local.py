@@ -7,11 +7,13 @@ report costs is known without any accountant: epsilons add up.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor, nn
 
 from hushgraph.data.checks import CheckedGraph
 from hushgraph.errors import InputError, UnprovenError
@@ -23,6 +25,10 @@ from hushgraph.privacy.notes import Code, Note, note
 from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units import Local, Unit
 from hushgraph.settings import setting
+from hushgraph.training.config import Training
+from hushgraph.training.loop import BestEpoch
+from hushgraph.training.whole_graph import at_inference, fresh_start, train_on_graph
+from hushgraph.vault import Vault
 
 
 @dataclass(frozen=True)
@@ -99,6 +105,23 @@ def within(total: float, shares: int = 1, taken: float = 0.0) -> float:
     if share <= 0.0:
         raise InputError(f"epsilon: expected more than {taken:g} in total; got {total:g}. Raise the budget")
     return share
+
+
+def train_plainly(
+    vault: Vault, network: nn.Module, scores: Callable[[], Tensor], training: Training, patience: int
+) -> int:
+    """Train on public labels until the validation loss has not fallen for `patience` epochs; the best epoch."""
+    labels, train, val = vault.labels, vault.labeled("train"), vault.labeled("val")
+
+    def loss(nodes: Tensor) -> Tensor:
+        return nn.functional.cross_entropy(scores()[nodes], labels[nodes])
+
+    held_out = val if val.numel() else train
+    judge = at_inference(network, lambda: -float(loss(held_out)))
+    best = BestEpoch(network, judge, patience=patience, least=10)
+    with fresh_start(network, int(torch.randint(2**62, (1,), generator=vault.generator("weights")))):
+        train_on_graph(network, lambda: loss(train), training, best=best, on_epoch=vault.progress_of("training"))
+    return best.epoch
 
 
 def require_local(unit: Unit, method: str) -> None:

@@ -31,7 +31,7 @@ from hushgraph.graph.links import LinkSplit, split_links, unlinked_pairs
 from hushgraph.local.base import LARGEST_EPSILON
 from hushgraph.mechanisms.local_report import LocalReport
 from hushgraph.methods.base import Output
-from hushgraph.methods.local import LocalMethod, require_local, within
+from hushgraph.methods.local import LocalMethod, require_local, train_plainly, within
 from hushgraph.methods.model import Model
 from hushgraph.nn.backbones import Gcn
 from hushgraph.nn.links import (
@@ -158,25 +158,13 @@ class PGC(PerFeatureMethod):
         """Collect once, then train plainly."""
         graph = Neighborhood(vault.edges.load())
         rows = self.estimates(vault).propagated(graph.kprop, self.feature_steps)
-        settings = {"epochs": self._train(network, rows, graph, vault)} if train else {}
+        settings = {}
+        if train:
+            training = Training(self.epochs, self.lr, weight_decay=self.weight_decay)
+            settings["epochs"] = train_plainly(vault, network, lambda: network(rows, graph), training, self.patience)
         with torch.no_grad():
             scores: Tensor = network.eval()(rows, graph)
         return Output(scores=scores, settings=settings)
-
-    def _train(self, network: nn.Module, rows: PropagatedRows, graph: Neighborhood, vault: Vault) -> int:
-        labels, train, val = vault.labels, vault.labeled("train"), vault.labeled("val")
-
-        def loss(nodes: Tensor) -> Tensor:
-            scores = network(rows, graph)
-            return nn.functional.cross_entropy(scores[nodes], labels[nodes])
-
-        held_out = val if val.numel() else train
-        judge = at_inference(network, lambda: -float(loss(held_out)))
-        best = BestEpoch(network, judge, patience=self.patience, least=10)
-        training = Training(self.epochs, self.lr, weight_decay=self.weight_decay)
-        with fresh_start(network, int(torch.randint(2**62, (1,), generator=vault.generator("weights")))):
-            train_on_graph(network, lambda: loss(train), training, best=best, on_epoch=vault.progress_of("training"))
-        return best.epoch
 
 
 SCORERS = ("hops", "vgae")

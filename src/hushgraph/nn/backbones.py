@@ -14,7 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from hushgraph.data.rows import Rows, dense_rows
 from hushgraph.errors import InputError, did_you_mean
+from hushgraph.graph.edges import Edges
 from hushgraph.nn.propagation import Neighborhood
 
 _HEADS = 4
@@ -60,6 +62,19 @@ class Backbone(nn.Module, ABC):
         """Draw all weights anew, from torch's global generator (fork it around this call)."""
         for part in (self.first, self.second):
             part.reset_parameters()
+
+
+class RawGraph(nn.Module):
+    """A backbone on features and edges as a vault holds them; what it computes reads raw neighborhoods."""
+
+    def __init__(self, backbone: Backbone) -> None:
+        super().__init__()
+        self.backbone = backbone
+
+    def forward(self, rows: Rows, edges: Edges) -> Tensor:
+        """Class scores of all nodes."""
+        scores: Tensor = self.backbone(dense_rows(rows), Neighborhood(edges.load()))
+        return scores
 
 
 class Layer(nn.Module):

@@ -1,15 +1,25 @@
-"""Poisson sampling: one object that draws the batches and tells the accountant their law."""
+"""Poisson sampling: one object that draws the batches and tells the accountant their law.
+
+A batch is put in uniformly random order, which bounds what rounding can add to the change that one example makes
+(docs/proofs/gradient.md); null records are left out before anything is computed.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from hushgraph.errors import InputError
+
+# Steps are drawn together up to about this many positions: each call for random numbers has a fixed cost.
+_POSITIONS_AT_ONCE = 2**13
+_KEY_BITS = 53
 
 
 class Noise(Protocol):
@@ -21,6 +31,10 @@ class Noise(Protocol):
 
     def bernoulli_indices(self, n: int, p: float) -> Tensor:
         """The positions among `n` whose coin of probability `p` came up heads, ascending, as int64."""
+        ...
+
+    def integers(self, n: int, high: int) -> Tensor:
+        """`n` uniform integers in [0, high), int64."""
         ...
 
 
@@ -60,3 +74,30 @@ class PoissonSampler:
         ends = torch.searchsorted(heads, torch.arange(1, count + 1) * self.num_examples)
         sizes = ends.diff(prepend=ends.new_zeros(1)).tolist()
         return heads.remainder_(self.num_examples).split(sizes)
+
+    def batches(self, noise: Noise, steps: int, present: Tensor) -> Iterator[list[Tensor]]:
+        """The positions of the batches of `steps` steps, each in random order, for several steps at a time.
+
+        Examples that are not `present` are left out.
+        """
+        at_once = max(1, int(_POSITIONS_AT_ONCE / self.expected_batch_size))
+        for done in range(0, steps, at_once):
+            drawn = self.draw_several(noise, min(at_once, steps - done))
+            yield shuffled(without_null(drawn, present), noise)
+
+
+def without_null(batches: Sequence[Tensor], present: Tensor) -> Sequence[Tensor]:
+    """The batches without the examples whose record is null."""
+    return batches if bool(present.all()) else [batch[present[batch]] for batch in batches]
+
+
+def shuffled(batches: Sequence[Tensor], noise: Noise) -> list[Tensor]:
+    """Each batch in uniformly random order: sorted by random keys, which are drawn again should two be equal."""
+    index, sizes = torch.cat(list(batches)), [len(batch) for batch in batches]
+    bits = min(_KEY_BITS, 62 - len(sizes).bit_length())
+    first_bits = np.repeat(np.arange(len(sizes)) << bits, sizes)
+    while True:
+        keys = noise.integers(len(index), 1 << bits).numpy() | first_bits
+        order = np.argsort(keys)
+        if np.diff(keys[order]).all():
+            return list(index[torch.from_numpy(order)].split(sizes))

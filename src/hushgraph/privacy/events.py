@@ -151,13 +151,16 @@ def bounded_range(eta: float, count: int = 1) -> Event:
     """
     if not eta > 0.0 or count < 1:
         raise InputError(f"bounded range: expected a length above 0, and a count; got {eta!r} and {count!r}")
-    mu = (
-        2.0
-        * float(special.ndtri(special.expit(0.5 * max(eta, _LEAST_RANGE))))
-        * (1.0 + _RANGE_ROUNDING)
-        * math.sqrt(count)
-    )
+    one = 2.0 * float(special.ndtri(special.expit(0.5 * max(eta, _LEAST_RANGE))))
+    mu = one * (1.0 + _RANGE_ROUNDING) * math.sqrt(count)
     return dpa.GaussianDpEvent(1.0 / mu) if math.isfinite(mu) else dpa.NonPrivateDpEvent()
+
+
+def zero_concentrated(rho: float) -> Event:
+    """One release that is rho-zCDP (Bun and Steinke 2016): Renyi divergence at most rho times the order."""
+    if not math.isfinite(rho) or rho <= 0.0:
+        raise InputError(f"rho: expected a positive, finite number; got {rho!r}")
+    return dpa.ZCDpEvent(rho, 0.0)
 
 
 def repeated(event: Event, count: int) -> Event:

@@ -197,7 +197,7 @@ class PrivacyLoss:
         for leaf, count in self._leaves:
             if isinstance(leaf, SampledGroupDpEvent):
                 raise UnprovenError("no Renyi bound for a batch in which one unit changes several examples; use PLD")
-            if self.relation is Relation.REPLACE and not isinstance(leaf, dpa.GaussianDpEvent):
+            if self.relation is Relation.REPLACE and not isinstance(leaf, dpa.GaussianDpEvent | dpa.ZCDpEvent):
                 raise UnprovenError(f"no Renyi bound for {type(leaf).__name__} when a record is replaced")
             with without_order_warnings():
                 accountant.compose(leaf, count)

@@ -27,7 +27,14 @@ if TYPE_CHECKING:
     from hushgraph.privacy.plan import Stage
 
 Law = Literal[
-    "gaussian", "discrete-laplace", "randomized-response", "noisy-top", "exponential", "randomizer", "selection", "none"
+    "gaussian",
+    "discrete-laplace",
+    "randomized-response",
+    "noisy-top",
+    "exponential",
+    "randomizer",
+    "selection",
+    "none",
 ]
 
 
@@ -37,7 +44,8 @@ class Mechanism(ABC):
 
     `law` is that of the noise, `sampling` how examples are drawn (None: all of them count). A mechanism that `trains`
     changes the module it is given instead of returning a value, so inference leaves it out. One of `whole_runs` carries
-    out plans of its own and covers what they release.
+    out plans of its own and covers what they release. What is proved of an `asymptotic` one holds in the limit of a
+    long chain, and not exactly for the chain that is run; certificates say so.
     """
 
     kind: ClassVar[registry.Kind] = "mechanisms"
@@ -47,6 +55,7 @@ class Mechanism(ABC):
     trains: ClassVar[bool] = False
     whole_runs: ClassVar[bool] = False
     sampling: ClassVar[Literal["poisson"] | None] = None
+    asymptotic: ClassVar[bool] = False
     released: ClassVar[str] = "a value"
 
     @property

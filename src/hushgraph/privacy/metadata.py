@@ -15,7 +15,8 @@ class Metadata:
     """Sizes declared public.
 
     `num_edges` counts directed entries. It is never taken from the data: it is what a user declares to be public
-    knowledge, or None. `num_public_edges` counts the edges that are public knowledge one by one.
+    knowledge, or None. `num_public` counts the nodes whose records are public knowledge, `num_public_edges` the edges
+    that are, one by one.
     """
 
     num_nodes: int
@@ -26,6 +27,7 @@ class Metadata:
     num_classes: int | None = None
     num_edges: int | None = None
     name: str = "graph"
+    num_public: int = 0
     num_public_edges: int = 0
 
     def __post_init__(self) -> None:

@@ -34,6 +34,7 @@ class Code(StrEnum):
     RULE = "rule"
     CLASSES_FROM_LABELS = "classes-from-labels"
     DEVICE_TASK = "device-task"
+    PUBLIC_RECORDS = "public-records"
 
     # Left unprotected
     FEATURES = "features"
@@ -49,6 +50,7 @@ class Code(StrEnum):
     NUM_RECORDS = "num-records"
     RAW_PREDICTIONS = "raw-predictions"
     PUBLIC_EDGES = "public-edges"
+    PUBLIC_PART = "public-part"
 
     # Whatever it is about, as an earlier version wrote it down
     EARLIER_WORDS = "earlier-words"
@@ -125,6 +127,7 @@ _SENTENCES = {
     Code.RULE: "the rule that chooses {methods} from these sizes and from what was asked with noise",
     Code.CLASSES_FROM_LABELS: "the number of classes ({classes}), taken from the labels, which are public here",
     Code.DEVICE_TASK: "the collection task {task} and the randomizer it names",
+    Code.PUBLIC_RECORDS: "the features of {records} records and the edges between them, declared public knowledge",
     Code.FEATURES: "features",
     Code.LABELS: "labels",
     Code.EDGES: "the edges",
@@ -140,6 +143,7 @@ _SENTENCES = {
         "predictions: they read the raw records of the nodes around each node; only the model's weights are protected"
     ),
     Code.PUBLIC_EDGES: "{edges} edges (entries) that were declared public: they are released as they are",
+    Code.PUBLIC_PART: "edges that were declared public",
     Code.EARLIER_WORDS: "{words} (in the words of an earlier version)",
     Code.CHOSE_LABELS: "{method}: labels are public at edge level, so they are the messages",
     Code.CHOSE_RECORDS: "{method}: a table of records has no edges, so there is nothing to sum",

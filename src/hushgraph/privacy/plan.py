@@ -85,6 +85,7 @@ class Stage:
             "mechanism": self.mechanism.name,
             "law": self.mechanism.law,
             "sampling": self.mechanism.sampling,
+            "asymptotic": self.mechanism.asymptotic,
             "count": self.count,
             "scale": self.scale,
             "sensitivity": self.sensitivity(unit),

@@ -28,6 +28,7 @@ _LAWS = {
     "discrete-laplace": "discrete Laplace noise of scale {scale}",
     "randomized-response": "randomized response on every pair of nodes, of loss 1/{scale} a pair",
     "noisy-top": "discrete Laplace noise of scale {scale} on every pair of nodes, of which the largest are kept",
+    "exponential": "a random choice by the exponential mechanism, of loss 1/{scale} a pair",
     "randomizer": "one randomized report per person",
     "selection": "a random number of runs, each with noise of its own, of which the best is shown",
     "none": "no noise",
@@ -69,9 +70,14 @@ def claim(certificate: Certificate) -> str:
         return f"{subject} was made with SEEDED noise: NOT PRIVATE, whatever epsilon says; for tests only."
     if certificate.is_free:
         return f"{subject} does not depend on {unit.protects}: epsilon is 0 for the unit '{unit.name}'."
+    sure = (
+        " in the limit of a long Markov chain, not proved for the finite one that was run,"
+        if certificate.asymptotic
+        else ""
+    )
     return (
-        f"{subject} is ({rounded_up(certificate.epsilon)}, {certificate.delta:g})-differentially private for the unit "
-        f"'{unit.name}': its distribution changes by at most that much when {unit.change}."
+        f"{subject} is{sure} ({rounded_up(certificate.epsilon)}, {certificate.delta:g})-differentially private for the "
+        f"unit '{unit.name}': its distribution changes by at most that much when {unit.change}."
     )
 
 
@@ -96,6 +102,16 @@ def paper(certificate: Certificate) -> str | None:
         f"Paper mode: the publication would claim epsilon {number(found.epsilon)} for the unit '{found.unit.name}' "
         f"({found.accountant} accountant). The epsilon proved for the unit '{certificate.unit.name}' is "
         f"{number(certificate.epsilon)}."
+    )
+
+
+def asymptotic(certificate: Certificate) -> str | None:
+    """Which stages are proved in the limit of a long chain only."""
+    if not certificate.asymptotic:
+        return None
+    return (
+        f"Epsilon is that of the law which the chain of {', '.join(map(repr, certificate.asymptotic))} tends to. For "
+        "the finite chain that was run no epsilon is proved."
     )
 
 
@@ -258,6 +274,8 @@ def _entries(certificate: Certificate, reason: Note | None) -> Iterable[tuple[st
         yield "Gaussian DP", [f"mu = {certificate.mu:.4g}"]
     if (both := paper(certificate)) is not None:
         yield "paper mode", [both]
+    if (limit_only := asymptotic(certificate)) is not None:
+        yield "asymptotic", [limit_only]
     yield "accountant", [accountant(certificate)]
     yield "released", released(certificate) or ["nothing that depends on the unit"]
     if reason is not None:

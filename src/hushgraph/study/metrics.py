@@ -78,10 +78,11 @@ def of_classes(scores: Numbers, truth: Numbers, prefix: str) -> dict[str, float 
     """All measures of class scores `[items, classes]`; nothing where there is nobody to test on."""
     if not len(truth):
         return {}
-    predicted = scores.argmax(axis=1)
+    predicted, classes = scores.argmax(axis=1), scores.shape[1]
     return {
         f"{prefix}_accuracy": accuracy(truth, predicted),
         f"{prefix}_balanced_accuracy": balanced_accuracy(truth, predicted),
         f"{prefix}_micro_f1": micro_f1(truth, predicted),
         f"{prefix}_auc": auc(truth, scores),
+        f"{prefix}_recall_at_3": recall_at(np.eye(classes)[truth], scores, 3) if classes > 3 else None,
     }

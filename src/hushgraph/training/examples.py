@@ -1,8 +1,7 @@
 """Private examples: Poisson batches of rows or of rooted subgraphs, and the clipped gradient sum of each batch.
 
-`train_privately` in `loop` knows nothing else of the data. A batch is put in uniformly random order, which bounds what
-rounding can add to the change that one example makes (docs/proofs/gradient.md); null records are left out before
-anything is computed.
+`train_private` in `loop` knows nothing else of the data. Batches come from the sampler in random order, without null
+records.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -22,26 +20,15 @@ from hushgraph.errors import InputError
 from hushgraph.graph.rooted import RootedSubgraphs
 from hushgraph.nn.rooted import RootedNetwork
 from hushgraph.noise import grid_of
-from hushgraph.noise import sampler as sampling
-from hushgraph.noise.sampler import PoissonSampler
+from hushgraph.noise.sampler import Noise, PoissonSampler
 from hushgraph.training.clipping import ClippedGradient
 from hushgraph.training.losses import RowLoss, are_present, check_labels
 from hushgraph.training.rooted import rooted_gradient
 
-# Steps are drawn together up to about this many positions, and their rows gathered up to about this many numbers, where
-# a row counts as at least so many (measured).
-_POSITIONS_AT_ONCE, _NUMBERS_AT_ONCE, _ROW_COST = 2**13, 2**19, 64
-_KEY_BITS = 53
+# Rows of several steps are gathered up to about this many numbers, where a row counts as at least so many (measured).
+_NUMBERS_AT_ONCE, _ROW_COST = 2**19, 64
 # Multiples of the grid up to this are exact in float64, with noise added.
 _MOST_GRID_STEPS = 2.0**51
-
-
-class Noise(sampling.Noise, Protocol):
-    """What private training needs from a source of randomness (`hushgraph.noise.NoiseSource` has it)."""
-
-    def integers(self, n: int, high: int) -> Tensor:
-        """`n` uniform integers in [0, high), int64."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -120,9 +107,11 @@ class RowExamples:
         microbatch: int | None = None,
         normalize: bool = False,
     ) -> None:
-        noisy_steps.check_examples(len(rows))
-        check_labels(labels, len(rows), with_null=True)
+        self.square_norms = _input_norms(rows)
+        noisy_steps.check_examples(len(self.square_norms))
+        check_labels(labels, len(self.square_norms), with_null=True)
         self.module, self.rows, self.labels, self.noisy_steps = module, rows, labels, noisy_steps
+        batch = noisy_steps.sampler.expected_batch_size
         self.engine = ClippedGradient(
             module,
             max_grad_norm=noisy_steps.max_grad_norm,
@@ -130,13 +119,11 @@ class RowExamples:
             loss=loss,
             microbatch=microbatch,
             normalize=normalize,
-            expected_rows=noisy_steps.sampler.expected_batch_size,
+            expected_rows=batch,
         )
         self.present = are_present(labels)
-        self.square_norms = _input_norms(rows)
         self.piece_rows = 1
         width = rows[0].numel() if isinstance(rows, Tensor) and len(rows) else 1
-        batch = noisy_steps.sampler.expected_batch_size
         self.at_once = max(1, int(_NUMBERS_AT_ONCE / (batch * max(width, _ROW_COST))))
 
     @property
@@ -147,7 +134,7 @@ class RowExamples:
     def sums(self, noise: Noise) -> Iterator[Tensor]:
         """The clipped sum of each step's batch; rows of several small steps are gathered at once."""
         self.piece_rows = self.engine.piece_rows(self.rows, self.labels)
-        for batches in drawn_batches(self.noisy_steps, self.present, noise):
+        for batches in self.noisy_steps.sampler.batches(noise, self.noisy_steps.steps, self.present):
             for first in range(0, len(batches), self.at_once):
                 yield from self._sums_of(batches[first : first + self.at_once])
 
@@ -190,33 +177,8 @@ class RootedExamples:
 
     def sums(self, noise: Noise) -> Iterator[Tensor]:
         """The clipped sum of each step's batch of roots."""
-        for batches in drawn_batches(self.noisy_steps, self.present, noise):
+        for batches in self.noisy_steps.sampler.batches(noise, self.noisy_steps.steps, self.present):
             yield from map(self.engine.sum, batches)
-
-
-def drawn_batches(noisy_steps: NoisySteps, present: Tensor, noise: Noise) -> Iterator[list[Tensor]]:
-    """The positions of all batches, for several steps at a time: each call for random numbers has a fixed cost."""
-    at_once = max(1, int(_POSITIONS_AT_ONCE / noisy_steps.sampler.expected_batch_size))
-    for done in range(0, noisy_steps.steps, at_once):
-        drawn = noisy_steps.sampler.draw_several(noise, min(at_once, noisy_steps.steps - done))
-        yield shuffled(without_null(drawn, present), noise)
-
-
-def without_null(batches: Sequence[Tensor], present: Tensor) -> Sequence[Tensor]:
-    """The batches without the examples whose record is null."""
-    return batches if bool(present.all()) else [batch[present[batch]] for batch in batches]
-
-
-def shuffled(batches: Sequence[Tensor], noise: Noise) -> list[Tensor]:
-    """Each batch in uniformly random order: sorted by random keys, which are drawn again should two be equal."""
-    index, sizes = torch.cat(list(batches)), [len(batch) for batch in batches]
-    bits = min(_KEY_BITS, 62 - len(sizes).bit_length())
-    first_bits = np.repeat(np.arange(len(sizes)) << bits, sizes)
-    while True:
-        keys = noise.integers(len(index), 1 << bits).numpy() | first_bits
-        order = np.argsort(keys)
-        if np.diff(keys[order]).all():
-            return list(index[torch.from_numpy(order)].split(sizes))
 
 
 def whole_pieces(size: int, piece_rows: int) -> int:

@@ -16,9 +16,10 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.errors import HushgraphError
+from hushgraph.noise.sampler import Noise
 from hushgraph.training.alike import one_thread
 from hushgraph.training.config import Training
-from hushgraph.training.examples import Examples, Noise, NoisySteps
+from hushgraph.training.examples import Examples, NoisySteps
 from hushgraph.training.optimizers import FlatParameters, make_optimizer
 
 Progress = Callable[[int, int], None]

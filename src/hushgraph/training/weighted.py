@@ -30,9 +30,10 @@ from hushgraph.errors import UnprovenError
 from hushgraph.nn.layers import Linear
 from hushgraph.nn.rowwise import is_registered, require_rowwise
 from hushgraph.nn.weighted import WeightedMean, WeightedRows
+from hushgraph.noise.sampler import Noise
 from hushgraph.training.config import Training
 from hushgraph.training.even_products import BLOCK_ROWS, linear_in_blocks, multiply_each
-from hushgraph.training.examples import Noise, NoisySteps, drawn_batches
+from hushgraph.training.examples import NoisySteps
 from hushgraph.training.losses import are_present, check_labels
 from hushgraph.training.optimizers import trainable, views_of
 from hushgraph.training.rounding import check_size, checked_sum, clip_factors, clip_norm
@@ -137,7 +138,7 @@ class WeightedExamples:
 
     def sums(self, noise: Noise) -> Iterator[Tensor]:
         """The clipped sum of each step's batch."""
-        for batches in drawn_batches(self.noisy_steps, self.present, noise):
+        for batches in self.noisy_steps.sampler.batches(noise, self.noisy_steps.steps, self.present):
             yield from map(self.engine.sum, batches)
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.data.checks import CheckedGraph, labeled_nodes
-from hushgraph.data.rows import JoinedRows, Rows, dense_rows
+from hushgraph.data.rows import JoinedRows, Rows, dense_rows, take_rows
 from hushgraph.errors import InputError, PrivateAccessError, UnprovenError
 from hushgraph.graph.edges import Edges
 from hushgraph.ledger.run import Run
@@ -85,6 +85,21 @@ class Vault:
         """The edges, where they are public."""
         self._require_public("edges")
         return self._graph.edges
+
+    @property
+    def public_features(self) -> Rows:
+        """The features of the records that were declared public knowledge (`data.public_mask`)."""
+        return take_rows(self._graph.features, self._public_nodes())
+
+    @property
+    def public_node_edges(self) -> Edges:
+        """The edges between records that were declared public knowledge, numbered as the rows of `public_features`."""
+        return self._graph.edges.load().induced(self._public_nodes())
+
+    def _public_nodes(self) -> Tensor:
+        if not self.metadata.num_public:
+            raise InputError("public records: expected some, declared by data.public_mask; got none")
+        return self._graph.public
 
     def nodes(self, split: str) -> Tensor:
         """The node numbers of `train`, `val` or `test` (membership is public)."""

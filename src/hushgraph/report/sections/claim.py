@@ -79,6 +79,8 @@ def _pills(context: RunContext) -> list[Markup]:
         found.append(pill("seeded run: not private", "bad"))
     elif context.certificate.is_free:
         found.append(pill("does not read what is protected", "plain"))
+    if context.certificate.asymptotic:
+        found.append(pill("asymptotic: proved in the limit of a long chain", "bad"))
     found.append(pill(*_CHECKED[context.verification]))
     return [*found, pill(words.accountant(context.certificate), "plain")] if context.has_noise else found
 

@@ -13,6 +13,7 @@ _NUMBERS = {
     "discrete-laplace": "Counts are whole numbers with whole-number noise (docs/proofs/count.md).",
     "randomized-response": "A pair of nodes is linked or not, by an exact coin (docs/proofs/graph-release.md).",
     "noisy-top": "Pairs of nodes are compared by whole numbers (docs/proofs/graph-release.md).",
+    "exponential": "Scores are whole multiples of a grid (docs/proofs/dendrogram.md).",
     "randomizer": "A report is one of finitely many values (docs/proofs/local-features.md).",
 }
 _TRAINING = (

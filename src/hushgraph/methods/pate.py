@@ -1,0 +1,169 @@
+"""PATE: teachers on disjoint parts of the private records label public ones, and a student learns from those.
+
+Papernot et al., ICLR 2017 and 2018. What leaves the vault are the teachers' noisy votes on public records; whatever the
+student does with them costs nothing more. Public records are declared by `data.public_mask`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from hushgraph.data.checks import CheckedGraph
+from hushgraph.data.rows import dense_rows
+from hushgraph.errors import InputError
+from hushgraph.mechanisms.confident_votes import ConfidentVotes
+from hushgraph.mechanisms.laplace_votes import LaplaceVotes
+from hushgraph.mechanisms.votes import Answers, Ballot, Votes
+from hushgraph.methods.base import Method, Output
+from hushgraph.privacy.budget import Budget
+from hushgraph.privacy.metadata import Metadata
+from hushgraph.privacy.notes import Code, Note, note
+from hushgraph.privacy.plan import Plan, Stage
+from hushgraph.privacy.units import NodeWithEdges, Record, Unit
+from hushgraph.settings import setting
+from hushgraph.training.learners import PICTURE_LEARNERS, Part, learner_from, learner_names
+from hushgraph.training.lesson import Lesson, Student
+from hushgraph.training.students import STUDENTS
+from hushgraph.training.teachers import central_rows
+from hushgraph.vault import Vault
+
+
+@dataclass(frozen=True)
+class PATE(Method):
+    """Settings of the teachers, of what they are asked, and of the student.
+
+    `threshold` None: every query is answered; else the first `queries` of `checks` whose noisy largest count reaches
+    it. `use_counts` None: by rule, where the noise is large against the number of teachers.
+    """
+
+    teachers: int = setting(250, least=1, help="disjoint parts of the training records")
+    learner: str = setting("hog-ridge", help="what a teacher is: ridge, hog-ridge, cnn, gnn, or one of yours")
+    queries: int = setting(2200, least=1, help="public records that are labeled, at most")
+    ask: str = setting("random", among=("random", "centers"), help="which: a random choice, or centers of k-means")
+    noise: str = setting("gaussian", among=("gaussian", "laplace"))
+    threshold: float | None = setting(None, help="least noisy largest count that is answered")
+    checks: int | None = setting(None, least=1, help="queries that are checked against it; by rule all public records")
+    check_noise: float = setting(2.0, above=0, help="noise of a check over that of a count")
+    student: str = setting("kernel", among=STUDENTS)
+    use_counts: bool | None = setting(None, help="learn from noisy counts instead of the largest one's class")
+    width: int = setting(16, least=1, help="channels of convolutions, or hidden units, of the student")
+    epochs: int = setting(30, least=1, help="passes of the student over its records")
+    batch_size: int = setting(100, least=1)
+    lr: float = setting(0.002, above=0, help="learning rate of the student")
+    noise_rate: float = setting(0.2, least=0, below=1, help="beta: share of wrong labels that co-teaching expects")
+    removed: float = setting(0.318, least=0, below=1, help="tau: share of labels that PATE++ takes away")
+    decay: float = setting(0.9, above=0, most=1, help="alpha: weight of earlier epochs in the counts of PATE++")
+    image_height: int | None = setting(None, least=8, help="of pictures that are not square")
+    workers: int = setting(1, least=1, help="processes that train teachers")
+    folder: str | None = setting(
+        None, help="keeps votes WITHOUT noise until all teachers are done, to go on after a stop"
+    )
+
+    name = "pate"
+    summary = "teachers on disjoint parts of the records label public ones with noise; a student learns from those"
+    paper = "Papernot et al., ICLR 2018; PATE+ and PATE++ of Zhang (Emory University)"
+
+    def problems(self) -> list[str]:
+        """Also: what goes together."""
+        found = super().problems()
+        if self.learner not in learner_names():
+            found.append(f"learner: got '{self.learner}'; expected one of {', '.join(learner_names())}")
+        if (self.student == "gnn") != (self.learner == "gnn"):
+            found.append("student: expected 'gnn' with the learner 'gnn', which needs the edges, and only there")
+        if self.threshold is not None and self.noise == "laplace":
+            found.append("threshold: expected none with Laplace noise, for which no filter is proved here")
+        return found
+
+    def stages(self, metadata: Metadata, unit: Unit, budget: Budget) -> Sequence[Stage]:
+        """The votes on all queries, in one release."""
+        return [Stage("votes", self._ballot(metadata))]
+
+    def _ballot(self, metadata: Metadata) -> Ballot:
+        pictures = {} if self.learner not in PICTURE_LEARNERS else {"image_height": self.image_height}
+        learner = learner_from({"name": self.learner, **pictures})
+        asked = min(self.queries, metadata.num_public or self.queries)
+        if self.noise == "laplace":
+            return LaplaceVotes(self.teachers, asked, learner)
+        if self.threshold is None:
+            return Votes(self.teachers, asked, learner)
+        checks = self.checks or metadata.num_public or self.queries
+        return ConfidentVotes(
+            self.teachers,
+            min(asked, checks),
+            learner,
+            checks=checks,
+            threshold=self.threshold,
+            check_noise=self.check_noise,
+        )
+
+    def default_unit(self, graph: CheckedGraph) -> Unit:
+        """A node with all its edges where edges are read, else a record."""
+        return NodeWithEdges() if self.learner == "gnn" else Record()
+
+    def unprotected_notes(self, metadata: Metadata, unit: Unit) -> Sequence[Note]:
+        """A student on graphs reads the raw neighborhood of whatever it predicts."""
+        return (note(Code.RAW_PREDICTIONS),) if self.student == "gnn" else ()
+
+    def network(self, plan: Plan, generator: torch.Generator) -> nn.Module:
+        """The student's."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(generator.initial_seed())
+            most = _ballot_of(plan).queries
+            return self.student_with_settings().network(plan.metadata.features, plan.metadata.classes, most)
+
+    def student_with_settings(self) -> Student:
+        """The student, with the settings that are its own."""
+        settings = {name: getattr(self, name) for name in STUDENTS[self.student].settings()}
+        return STUDENTS[self.student](**settings)
+
+    def run(self, vault: Vault, network: nn.Module, *, train: bool) -> Output:
+        """Ask the teachers, teach the student."""
+        student = self.student_with_settings()
+        found: dict[str, float] = {}
+        if train:
+            public = self._public(vault)
+            asked = self._asked(vault, public)
+            folder = None if self.folder is None else Path(self.folder)
+            answers: Answers = vault.release("votes", _chosen(public, asked), workers=self.workers, folder=folder)
+            lesson = self._lesson(vault, public, asked[answers.queries], answers.counts)
+            found = student.learn(network, lesson, vault.generator("student"), vault.progress_of("student"))
+        if self.student == "gnn":
+            return Output(scores=vault.raw_scores(network), settings=found)
+        return Output(scores=vault.scores(network, vault.features), settings=found)
+
+    def _public(self, vault: Vault) -> Part:
+        rows = dense_rows(vault.public_features)
+        return Part(rows, vault.public_node_edges.edge_index() if self.learner == "gnn" else None)
+
+    def _asked(self, vault: Vault, public: Part) -> Tensor:
+        """The public records that are put to the teachers, by public randomness."""
+        ballot = _ballot_of(vault.plan)
+        count = ballot.asked
+        if len(public.x) < count:
+            raise InputError(f"public records: expected at least {count}, as planned; got {len(public.x)}")
+        generator = vault.generator("queries")
+        if self.ask == "random":
+            return torch.randperm(len(public.x), generator=generator)[:count]
+        return central_rows(ballot.learner.rows(public.x), count, generator)
+
+    def _lesson(self, vault: Vault, public: Part, labeled: Tensor, counts: Tensor) -> Lesson:
+        std = vault.plan["votes"].scale or 0.0
+        use_counts = std > 0.4 * self.teachers if self.use_counts is None else self.use_counts
+        return Lesson(public, labeled, counts, self.teachers, use_counts)
+
+
+def _ballot_of(plan: Plan) -> Ballot:
+    return cast(Ballot, plan["votes"].mechanism)
+
+
+def _chosen(public: Part, asked: Tensor) -> Part:
+    """The queries; in a graph the other nodes stay beside them, as their neighbors."""
+    if public.edge_index is not None:
+        return replace(public, nodes=asked)
+    return Part(public.x[asked])

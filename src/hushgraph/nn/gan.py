@@ -1,0 +1,92 @@
+"""Generator and discriminators of the semi-supervised students: small, with the width as a setting.
+
+A discriminator has one output per class. "Made by the generator" is the class whose logit is always 0, so that
+P[made] = 1 / (1 + sum of exp(logits)) (Salimans et al., NeurIPS 2016).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from hushgraph.data.rows import Rows, dense_rows
+from hushgraph.nn.pictures import AsPictures, PictureConv
+from hushgraph.nn.rowwise import rowwise
+
+NOISE_COLUMNS = 100
+_BATCH = 1_000
+
+
+@rowwise("Only passes rows through the layers inside it.")
+class Discriminator(nn.Module):
+    """Four convolutions, of which three halve the picture, then two linear layers."""
+
+    def __init__(self, shape: tuple[int, int], width: int, classes: int) -> None:
+        super().__init__()
+        down, across = (_halved(_halved(_halved(size))) for size in shape)
+        self.body = nn.Sequential(
+            AsPictures(shape),
+            PictureConv(1, width, 5, stride=2, padding=2),
+            nn.LeakyReLU(0.2),
+            PictureConv(width, 2 * width, 3, stride=2, padding=1),
+            nn.LeakyReLU(0.2),
+            nn.Dropout(0.2),
+            PictureConv(2 * width, 2 * width, 3, padding=1),
+            nn.LeakyReLU(0.2),
+            PictureConv(2 * width, 4 * width, 3, stride=2, padding=1),
+            nn.LeakyReLU(0.2),
+            nn.Flatten(),
+            nn.Dropout(0.3),
+            nn.Linear(4 * width * down * across, 8 * width),
+            nn.LeakyReLU(0.2),
+        )
+        self.head = nn.Linear(8 * width, classes)
+
+    def features(self, x: Tensor) -> Tensor:
+        """What the generator tries to match."""
+        made: Tensor = self.body(x)
+        return made
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits of the classes."""
+        logits: Tensor = self.head(self.features(x))
+        return logits
+
+
+class Generator(nn.Sequential):
+    """Three linear layers from noise to pixels."""
+
+    def __init__(self, columns: int, width: int) -> None:
+        super().__init__(
+            nn.Linear(NOISE_COLUMNS, 16 * width),
+            nn.BatchNorm1d(16 * width),
+            nn.Softplus(),
+            nn.Linear(16 * width, 16 * width),
+            nn.BatchNorm1d(16 * width),
+            nn.Softplus(),
+            nn.Linear(16 * width, columns),
+            nn.Sigmoid(),
+        )
+
+
+@rowwise("Adds up what its members say about the same row.")
+class Panel(nn.Module):
+    """One discriminator, or two whose probabilities are averaged."""
+
+    def __init__(self, members: Sequence[Discriminator]) -> None:
+        super().__init__()
+        self.members = nn.ModuleList(members)
+
+    @torch.no_grad()
+    def forward(self, x: Rows) -> Tensor:
+        """Log probabilities of the classes."""
+        return torch.cat([self._scores(rows) for rows in dense_rows(x).split(_BATCH)])
+
+    def _scores(self, rows: Tensor) -> Tensor:
+        return torch.stack([member(rows).softmax(dim=1) for member in self.members]).mean(dim=0).log()
+
+
+def _halved(size: int) -> int:
+    return (size + 1) // 2

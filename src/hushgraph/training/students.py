@@ -1,0 +1,90 @@
+"""Students that learn from the votes alone: by kernels, by convolutions, or on a public graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import nn
+
+from hushgraph.nn.backbones import RawGraph
+from hushgraph.nn.hog import HOG, image_shape
+from hushgraph.nn.pictures import KernelStudent
+from hushgraph.training.kernel_ridge import fit_kernels
+from hushgraph.training.learners import PICTURE_LEARNERS, fit_classes, fit_nodes, sage, small_convnet
+from hushgraph.training.lesson import Lesson, Report, Student
+from hushgraph.training.semi_gan import GAN_STUDENTS
+
+
+@dataclass(frozen=True)
+class Kernel(Student):
+    """Kernel ridge regression on the votes; the ridge is the one that predicts left-out votes best."""
+
+    learner: str = "hog-ridge"
+    image_height: int | None = None
+
+    def network(self, columns: int, classes: int, most: int) -> nn.Module:
+        """As many kernels as there are answers; on histograms where teachers look at pictures, else on the features."""
+        if self.learner in PICTURE_LEARNERS:
+            look = HOG(columns, self.image_height)
+            return KernelStudent(look, look.width_out, most, classes)
+        return KernelStudent(nn.Identity(), columns, most, classes)
+
+    def learn(self, network: nn.Module, lesson: Lesson, generator: torch.Generator, report: Report) -> dict[str, float]:
+        """In closed form."""
+        student = cast(KernelStudent, network)
+        ridge = fit_kernels(student, lesson.public.x[lesson.labeled], lesson.targets)
+        report(1, 1)
+        return {"ridge": ridge, "labeled": float(lesson.labeled.numel())}
+
+
+@dataclass(frozen=True)
+class Convolutions(Student):
+    """A small convolutional network, trained on the labels alone."""
+
+    width: int = 16
+    epochs: int = 30
+    batch_size: int = 100
+    lr: float = 0.002
+    image_height: int | None = None
+
+    def network(self, columns: int, classes: int, most: int) -> nn.Module:
+        """Two convolutions, two linear layers."""
+        return small_convnet(image_shape(columns, self.image_height), self.width, classes)
+
+    def learn(self, network: nn.Module, lesson: Lesson, generator: torch.Generator, report: Report) -> dict[str, float]:
+        """Cross-entropy."""
+        x = lesson.public.x[lesson.labeled]
+        fit_classes(network, x, lesson.labels, self.epochs, self.batch_size, self.lr, generator, report)
+        return {"labeled": float(len(x))}
+
+
+@dataclass(frozen=True)
+class GraphStudent(Student):
+    """GraphSAGE on the public graph."""
+
+    width: int = 32
+    epochs: int = 100
+    lr: float = 0.01
+
+    def network(self, columns: int, classes: int, most: int) -> nn.Module:
+        """Two layers."""
+        return RawGraph(sage(columns, self.width, classes))
+
+    def learn(self, network: nn.Module, lesson: Lesson, generator: torch.Generator, report: Report) -> dict[str, float]:
+        """All public nodes take part; those with votes have a loss."""
+        targets = lesson.counts.float() / lesson.teachers if lesson.use_counts else lesson.labels
+        module = cast(RawGraph, network).backbone
+        fit_nodes(module, lesson.public, lesson.labeled, targets, self.epochs, self.lr, 5e-4)
+        report(1, 1)
+        return {"labeled": float(lesson.labeled.numel())}
+
+
+STUDENTS: dict[str, type[Student]] = {
+    "kernel": Kernel,
+    "cnn": Convolutions,
+    "gnn": GraphStudent,
+    **GAN_STUDENTS,
+}
+"""By name."""

@@ -1,0 +1,108 @@
+"""PATE end to end on small pictures and graphs: budget, certificate, saving, and every student."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+import hushgraph as hg
+from hushgraph.errors import InputError, UnprovenError
+from hushgraph.methods.model import Model
+from hushgraph.methods.pate import PATE
+from hushgraph.training.students import STUDENTS
+
+BUDGET = hg.Budget(8.0, 1e-4)
+SMALL: dict[str, Any] = {"teachers": 20, "queries": 40, "epochs": 2, "width": 2, "batch_size": 20}
+
+
+def pictures(count: int = 400) -> Data:
+    """Bright bars at one of three places, 8 x 8."""
+    made = torch.Generator().manual_seed(0)
+    y = torch.randint(0, 3, (count,), generator=made)
+    x = 0.3 * torch.rand(count, 8, 8, generator=made)
+    for place in range(3):
+        x[y == place, :, 2 * place + 1] += 0.7
+    part = torch.arange(count)
+    return Data(
+        x=x.flatten(1),
+        y=y,
+        edge_index=torch.empty((2, 0), dtype=torch.int64),
+        train_mask=part < 240,
+        test_mask=part >= 340,
+        public_mask=(part >= 240) & (part < 340),
+        num_classes=3,
+        name="bars",
+    )
+
+
+def social(count: int = 300) -> Data:
+    made = torch.Generator().manual_seed(1)
+    y = torch.arange(count) % 2
+    edges = torch.randint(0, count, (2, 4 * count), generator=made)
+    edges = edges[:, (y[edges[0]] == y[edges[1]]) & (edges[0] != edges[1])]
+    part = torch.randperm(count, generator=made)
+    return Data(
+        x=torch.randn(count, 4, generator=made) + y.unsqueeze(1),
+        y=y,
+        edge_index=torch.unique(torch.cat([edges, edges.flip(0)], dim=1), dim=1),
+        train_mask=part < 160,
+        test_mask=part >= 220,
+        public_mask=(part >= 160) & (part < 220),
+        num_classes=2,
+        name="two sides",
+    )
+
+
+@pytest.mark.parametrize("student", [name for name in STUDENTS if name != "gnn"])
+def test_every_student_learns_within_the_budget_and_is_read_back(student: str, tmp_path: Path) -> None:
+    data = pictures()
+    model = PATE(**SMALL, student=student).fit(data, hg.units.Record(), BUDGET, seed=0, ledger=hg.Ledger())
+    assert model.certificate.epsilon <= 8.0
+    assert model.released["votes"][0].counts.shape == (40, 3)
+    again = Model.load(model.save(tmp_path / "model"))
+    assert torch.equal(again.predict(data), model.predict(data))
+    if student == "kernel":
+        assert model.metrics["accuracy"]["test"] > 80.0
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"threshold": 8.0, "checks": 90},
+        {"noise": "laplace"},
+        {"ask": "centers"},
+        {"use_counts": True},
+        {"learner": "cnn"},
+    ],
+    ids=str,
+)
+def test_ways_to_ask(settings: dict[str, Any]) -> None:
+    model = PATE(**{**SMALL, **settings}).fit(pictures(), hg.units.Record(), BUDGET, seed=0, ledger=hg.Ledger())
+    assert model.certificate.epsilon <= 8.0
+    assert model.released["votes"][0].counts.shape[0] <= 40
+
+
+def test_the_unit_on_graphs_is_a_node_with_all_its_edges() -> None:
+    method = PATE(**SMALL, learner="gnn", student="gnn", lr=0.01)
+    model = method.fit(social(), None, BUDGET, seed=0, ledger=hg.Ledger())
+    assert model.unit == hg.units.NodeWithEdges()
+    assert "raw records" in str(model)
+    assert "60 records" in str(model)
+    assert model.predict(social()).shape == (300,)
+
+
+def test_what_does_not_go_together_is_said() -> None:
+    with pytest.raises(InputError) as caught:
+        PATE(learner="oracle", threshold=3.0, noise="laplace")
+    assert "learner: got 'oracle'" in str(caught.value)
+    assert "threshold: expected none with Laplace noise" in str(caught.value)
+    data = pictures()
+    del data.public_mask
+    with pytest.raises(InputError, match="public_mask"):
+        PATE(**SMALL).fit(data, hg.units.Record(), BUDGET, seed=0, ledger=hg.Ledger())
+    with pytest.raises(UnprovenError):
+        PATE(learner="gnn", student="gnn").fit(social(), hg.units.Record(), BUDGET, ledger=hg.Ledger())
