@@ -64,6 +64,7 @@ _KNOWN: dict[str, dict[str, str | type]] = {
         "pagerank-rows": _MECHANISMS + "pagerank_rows:PageRankRows",
         "pagerank-top": _MECHANISMS + "pagerank_top:PageRankTop",
         "pagerank-values": _MECHANISMS + "pagerank_values:PageRankValues",
+        "pagerank-laplace": _MECHANISMS + "pagerank_laplace:PageRankLaplace",
         "weighted-gradient": _MECHANISMS + "weighted_gradient:WeightedGradient",
         "local-report": _MECHANISMS + "local_report:LocalReport",
         "votes": _MECHANISMS + "votes:Votes",

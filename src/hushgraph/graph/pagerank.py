@@ -34,14 +34,20 @@ def pagerank(
     edges: Edges,
     sources: Tensor,
     *,
+    among: Tensor | None = None,
     alpha: float = 0.25,
     rho: float = 1e-4,
     gamma: float = 1e-4,
     way: Way = "ista",
 ) -> scipy.sparse.csr_array:
-    """The rows of `sources`, `[sources, nodes]`, float64 with sorted columns."""
+    """The rows of `sources`, `[sources, nodes]`, float64 with sorted columns.
+
+    With `among` (ascending), in the graph of those nodes alone: column j is node `among[j]`.
+    """
     InputError.collect(_problems(edges, sources, alpha, rho, gamma, way))
-    both = both_ways(edges)
+    both = both_ways(edges if among is None else edges.load().induced(among))
+    if among is not None:
+        sources = torch.searchsorted(among, sources)
     parts = np.array_split(sources.numpy().astype(np.int64), _threads(sources.numel()))
     with ThreadPoolExecutor(len(parts)) as pool:
         found = list(pool.map(lambda part: _rows(both, part, alpha, rho, gamma, way), parts))
@@ -96,6 +102,12 @@ class TopRows:
     sources: Tensor
     columns: Tensor
     weights: Tensor
+
+    @classmethod
+    def of(cls, sources: Tensor, columns: np.ndarray, weights: Tensor, among: Tensor | None = None) -> TopRows:
+        """With columns that count the nodes `among` the graph's (None: all of them)."""
+        named = torch.from_numpy(np.ascontiguousarray(columns))
+        return cls(sources, named if among is None else among[named], weights)
 
     def with_support(self, most: int) -> TopRows:
         """At most `most` rows of other sources keep an entry for any one node, the heaviest ones; others become zero.

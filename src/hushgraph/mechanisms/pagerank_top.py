@@ -59,32 +59,39 @@ class PageRankTop(PageRankMechanism):
         sizes = _LARGEST_WEIGHT * np.exp((np.arange(LEVELS + 1) / LEVELS - 1.0) / scale)
         return np.clip(np.rint(sizes).astype(np.int64), least, _LARGEST_WEIGHT)
 
-    def scores(self, data: Any, sources: Tensor) -> scipy.sparse.csr_array:
+    def scores(self, data: Any, sources: Tensor, among: Tensor | None = None) -> scipy.sparse.csr_array:
         """The levels of all entries."""
-        rows = self.pagerank(data, sources)
+        rows = self.pagerank(data, sources, among)
         rows.data = np.floor(np.minimum(rows.data, self.bound) * (LEVELS / self.bound)).astype(np.int64)
         rows.data = np.clip(rows.data, 0, LEVELS)
         return rows
 
-    def query(self, data: Any, sources: Tensor) -> TopRows:
+    def query(self, data: Any, sources: Tensor, among: Tensor | None = None) -> TopRows:
         """The nodes with the largest entries."""
-        rows, found = self.pagerank(data, sources), []
+        rows, found = self.pagerank(data, sources, among), []
         for start in range(0, rows.shape[0], 256):
             found.append(largest_entries(rows[start : start + 256].toarray(), min(self.top, rows.shape[1]))[0])
-        return self._equal(np.concatenate(found), sources)
+        return self._equal(np.concatenate(found), sources, among)
 
-    def release(self, data: Any, scale: float, noise: NoiseSource, sources: Tensor) -> TopRows:
+    def release(
+        self, data: Any, scale: float, noise: NoiseSource, sources: Tensor, among: Tensor | None = None
+    ) -> TopRows:
         """Drawn without replacement, the heavier the likelier."""
-        nodes = data.metadata.num_nodes
-        if not self.top <= nodes <= _MOST_NODES:
-            raise InputError(f"nodes: expected from {self.top} to 2^22; got {nodes}")
-        weights, rows = self.weights(scale), self.scores(data, sources)
+        weights, rows = self.weights(scale), self.scores(data, sources, among)
+        if not self.top <= rows.shape[1] <= _MOST_NODES:
+            raise InputError(f"nodes: expected from {self.top} to 2^22; got {rows.shape[1]}")
         rows.data = weights[rows.data] - weights[0]
-        return self._equal(successive_draws(rows, int(weights[0]), self.top, noise), sources)
+        return self._equal(successive_draws(rows, int(weights[0]), self.top, noise), sources, among)
 
-    def _equal(self, columns: np.ndarray, sources: Tensor) -> TopRows:
-        weights = torch.full(columns.shape, 1.0 / self.top)
-        return TopRows(sources, torch.from_numpy(np.ascontiguousarray(columns)), weights)
+    def _equal(self, columns: np.ndarray, sources: Tensor, among: Tensor | None) -> TopRows:
+        return TopRows.of(sources, columns, torch.full(columns.shape, 1.0 / self.top), among)
+
+    def log_likelihood(self, seen: TopRows, exact: np.ndarray, scale: float) -> float:
+        """The product of the picks' probabilities: each node's weight over those of all that were not picked yet."""
+        weights = self.weights(scale)[np.rint(exact * LEVELS).astype(np.int64)].astype(np.float64)
+        picked = np.take_along_axis(weights, seen.columns.numpy(), axis=1)
+        left = weights.sum(axis=1, keepdims=True) - np.cumsum(picked, axis=1) + picked
+        return float(np.log(picked / left).sum())
 
     @classmethod
     def variants(cls) -> Sequence[Self]:

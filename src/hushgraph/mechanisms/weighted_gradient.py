@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
+import numpy as np
 import torch
-from torch import Tensor
 
 from hushgraph.data.checks import CheckedGraph
+from hushgraph.data.rows import SparseRows
 from hushgraph.errors import InputError
 from hushgraph.graph.pagerank import TopRows
-from hushgraph.mechanisms.gradient import Gradient
-from hushgraph.nn.layers import MLP
+from hushgraph.mechanisms.canaries import Evidence, OpenVault, audit_graph
+from hushgraph.mechanisms.gradient import LOUD, Gradient, SumsWatcher
+from hushgraph.nn.layers import MLP, Linear
 from hushgraph.nn.weighted import WeightedMean, WeightedRows
 from hushgraph.noise.sampler import PoissonSampler
 from hushgraph.noise.source import NoiseSource
@@ -26,6 +28,8 @@ from hushgraph.training.config import Training
 from hushgraph.training.examples import NoisySteps
 from hushgraph.training.loop import train_private
 from hushgraph.training.weighted import WeightedExamples, train_weighted
+
+_CANARY_NUMBERS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -99,16 +103,52 @@ class WeightedGradient(Gradient):
         weights = torch.tensor([0.01, 1.0, 1.0]).expand(columns.shape)
         return WeightedMean(module), TopRows(sources, columns, weights), Training(epochs=1)
 
-    def most_canaries(self, stage: Stage, unit: Unit) -> int:
-        """None is known."""
-        return 0
+    # Canaries
 
-    def canary(self, stage: Stage, unit: Unit, coins: Any, open_vault: Any, rng: Any) -> Any:
-        """None: an audit says so."""
-        return None
+    def most_canaries(self, stage: Stage, unit: Unit) -> int:
+        """Each has a column of its own in all examples, and as many examples as it can touch."""
+        return max(50, min(super().most_canaries(stage, unit), math.isqrt(_CANARY_NUMBERS // self.touched(unit)[0])))
+
+    def canary(
+        self, stage: Stage, unit: Unit, coins: np.ndarray, open_vault: OpenVault, rng: np.random.Generator
+    ) -> Evidence:
+        """A node whose record turns round every example that reads it.
+
+        Each canary has a feature column of its own. The examples that read it point one way by themselves; the canary's
+        feature is so much louder that with it they point the other way, as its own example does.
+        """
+        module = Linear(len(coins), 2, bias=False)
+        torch.nn.init.zeros_(module.weight)
+        watch = SumsWatcher(module.weight, self, stage.scale or 1.0, self.touched(unit))
+        vault = open_vault(self._planted(unit, coins), progress=lambda *_: watch.step())
+        rows = self._canary_rows(len(coins))
+        rate = watch.rate * self.sample_rate * rows.sources.numel()
+        vault.release(stage.name, WeightedMean(module), rows, Training(epochs=1, lr=rate, optimizer="sgd"))
+        return watch.evidence("record")
+
+    def _canary_rows(self, canaries: int) -> TopRows:
+        """The row of a canary is itself; `max_support` others read it, and themselves with a third of the weight."""
+        size = self.max_support + 1
+        sources = torch.arange(canaries * size)
+        canary = sources // size * size
+        return TopRows(
+            sources, torch.stack([sources, canary], dim=1), torch.tensor([0.25, 0.75]).repeat(len(sources), 1)
+        )
+
+    def _planted(self, unit: Unit, coins: np.ndarray) -> CheckedGraph:
+        """Node after node: a canary and those who read it. An absent one is empty, or points the other way."""
+        size, replaced = self.max_support + 1, unit.footprint.replaced
+        signs = -torch.ones(len(coins), size)
+        signs[:, 0] = torch.where(torch.from_numpy(coins), 1.0, -1.0 if replaced else 0.0)
+        nodes = torch.arange(signs.numel())
+        there = signs.flatten() != 0.0
+        ends = torch.cat([torch.zeros(1, dtype=torch.int64), torch.cumsum(there, 0)])
+        x = SparseRows(ends, (nodes // size)[there], LOUD * signs.flatten()[there], (len(nodes), len(coins)))
+        no_edges = torch.empty((2, 0), dtype=torch.int64)
+        graph = audit_graph(x, no_edges, train=torch.ones(len(nodes), dtype=torch.bool))
+        return graph if replaced else replace(graph, labels=torch.where(there, 0, -1))
 
 
 def _examples(data: Any, rows: TopRows) -> WeightedRows:
     """What the examples read; nobody else's features."""
-    columns: Tensor = rows.columns
-    return WeightedRows(data.features, columns, rows.weights)
+    return WeightedRows(data.features, rows.columns, rows.weights)

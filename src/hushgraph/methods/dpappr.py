@@ -111,10 +111,10 @@ class DPAPPR(Method):
             training = Training(self.epochs, self.lr, "adam")
             vault.release("network", network, rows.mixed(self.own_weight), training)
         if self.inference == "own":
-            return Output(scores=vault.scores(network.mlp, vault.features))
+            return Output(scores=vault.scores(network.scorer, vault.features))
 
         def scores(features: Rows, edges: Edges) -> Tensor:
-            return power_iteration(cast(Tensor, network.mlp.eval()(features)), edges, self.alpha, self.power_steps)
+            return power_iteration(cast(Tensor, network.scorer.eval()(features)), edges, self.alpha, self.power_steps)
 
         return Output(scores=vault.raw_scores(scores))
 

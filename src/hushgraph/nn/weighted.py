@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from hushgraph.data.rows import Rows, take_rows
+from hushgraph.data.rows import JoinedRows, Rows, dense_rows, take_rows
 from hushgraph.graph.edges import Edges
-from hushgraph.nn.layers import MLP
+from hushgraph.nn.rowwise import rowwise
 
 
 @dataclass(frozen=True)
@@ -20,11 +20,6 @@ class WeightedRows:
     columns: Tensor
     weights: Tensor
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Examples, and nodes of each."""
-        return tuple(self.columns.shape)
-
     def __len__(self) -> int:
         return len(self.columns)
 
@@ -32,19 +27,34 @@ class WeightedRows:
         """The examples named by `index`."""
         return WeightedRows(self.features, self.columns[index], self.weights[index])
 
+    def gathered(self) -> JoinedRows:
+        """What every example reads, by itself: features `[examples, K, columns]` and weights `[examples, K]`."""
+        features = dense_rows(take_rows(self.features, self.columns.flatten()))
+        return JoinedRows([features.view(*self.columns.shape, -1), self.weights])
 
+
+@rowwise("An example's score is the weighted mean of the scores of the nodes that it brings along.")
 class WeightedMean(nn.Module):
-    """An MLP on every node's features; an example's score is the weighted mean of those of its nodes."""
+    """A row-wise `scorer` of single nodes; an example's score is the weighted mean over its nodes."""
 
-    def __init__(self, mlp: MLP) -> None:
+    def __init__(self, scorer: nn.Module) -> None:
         super().__init__()
-        self.mlp = mlp
+        self.scorer = scorer
 
-    def forward(self, x: WeightedRows) -> Tensor:
-        """Scores of the examples; every node is looked at once."""
+    def forward(self, x: JoinedRows) -> Tensor:
+        """Scores of examples as `WeightedRows.gathered` gives them."""
+        features, weights = x.parts
+        assert isinstance(weights, Tensor)
+        return _mean(self.scorer(features), weights)
+
+    def at_once(self, x: WeightedRows) -> Tensor:
+        """The same, with every node looked at once, however many examples read it."""
         nodes, place = torch.unique(x.columns, return_inverse=True)
-        scores = self.mlp(take_rows(x.features, nodes))[place]
-        return (scores * x.weights.unsqueeze(2)).sum(dim=1)
+        return _mean(self.scorer(take_rows(x.features, nodes))[place], x.weights)
+
+
+def _mean(scores: Tensor, weights: Tensor) -> Tensor:
+    return (scores * weights.unsqueeze(2)).sum(dim=1)
 
 
 def power_iteration(scores: Tensor, edges: Edges, alpha: float, steps: int) -> Tensor:
