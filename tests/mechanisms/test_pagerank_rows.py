@@ -11,6 +11,8 @@ import scipy.sparse
 import torch
 from scipy import special, stats
 
+from hushgraph.graph.pagerank import TopRows
+from hushgraph.mechanisms.pagerank_laplace import PageRankLaplace
 from hushgraph.mechanisms.pagerank_rows import PageRankRows
 from hushgraph.mechanisms.pagerank_top import LEVELS, PageRankTop, successive_draws
 from hushgraph.mechanisms.pagerank_values import PageRankValues
@@ -111,3 +113,92 @@ def test_the_symmetric_pair_is_the_worst_of_its_range() -> None:
         found = special.ndtri(special.expit(middle + eta / 2)) - special.ndtri(special.expit(middle - eta / 2))
         assert found.max() <= 1.0 / events.bounded_range(eta).noise_multiplier
         assert found.max() >= 0.999999 / events.bounded_range(eta).noise_multiplier
+
+
+# Every graph of four nodes
+
+
+def all_graphs(nodes: int):
+    """Every undirected graph, as a set of pairs."""
+    pairs = list(itertools.combinations(range(nodes), 2))
+    for bits in itertools.product((False, True), repeat=len(pairs)):
+        yield frozenset(pair for pair, there in zip(pairs, bits, strict=True) if there)
+
+
+def without(graph: frozenset, node: int) -> frozenset:
+    return frozenset(pair for pair in graph if node not in pair)
+
+
+def answers(mechanism, nodes: int, *inputs) -> dict[frozenset, np.ndarray]:
+    found = {}
+    for pairs in all_graphs(nodes):
+        one_way = torch.tensor(sorted(pairs), dtype=torch.int64).reshape(-1, 2).t()
+        graph = _graph("one of all", torch.cat([one_way, one_way.flip(0)], dim=1), nodes, symmetric=True, seed=0)
+        found[pairs] = mechanism.before_noise(view_of(graph, mechanism, UNIT), NoiseSource.seeded(0), *inputs)
+    return found
+
+
+def changes(found: dict[frozenset, np.ndarray], nodes: int):
+    for graph, rows in found.items():
+        for node in range(nodes):
+            yield rows, found[without(graph, node)]
+
+
+CHOSEN = TopRows(torch.arange(4), torch.tensor([[1, 2], [2, 3], [3, 0], [0, 1]]), torch.full((4, 2), 0.5))
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "given", "norm"),
+    [
+        (PageRankRows(4, 2, 0.2, 0.05), torch.arange(4), 2),
+        (PageRankValues(4, 2, 0.05, 0.05), CHOSEN, 2),
+        (PageRankLaplace(4, 2, 0.05, 0.05), CHOSEN, 1),
+    ],
+    ids=lambda one: getattr(one, "name", None),
+)
+def test_no_node_of_any_graph_of_four_moves_the_numbers_beyond_the_bound(mechanism, given, norm: int) -> None:
+    """What is released is post-processing of these numbers with noise, whose law is that of the bound."""
+    far = [np.linalg.norm((a - b).ravel(), norm) for a, b in changes(answers(mechanism, 4, given), 4)]
+    assert 0.3 * mechanism.sensitivity(UNIT) < max(far) <= mechanism.sensitivity(UNIT) * (1 + 1e-12)
+
+
+def pick_law(mechanism: PageRankTop, scores: np.ndarray, scale: float) -> np.ndarray:
+    """The probability of every outcome of all rows: products of those of each row."""
+    weights = mechanism.weights(scale)[np.rint(scores * LEVELS).astype(int)].astype(float)
+    law = np.ones(1)
+    for row in weights:
+        law = np.outer(law, list(order_law(row, mechanism.top).values())).ravel()
+    return law
+
+
+@pytest.mark.parametrize("scale", [0.5, 2.0])
+def test_the_law_of_picks_keeps_to_the_charge_on_every_graph_of_four(scale: float) -> None:
+    mechanism, worst = PageRankTop(2, 2, 0.2, 0.05), 0.0
+    mu = 1.0 / mechanism.event(UNIT, scale).noise_multiplier
+    at = np.array([0.0, 0.3, 1.0, 2.0]) / scale
+    charged = special.ndtr(mu / 2 - at / mu) - np.exp(at) * special.ndtr(-mu / 2 - at / mu)
+    scores = answers(mechanism, 4, torch.arange(2))
+    laws = {graph: pick_law(mechanism, one, scale) for graph, one in scores.items()}
+    for p, q in changes(laws, 4):
+        for one, other in ((p, q), (q, p)):
+            found = np.array([np.maximum(one - math.exp(e) * other, 0.0).sum() for e in at])
+            assert (found <= charged + 1e-12).all()
+            worst = max(worst, float(found[0] / charged[0]))
+    assert worst > 0.3
+
+
+def test_amplification_by_eps_times_q_is_contradicted() -> None:
+    """A node is in a secret sample with probability q: one pick then realizes more than q epsilon, for all of q."""
+    mechanism, nodes, scale = PageRankTop(1, 1, 0.2, 0.05), 4, 0.4
+    scores = answers(mechanism, nodes, torch.arange(1))
+    laws = {graph: pick_law(mechanism, one, scale) for graph, one in scores.items()}
+    for rate in (0.09, 0.3):
+        whole, sampled = 0.0, 0.0
+        for node in range(1, nodes):
+            for graph, p in laws.items():
+                absent = laws[without(graph, node)]
+                mixed = rate * p + (1.0 - rate) * absent
+                whole = max(whole, float(np.abs(np.log(p / absent)).max()))
+                sampled = max(sampled, float(np.abs(np.log(mixed / absent)).max()))
+        assert sampled > 1.2 * rate * whole
+        assert sampled <= math.log1p(rate * math.expm1(whole)) * (1 + 1e-12)

@@ -29,7 +29,7 @@ from hushgraph.training.examples import NoisySteps
 from hushgraph.training.loop import train_private
 from hushgraph.training.weighted import WeightedExamples, train_weighted
 
-_CANARY_NUMBERS = 1 << 20
+_CANARY_NUMBERS = 1 << 22
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,8 @@ from hushgraph.data.rows import JoinedRows, Rows, dense_rows, take_rows
 from hushgraph.graph.edges import Edges
 from hushgraph.nn.rowwise import rowwise
 
+_ALIGNED = 16
+
 
 @dataclass(frozen=True)
 class WeightedRows:
@@ -45,12 +47,23 @@ class WeightedMean(nn.Module):
         """Scores of examples as `WeightedRows.gathered` gives them."""
         features, weights = x.parts
         assert isinstance(weights, Tensor)
-        return _mean(self.scorer(features), weights)
+        return _mean(self.scorer(_aligned(features)), weights)
 
     def at_once(self, x: WeightedRows) -> Tensor:
         """The same, with every node looked at once, however many examples read it."""
         nodes, place = torch.unique(x.columns, return_inverse=True)
         return _mean(self.scorer(take_rows(x.features, nodes))[place], x.weights)
+
+
+def _aligned(features: Rows) -> Tensor:
+    """The same `[examples, K, columns]`, every row at a multiple of 64 bytes: kernels may look at where a row starts."""
+    assert isinstance(features, Tensor)
+    width = features.shape[2]
+    if width % _ALIGNED == 0:
+        return features
+    room = features.new_zeros(*features.shape[:2], width + -width % _ALIGNED)
+    room[:, :, :width] = features
+    return room[:, :, :width]
 
 
 def _mean(scores: Tensor, weights: Tensor) -> Tensor:
