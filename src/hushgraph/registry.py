@@ -66,6 +66,7 @@ _KNOWN: dict[str, dict[str, str | type]] = {
         "pagerank-values": _MECHANISMS + "pagerank_values:PageRankValues",
         "pagerank-laplace": _MECHANISMS + "pagerank_laplace:PageRankLaplace",
         "weighted-gradient": _MECHANISMS + "weighted_gradient:WeightedGradient",
+        "pagerank-gradient": _MECHANISMS + "pagerank_gradient:PageRankGradient",
         "local-report": _MECHANISMS + "local_report:LocalReport",
         "votes": _MECHANISMS + "votes:Votes",
         "confident-votes": _MECHANISMS + "confident_votes:ConfidentVotes",

@@ -77,14 +77,24 @@ class WeightedGradient(Gradient):
 
     def query(self, data: Any, module: WeightedMean, rows: TopRows, training: Training) -> None:  # type: ignore[override]
         """Train plainly on the sources that have a label."""
-        there = torch.nonzero(data.labels[rows.sources] >= 0).squeeze(1)
-        train_weighted(module, _examples(data, rows).rows(there), data.labels[rows.sources[there]], training)
+        self.train_plainly(data, module, rows, training)
 
     def release(  # type: ignore[override]
         self, data: Any, scale: float, noise: NoiseSource, module: WeightedMean, rows: TopRows, training: Training
     ) -> None:
         """Train by clipped, noised steps on Poisson batches of sources."""
         self.check(module, rows)
+        self.train_noisily(data, scale, noise, module, rows, training)
+
+    def train_plainly(self, data: Any, module: WeightedMean, rows: TopRows, training: Training) -> None:
+        """On all labeled sources at once."""
+        there = torch.nonzero(data.labels[rows.sources] >= 0).squeeze(1)
+        train_weighted(module, _examples(data, rows).rows(there), data.labels[rows.sources[there]], training)
+
+    def train_noisily(
+        self, data: Any, scale: float, noise: NoiseSource, module: WeightedMean, rows: TopRows, training: Training
+    ) -> None:
+        """On Poisson batches of all sources."""
         sampler = PoissonSampler(rows.sources.numel(), self.sample_rate)
         steps = NoisySteps(sampler, self.steps, self.max_grad_norm, scale)
         examples = WeightedExamples(module, _examples(data, rows), data.labels[rows.sources], steps)

@@ -56,7 +56,7 @@ class WeightedMean(nn.Module):
 
 
 def _aligned(features: Rows) -> Tensor:
-    """The same `[examples, K, columns]`, every row at a multiple of 64 bytes: kernels may look at where a row starts."""
+    """The same `[examples, K, columns]`, every row at a multiple of 64 bytes: kernels may look at where it starts."""
     assert isinstance(features, Tensor)
     width = features.shape[2]
     if width % _ALIGNED == 0:

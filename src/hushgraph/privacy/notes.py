@@ -51,6 +51,7 @@ class Code(StrEnum):
     RAW_PREDICTIONS = "raw-predictions"
     PUBLIC_EDGES = "public-edges"
     PUBLIC_PART = "public-part"
+    LARGE_DELTA = "large-delta"
 
     # Whatever it is about, as an earlier version wrote it down
     EARLIER_WORDS = "earlier-words"
@@ -139,6 +140,9 @@ _SENTENCES = {
     Code.OWN_PREDICTION: "a prediction about the node itself: it is computed from the node's own record",
     Code.OWN_ROW: "the node's own aggregated row and a prediction about the node itself",
     Code.NUM_RECORDS: "the number of records",
+    Code.LARGE_DELTA: (
+        "one of {units} units, with probability {delta}: delta is that of the publication, which is above 1/{units}"
+    ),
     Code.RAW_PREDICTIONS: (
         "predictions: they read the raw records of the nodes around each node; only the model's weights are protected"
     ),
