@@ -40,6 +40,7 @@ QUICK: dict[str, dict[str, Any]] = {
     "gap": {"epochs": 1, "batch_size": 8},
     "progap": {"hops": 1, "epochs": 1, "batch_size": 8},
     "dp-gnn": {"epochs": 1, "batch_size": 8, "hidden_channels": 4},
+    "dp-appr": {"epochs": 1, "batch_size": 8, "hidden_channels": 4},
     "mlp": {"epochs": 1},
     "dp-mlp": {"epochs": 1, "batch_size": 8},
     "pate": {"learner": "ridge", "teachers": 3, "queries": 4},
