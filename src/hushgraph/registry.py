@@ -50,6 +50,8 @@ _KNOWN: dict[str, dict[str, str | type]] = {
     "mechanisms": {
         "neighbor-sum": _MECHANISMS + "neighbor_sum:NeighborSum",
         "label-sum": _MECHANISMS + "label_sum:LabelSum",
+        "coded-sum": _MECHANISMS + "coded_sum:CodedSum",
+        "divided-coded-sum": _MECHANISMS + "divided_coded_sum:DividedCodedSum",
         "gradient": _MECHANISMS + "gradient:Gradient",
         "rooted-gradient": _MECHANISMS + "rooted_gradient:RootedGradient",
         "edge-count": _MECHANISMS + "edge_count:EdgeCount",
