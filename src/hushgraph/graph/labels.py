@@ -81,7 +81,9 @@ def quantize_labels(
             return torch.zeros_like(hot)
         # hot is the whole part of an entry x; the whole part of x / others is that of hot / others
         evenly = hot.div(others, rounding_mode="floor")
-        return -evenly if together == 0.0 else -(hot * ((apart / others - together) / (apart + together))).to(torch.int64)
+        return (
+            -evenly if together == 0.0 else -(hot * ((apart / others - together) / (apart + together))).to(torch.int64)
+        )
 
     def too_long() -> Tensor:
         return copies * (hot.square() + others * cold().square()) > 4**bits
@@ -92,9 +94,7 @@ def quantize_labels(
     return QuantizedLabels(torch.where(classes < 0, columns, classes), columns, hot, cold(), bits, 2.0**-bits)
 
 
-def _problems(
-    classes: Tensor, columns: int, bits: int, lengths: Tensor | None, mean_share: float
-) -> list[str]:
+def _problems(classes: Tensor, columns: int, bits: int, lengths: Tensor | None, mean_share: float) -> list[str]:
     problems = []
     if not 0.0 <= mean_share * columns <= 1.0:
         problems.append(f"mean_share: expected from 0 to 1 / {columns}; got {mean_share!r}")

@@ -79,7 +79,7 @@ class CodedSum(GaussianMechanism):
     @classmethod
     def balanced(cls, unit: Unit, pairs_share: float = 0.05) -> CodedSum:
         """The form in which edges of all kinds cost the same; those of training nodes pay `pairs_share` for counts."""
-        entries = unit.footprint.receivers if math.isfinite(unit.footprint.receivers) else 1.0
+        entries = unit.footprint.receivers if unit.footprint.records == 0 else 1.0
         return cls(
             min(1.0, math.sqrt(1.0 / entries)),
             math.sqrt(entries / (1.0 - pairs_share)),
@@ -92,9 +92,13 @@ class CodedSum(GaussianMechanism):
         if f.records != 0:
             return math.inf
         both_train = f.receivers / self.rows_noise**2 + (0.5 * f.receivers / self.pairs_noise) ** 2
+        return math.sqrt(max(both_train, *self._costs(unit)))
+
+    def _costs(self, unit: Unit) -> tuple[float, float]:
+        """The squared change over an edge with one end in the training split, and over one with none."""
+        f = unit.footprint
         one_train = 1.0 if f.mirrored else f.receivers  # what the other sends to a training node is not used
-        neither = f.receivers * self.guess_norm**2
-        return math.sqrt(max(both_train, one_train, neither))
+        return one_train, f.receivers * self.guess_norm**2
 
     def check(self, *inputs: Any) -> None:
         """Refuse codes that do not follow from what is public."""
@@ -201,11 +205,16 @@ class CodedSum(GaussianMechanism):
     def canary(
         self, stage: Stage, unit: Unit, coins: np.ndarray, open_vault: OpenVault, rng: np.random.Generator
     ) -> Evidence:
-        """Edges from a training node and between two others, in turn; every later code follows earlier numbers."""
+        """Edges of a training node with another and between two others, in turn where both cost the same.
+
+        Every later code follows earlier numbers.
+        """
         layout = lay_out(unit, coins, rng)
         labeled = torch.ones(layout.num_nodes, dtype=torch.bool)
         labeled[BASE_NODES:] = False
-        labeled[layout.heads[::2]] = True
+        one_train, neither = self._costs(unit)
+        if one_train >= neither * (1.0 - 1e-9):
+            labeled[layout.heads[:: 2 if neither >= one_train * (1.0 - 1e-9) else 1]] = True
         labels = torch.from_numpy(rng.integers(0, _CANARY_CLASSES, size=layout.num_nodes))
         graph = audit_graph(torch.zeros(layout.num_nodes, 1), layout.edges(), labels, labeled, _CANARY_CLASSES)
         vault, tally = open_vault(graph), Tally(layout)
