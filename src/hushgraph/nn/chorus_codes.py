@@ -23,6 +23,13 @@ class ChorusCodesNetwork(nn.Module):
     `lesson` is what the learners' quiet lesson is written to. `mixing` is what guesses added in each round.
     """
 
+    mix: Tensor
+    sizes: Tensor
+    weights: Tensor
+    grain_and_spread: Tensor
+    shares: Tensor
+    mixing: Tensor
+
     def __init__(
         self,
         num_features: int,

@@ -76,7 +76,7 @@ def _weighed(density: Tensor, weights: Tensor) -> tuple[Tensor, float]:
 
 # From rows of records whose labels are private
 
-_RELATIVE_SIZES = (0.12, 4.0)
+_LEAST_SIZE, _MOST_SIZE = 0.12, 4.0  # of neighborhoods, over the mean of the class
 _GRAINS, _RECORD_SPREADS = (0.1, 0.2), (0.01, 0.03, 0.06)
 _SAMPLE = 3_000
 _COUNT = 0.5  # the entry that counts a node, beside a row of length one at most
@@ -137,7 +137,7 @@ def from_lesson(
 
 def _sized(mix: Tensor, shares: Tensor, rows: Tensor, noise: Tensor, sizes: int) -> Neighborhoods:
     """The grain, the spread and the weights of sizes that make the rows likeliest, whatever their classes are."""
-    grid = torch.linspace(*(math.log(size) for size in _RELATIVE_SIZES), sizes).exp()
+    grid = torch.linspace(math.log(_LEAST_SIZE), math.log(_MOST_SIZE), sizes).exp()
     start = Neighborhoods(mix, grid, torch.full((len(mix), sizes), 1.0 / sizes))
     tried = []
     for grain, spread in itertools.product(_GRAINS, _RECORD_SPREADS):
