@@ -20,6 +20,7 @@ if _TYPE_CHECKING:
     from hushgraph.methods.auto import Auto, fit
     from hushgraph.methods.base import Method, Output
     from hushgraph.methods.chorus import Chorus
+    from hushgraph.methods.chorus_codes import ChorusCodes
     from hushgraph.methods.dpgnn import DPGNN
     from hushgraph.methods.edge_rr import EdgeRR, PrivHRG
     from hushgraph.methods.feature_rr import FeatureRR
@@ -52,6 +53,7 @@ _PLACES = {
     "Budget": "privacy.budget",
     "Certificate": "ledger.certificate",
     "Chorus": "methods.chorus",
+    "ChorusCodes": "methods.chorus_codes",
     "DPGNN": "methods.dpgnn",
     "DiskEdges": "graph.disk",
     "DPMLP": "methods.mlp",
@@ -109,6 +111,7 @@ __all__ = [
     "Budget",
     "Certificate",
     "Chorus",
+    "ChorusCodes",
     "DiskEdges",
     "EdgeRR",
     "EdgeRand",

@@ -25,6 +25,7 @@ _KNOWN: dict[str, dict[str, str | type]] = {
     "methods": {
         "auto": _METHODS + "auto:Auto",
         "chorus": _METHODS + "chorus:Chorus",
+        "chorus-codes": _METHODS + "chorus_codes:ChorusCodes",
         "gap": _METHODS + "gap:GAP",
         "progap": _METHODS + "progap:ProGAP",
         "dp-gnn": _METHODS + "dpgnn:DPGNN",
@@ -53,6 +54,8 @@ _KNOWN: dict[str, dict[str, str | type]] = {
     "mechanisms": {
         "neighbor-sum": _MECHANISMS + "neighbor_sum:NeighborSum",
         "label-sum": _MECHANISMS + "label_sum:LabelSum",
+        "coded-sum": _MECHANISMS + "coded_sum:CodedSum",
+        "divided-coded-sum": _MECHANISMS + "divided_coded_sum:DividedCodedSum",
         "gradient": _MECHANISMS + "gradient:Gradient",
         "class-sums": _MECHANISMS + "class_sums:ClassSums",
         "group-gradient": _MECHANISMS + "group_gradient:GroupGradient",

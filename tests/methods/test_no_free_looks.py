@@ -37,6 +37,7 @@ from small_graphs import random_graph, with_public_nodes
 BUDGET = Budget(4.0, 1e-3)
 QUICK: dict[str, dict[str, Any]] = {
     "chorus": {"hops": 1, "epochs": 1, "batch_size": 8, "train_fraction": 0.5},
+    "chorus-codes": {"rounds": 2, "epochs": 1, "batch_size": 8},
     "gap": {"epochs": 1, "batch_size": 8},
     "progap": {"hops": 1, "epochs": 1, "batch_size": 8},
     "dp-gnn": {"epochs": 1, "batch_size": 8, "hidden_channels": 4},
