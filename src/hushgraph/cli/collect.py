@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hushgraph.cli.console import Json, Settings, command, require_new_folder, show_json, words
+from hushgraph.cli.console import Json, Settings, command, echo, require_new_folder, show_json, words
 from hushgraph.errors import InputError
 
 app = typer.Typer(
@@ -35,7 +35,7 @@ def _show(values: dict[str, Any], as_json: bool, text: str | None = None) -> Non
     if as_json:
         show_json(values)
     else:
-        typer.echo(text if text is not None else "\n".join(f"{name}: {value}" for name, value in values.items()))
+        echo(text if text is not None else "\n".join(f"{name}: {value}" for name, value in values.items()))
 
 
 @app.command()

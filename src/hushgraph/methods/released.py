@@ -27,7 +27,7 @@ from hushgraph.methods.perturbed import GraphRelease
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.plan import Plan
 from hushgraph.privacy.units import Unit
-from hushgraph.text import write_json
+from hushgraph.text import nothing_half_written, write_json
 from hushgraph.vault import Progress
 
 if TYPE_CHECKING:
@@ -53,13 +53,13 @@ class ReleasedGraph:
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write the folder (created if needed) and return it."""
         target = Path(folder)
-        target.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_npz(self.data, target / GRAPH)
         parameters = {"method": self.method.name, "parameters": self.method.as_dict(), "plan": self.plan.as_dict()}
-        write_json(target / "config.json", {"format": 2, "released": "graph", "run_plan": None, **parameters})
-        write_json(target / "certificate.json", self.certificate.as_dict())
-        if self.ledger is not None and self.ledger.folder is not None:
-            write_manifest(target, self.ledger, self.certificate.run)
+        with nothing_half_written(target):
+            write_npz(self.data, target / GRAPH)
+            write_json(target / "config.json", {"format": 2, "released": "graph", "run_plan": None, **parameters})
+            write_json(target / "certificate.json", self.certificate.as_dict())
+            if self.ledger is not None:
+                write_manifest(target, self.ledger, self.certificate.run)
         return target
 
 
