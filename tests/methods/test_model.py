@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -12,7 +13,7 @@ from safetensors.torch import load_file
 from torch_geometric.data import Data
 
 from charges import charged_stages
-from hushgraph.errors import ContradictionError, InputError
+from hushgraph.errors import ContradictionError, InputError, LedgerError
 from hushgraph.ledger.checking import Status
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.manifest import verify_model
@@ -281,3 +282,28 @@ def test_a_model_that_was_changed_after_fit_is_saved_only_with_a_word_about_it(t
         loaded = Model.load(folder)
         assert loaded.altered == "tuned on public data"
         assert str(loaded).startswith("ALTERED AFTER THE RUN: not verified (tuned on public data)")
+
+
+def test_a_folder_of_a_run_in_memory_is_listed_too(tmp_path: Path) -> None:
+    """No ledger can confirm it; what was changed in it since is still noticed."""
+    folder = GAP(epochs=1).fit(random_graph(0), EDGE, BUDGET).save(tmp_path / "model")
+    assert load(folder).files is Status.NOT_VERIFIED
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "class_names": config["class_names"][::-1]}))
+    with pytest.raises(ContradictionError, match=r"config\.json: was changed since it was saved"):
+        load(folder)
+
+
+def test_a_disk_that_fills_leaves_no_half_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = GAP(epochs=1).fit(random_graph(0), EDGE, BUDGET)
+    done: list[int] = []
+
+    def fills(_: int) -> None:
+        done.append(1)
+        if len(done) > 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fills)
+    with pytest.raises(LedgerError, match="Make room on the disk"):
+        model.save(tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []

@@ -197,7 +197,9 @@ class Task:
     def from_dict(cls, body: Mapping[str, Any]) -> Task:
         """Build a task from plain data (a configuration file); unknown or missing names are refused."""
         with damage_named("task", do="See docs/collect.md"):
-            return cls._from_dict(body)
+            task = cls._from_dict(body)
+            task.canonical_json()  # refuses numbers that are not finite
+            return task
 
     @classmethod
     def _from_dict(cls, body: Mapping[str, Any]) -> Task:

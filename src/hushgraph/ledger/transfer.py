@@ -77,10 +77,12 @@ def import_into(ledger: Ledger, source: Path, dataset: str | None = None) -> dic
     file = source / old.FILE if source.is_dir() else source
     if not file.is_file():
         raise InputError(f"{source}: expected an export, or a ledger of format 1; found none")
-    first = file.read_bytes()[:4096].split(b"\n")[0]
-    if b'"version":1' in first:
-        return replay_old(ledger, old.read_old(file), str(source), dataset)
-    return _replay_export(ledger, read_export(file), str(source), dataset)
+    with open(file, "rb") as opened:
+        first = opened.read(4096).split(b"\n")[0]
+    with damage_named(source, LedgerError, do="Nothing of it was entered. Export it again"):
+        if b'"version":1' in first:
+            return replay_old(ledger, old.read_old(file), str(source), dataset)
+        return _replay_export(ledger, read_export(file), str(source), dataset)
 
 
 # Format 1

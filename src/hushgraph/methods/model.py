@@ -287,7 +287,7 @@ class Model:
         kept = _under("kept", tensors)
         trained = None if config["trained"] is None else Plan.from_dict(config["trained"])
         weights = _under("weights", tensors)
-        with WithinBudget(sum(value.numel() for value in weights.values()), source / "config.json"):
+        with WithinBudget(weights.values(), source / "config.json"):
             network = method.network(trained or plan, torch.Generator())
         network.load_state_dict(weights)
         _check_tensors(source, plan, config, tensors)

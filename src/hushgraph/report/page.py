@@ -20,6 +20,7 @@ from hushgraph.errors import InputError
 from hushgraph.report.context import RunContext, read_context, with_ledger
 from hushgraph.report.sections import Section, all_sections
 from hushgraph.text import write_whole
+from hushgraph.untrusted.files import damage_named
 
 FILE = "report.html"
 FOOTER = (
@@ -45,8 +46,12 @@ def write_report(
     the model's folder are found without being named. `ledger` is the folder of the ledger, to check the certificate
     against. The file is `out`, or report.html in the model's folder.
     """
-    context = with_ledger(read_context(source, audit=audit, attacks=attacks, compare=compare), ledger)
-    return write_page(context, out, title=title)
+    if not isinstance(source, str | os.PathLike):
+        context = with_ledger(read_context(source, audit=audit, attacks=attacks, compare=compare), ledger)
+        return write_page(context, out, title=title)
+    with damage_named(source, do="Restore the folder from a copy, or train again"):
+        context = with_ledger(read_context(source, audit=audit, attacks=attacks, compare=compare), ledger)
+        return write_page(context, out, title=title)
 
 
 def write_page(context: RunContext, out: str | os.PathLike[str] | None = None, *, title: str | None = None) -> Path:

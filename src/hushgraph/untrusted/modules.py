@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -11,33 +12,42 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from hushgraph.errors import InputError
 
-_ROOM = 4_000_000
-_MOST_SECONDS = 20.0
+_TIMES = 8
+_ROOM, _ROOM_TENSORS, _ROOM_SECONDS = 1_000_000, 1_000, 5.0
+_PER_SECOND = 1_000_000
 
 
 class WithinBudget(TorchDispatchMode):
-    """Counts the numbers that tensors take while a network is built, and refuses before one goes over the budget.
+    """Counts what is created while a network is built, and refuses before more is taken than `weights` account for.
 
-    The weights are initialized in place and sometimes from copies, so a network of `elements` weights may take a few
-    times as many; `_ROOM` is there for small ones. One that takes nothing and does not end is stopped by the clock.
+    Layers are initialized in place and sometimes from copies, so building a network may create a few times as many
+    numbers and tensors as it ends up with; small ones have some room. What creates nothing and does not end is stopped
+    by the clock as soon as it touches a tensor.
     """
 
-    def __init__(self, elements: int, where: object) -> None:
+    def __init__(self, weights: Collection[torch.Tensor], where: object) -> None:
         super().__init__()
-        self.left, self.where = 8 * elements + _ROOM, where
-        self._until = time.monotonic() + _MOST_SECONDS
+        elements = sum(one.numel() for one in weights)
+        self.elements, self.tensors = _TIMES * elements + _ROOM, _TIMES * len(weights) + _ROOM_TENSORS
+        self.until = time.monotonic() + _ROOM_SECONDS + elements / _PER_SECOND
+        self.where = where
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Judge a creation by its arguments, then carry it out."""
-        sizes = next((list(one) for one in args if _is_shape(one)), None)
-        if sizes is not None and "view" not in func.__name__ and "expand" not in func.__name__:
-            self.left -= math.prod(sizes)
-        if self.left < 0 or time.monotonic() > self._until:
+        """Judge an operation by its arguments, then carry it out."""
+        shape = next((one for one in args if _is_shape(one)), None)
+        if shape is not None and _creates(func):
+            self.elements -= math.prod(shape)
+            self.tensors -= 1
+        if min(self.elements, self.tensors) < 0 or time.monotonic() > self.until:
             raise InputError(
                 f"{self.where}: its settings describe a network that is much larger than the weights beside them: "
                 "the folder was changed or damaged. Restore it"
             )
         return func(*args, **(kwargs or {}))
+
+
+def _creates(func: Any) -> bool:
+    return not any(word in func.__name__ for word in ("view", "expand", "reshape", "permute"))
 
 
 def _is_shape(value: Any) -> bool:

@@ -155,7 +155,10 @@ def read_all(path: str | os.PathLike[str], *, of: str) -> Mapping[str, NDArray[A
 def _read_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     version = npy.read_magic(file)
     read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-    shape, fortran, kind = read(file, max_header_size=_LONGEST_HEADER)
+    try:
+        shape, fortran, kind = read(file, max_header_size=_LONGEST_HEADER)
+    except Exception as error:  # numpy tries to repair headers as Python source, which fails in ways of its own
+        raise ValueError(_said(error)) from error
     if kind.hasobject:
         raise ValueError("it holds Python objects")
     if kind.names is not None or kind.subdtype is not None or any(length < 0 for length in shape):
