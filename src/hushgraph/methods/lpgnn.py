@@ -134,12 +134,8 @@ class LPGNN(LocalMethod):
         rule = self.rule if math.isfinite(labels.epsilon) else "cross-entropy"
         chosen = trainer.fit(rule, int(torch.randint(2**62, (1,), generator=vault.generator("weights"))))
         loss = chosen.loss if math.isfinite(chosen.loss) else None
-        return {
-            "feature_steps": rows.steps,
-            "label_steps": chosen.steps,
-            "epochs": chosen.epochs,
-            "noisy_validation_loss": loss,
-        }
+        steps_taken = {"feature_steps": rows.steps, "label_steps": chosen.steps}
+        return {**steps_taken, "epochs": chosen.epochs, "noisy_validation_loss": loss}
 
     def _features(self, vault: Vault) -> FeatureReports:
         if not self.reads_features:
