@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushgraph.cli.console import Json, command, show_json, show_words
+from hushgraph.cli.console import Json, command, echo, show_json, show_words
 from hushgraph.cli.data import Directed, load_graph
 from hushgraph.cli.ledger import LedgerOption, Operator, Purpose, occasion_of
 from hushgraph.cli.plan import Edges, number
@@ -146,11 +146,11 @@ def _unprotected_predictions(model: Model) -> list[str]:
 def _show(shown: dict[str, Any], model: Model) -> None:
     if shown["files"] != "verified":
         show_words("NOT VERIFIED: no ledger confirms the files of this model (hushgraph verify tells more)", indent=2)
-    typer.echo(f"{shown['nodes']} nodes predicted with the model in {shown['model']}")
+    echo(f"{shown['nodes']} nodes predicted with the model in {shown['model']}")
     if shown["classes_note"]:
-        typer.echo(f"nodes in each class ({shown['classes_note']}):")
+        echo(f"nodes in each class ({shown['classes_note']}):")
     for name, count in shown["classes"].items():
-        typer.echo(f"  {name:<20} {count}")
+        echo(f"  {name:<20} {count}")
     if shown["charged"]:
         from hushgraph.report.words import claim
 
@@ -160,4 +160,4 @@ def _show(shown: dict[str, Any], model: Model) -> None:
     for line in shown["not_protected"]:
         show_words(f"NOT PROTECTED: {line}", indent=2)
     if "out" in shown:
-        typer.echo(f"written to {shown['out']}")
+        echo(f"written to {shown['out']}")

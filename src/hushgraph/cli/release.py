@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushgraph.cli.console import Json, Settings, command, progress_bar, require_new_folder, show_json, words
+from hushgraph.cli.console import Json, Settings, command, echo, progress_bar, require_new_folder, show_json, words
 from hushgraph.cli.data import read_graph
 from hushgraph.cli.ledger import LedgerOption, Operator, Purpose, occasion_of
 from hushgraph.cli.plan import Delta, Edges, Epsilon, PaperMode
@@ -116,7 +116,7 @@ def _show(found: ReleasedGraph, out: Path) -> None:
     nodes = found.plan.metadata.num_nodes
     for part in (found, found.features):
         if part is not None:
-            typer.echo(explain(part.certificate) + "\n")
-    typer.echo(f"released        {found.num_edges} edges (entries), {found.num_edges / nodes:.1f} a node")
-    typer.echo(f"time            {found.seconds:.1f} s")
-    typer.echo(f"graph           {out}")
+            echo(explain(part.certificate) + "\n")
+    echo(f"released        {found.num_edges} edges (entries), {found.num_edges / nodes:.1f} a node")
+    echo(f"time            {found.seconds:.1f} s")
+    echo(f"graph           {out}")

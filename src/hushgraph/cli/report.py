@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hushgraph.cli.console import Json, command, show_json, show_words
+from hushgraph.cli.console import Json, command, echo, show_json, show_words
 
 
 @command
@@ -39,7 +39,7 @@ def report(
     if as_json:
         show_json({"report": str(path), "verification": state.value, "findings": list(context.findings)})
     else:
-        typer.echo(f"{context.headline or state.value}; wrote {path}")
+        echo(f"{context.headline or state.value}; wrote {path}")
         for finding in context.findings:
             show_words(f"  {finding}", indent=16)
     if state in (Status.CONTRADICTED, Status.REJECTED):

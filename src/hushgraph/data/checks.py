@@ -19,7 +19,7 @@ from torch import Tensor
 from hushgraph.data.rows import Rows, SparseRows
 from hushgraph.errors import InputError
 from hushgraph.graph.edges import Edges, MemoryEdges
-from hushgraph.privacy.metadata import Metadata
+from hushgraph.privacy.metadata import MOST_CLASSES, Metadata
 
 
 @dataclass(frozen=True)
@@ -256,6 +256,8 @@ def _class_names(data: Any, labels: Tensor) -> tuple[tuple[str, ...], bool]:
     declared = stated is not None
     if stated is None:
         stated = int(labels.max()) + 1 if labels.numel() else 0
+    if int(stated) > MOST_CLASSES:
+        raise InputError(f"labels: expected at most {MOST_CLASSES:,} classes; got {int(stated):,}; number them from 0")
     return tuple(str(i) for i in range(int(stated))), declared
 
 

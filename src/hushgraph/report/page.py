@@ -20,6 +20,7 @@ from hushgraph.errors import InputError, did_you_mean
 from hushgraph.report.context import RunContext, read_context, with_ledger
 from hushgraph.report.sections import Section, all_sections
 from hushgraph.text import write_whole
+from hushgraph.untrusted.files import damage_named
 
 FILES = {
     "html": "report.html",
@@ -56,8 +57,12 @@ def write_report(
     the model's folder are found without being named. `ledger` is the folder of the ledger, to check the certificate
     against. The file is `out`, or one in the model's folder (`FILES`).
     """
-    context = with_ledger(read_context(source, audit=audit, attacks=attacks, compare=compare), ledger)
-    return write_page(context, out, title=title, form=form)
+    if not isinstance(source, str | os.PathLike):
+        context = with_ledger(read_context(source, audit=audit, attacks=attacks, compare=compare), ledger)
+        return write_page(context, out, title=title, form=form)
+    with damage_named(source, do="Restore the folder from a copy, or train again"):
+        context = with_ledger(read_context(source, audit=audit, attacks=attacks, compare=compare), ledger)
+        return write_page(context, out, title=title, form=form)
 
 
 def write_page(
