@@ -25,7 +25,7 @@ def report(
     ledger: Annotated[Path | None, typer.Option(help="The ledger's folder, to check the certificate.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Write one file about a model: a page that opens offline, or another form.
+    """Write a page about a model, or another form of report.
 
     Exit code 4 if the model is contradicted, 6 if it was rejected.
     """

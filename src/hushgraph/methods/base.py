@@ -20,7 +20,6 @@ from torch import Tensor, nn
 from hushgraph import registry
 from hushgraph.data.checks import CheckedGraph, check_graph
 from hushgraph.errors import InputError, UnprovenError
-from hushgraph.importing.graph import as_graph
 from hushgraph.ledger.identity import digest_of
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.project import default_ledger
@@ -163,6 +162,8 @@ class Method(Settings):
         budget, named = as_budget(budget), None if unit is None else as_unit(unit)
         needs_edges = named is None or named.has_edges
         given = isinstance(graph, CheckedGraph)
+        from hushgraph.importing.graph import as_graph  # PyG takes a second, and plans need no graph
+
         checked = graph if given else check_graph(as_graph(graph), num_edges=num_edges, needs_edges=needs_edges)
         default = self.default_unit(checked) if named is None else named
         unit = default.published if named is None and paper_mode else default
