@@ -258,8 +258,12 @@ class Model:
         return target
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> Model:
-        """Read a model's folder; nothing in it is executed. One that contradicts its manifest or ledger is refused."""
+    def load(cls, folder: str | os.PathLike[str], **modules: nn.Module) -> Model:
+        """Read a model's folder; nothing in it is executed. One that contradicts its manifest or ledger is refused.
+
+        `modules` are those of the user that it was trained with (`encoder=MyModule()`): a folder holds their weights
+        and, unless they are plain sequences of layers, only the name of their class.
+        """
         source = Path(folder)
         files = require_uncontradicted(source, default_ledger(near=source))
         config = read_json(source / "config.json", of="a trained model")
@@ -269,7 +273,7 @@ class Model:
                 f"wrote. Train it again: hushgraph train {config.get('method', 'METHOD')} --data ... --out ..."
             )
         _require_known(source, config)
-        method: Method = registry.load("methods", config["method"])(**config["parameters"])
+        method: Method = registry.load("methods", config["method"]).from_dict(config["parameters"], modules)
         plan = Plan.from_dict(config["plan"])
         tensors = _read_tensors(source / "model.safetensors")
         kept = _under("kept", tensors)
@@ -300,9 +304,9 @@ class Model:
         )
 
 
-def load(folder: str | os.PathLike[str]) -> Model:
-    """Read the folder of a trained model."""
-    return Model.load(folder)
+def load(folder: str | os.PathLike[str], **modules: nn.Module) -> Model:
+    """Read the folder of a trained model; `modules` are the user's own, where they are needed (`Model.load`)."""
+    return Model.load(folder, **modules)
 
 
 def _require_known(source: Path, config: dict[str, Any]) -> None:

@@ -35,6 +35,7 @@ class Code(StrEnum):
     CLASSES_FROM_LABELS = "classes-from-labels"
     DEVICE_TASK = "device-task"
     PUBLIC_RECORDS = "public-records"
+    OWN_MODULES = "own-modules"
 
     # Left unprotected
     FEATURES = "features"
@@ -128,6 +129,7 @@ _SENTENCES = {
     Code.CLASSES_FROM_LABELS: "the number of classes ({classes}), taken from the labels, which are public here",
     Code.DEVICE_TASK: "the collection task {task} and the randomizer it names",
     Code.PUBLIC_RECORDS: "the features of {records} records and the edges between them, declared public knowledge",
+    Code.OWN_MODULES: "the modules of the user ({modules}): their layers and the weights they started from",
     Code.FEATURES: "features",
     Code.LABELS: "labels",
     Code.EDGES: "the edges",
