@@ -27,8 +27,12 @@ def setting(
     most: float | None = None,
     among: Iterable[str] | None = None,
     help: str = "",
+    in_python: bool = False,
 ) -> Any:
-    """A field with its constraint. None as a value always means: chosen by rule."""
+    """A field with its constraint. None as a value always means: chosen by rule.
+
+    `in_python`: an object, which cannot be typed on a command line.
+    """
     rules = {
         "least": least,
         "above": above,
@@ -36,7 +40,7 @@ def setting(
         "most": most,
         "among": None if among is None else tuple(among),
     }
-    return dataclasses.field(default=default, metadata={"rules": rules, "help": help})
+    return dataclasses.field(default=default, metadata={"rules": rules, "help": help, "in_python": in_python})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +78,8 @@ class Settings:
 def from_words(cls: type, words: dict[str, str]) -> dict[str, Any]:
     """Turn `key=value` strings into keyword arguments of the dataclass `cls`."""
     hints = typing.get_type_hints(cls)
-    fields = {field.name: hints[field.name] for field in dataclasses.fields(cls) if field.init}
+    typed = (field for field in dataclasses.fields(cls) if field.init and not field.metadata.get("in_python"))
+    fields = {field.name: hints[field.name] for field in typed}
     aliases = getattr(cls, "aliases", {})
     problems, values = [], {}
     for word_key, word in words.items():

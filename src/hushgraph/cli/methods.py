@@ -33,7 +33,7 @@ def _record(kind: Any) -> dict[str, Any]:
 
 def _settings(kind: Any) -> dict[str, Any]:
     """Defaults, constraints, help and older names of all settings."""
-    fields = [field for field in dataclasses.fields(kind) if field.init]
+    fields = [field for field in dataclasses.fields(kind) if field.init and not field.metadata.get("in_python")]
     return {
         "settings": {field.name: field.default for field in fields},
         "help": {field.name: _help(field) for field in fields},

@@ -11,8 +11,8 @@ import os
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +25,7 @@ from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.project import default_ledger
 from hushgraph.ledger.run import Run, open_run
 from hushgraph.methods.model import Model, hash_of
+from hushgraph.nn.own import described, rebuilt
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.budget import Budget, as_budget
 from hushgraph.privacy.calibration import Accountant
@@ -64,6 +65,43 @@ class Method(Settings):
     paper: ClassVar[str] = ""
     trust: ClassVar[Literal["central", "local"]] = "central"
 
+    # Modules of the user
+
+    def own_modules(self) -> dict[str, nn.Module]:
+        """The settings that are modules of the user."""
+        given = {one.name: getattr(self, one.name) for one in fields(self) if one.metadata.get("in_python")}
+        return {name: module for name, module in given.items() if module is not None}
+
+    def problems(self) -> list[str]:
+        """Those of all settings, and modules that are none."""
+        return super().problems() + [
+            f"{name}: expected a torch.nn.Module, made: {name}=MyModule(); got {module!r}"
+            for name, module in self.own_modules().items()
+            if not isinstance(module, nn.Module)
+        ]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The settings as plain JSON values; a user's module by its layers, or by the name of its class."""
+        own = self.own_modules()
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {name: described(own[name]) if name in own else value for name, value in values.items()}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any], modules: dict[str, nn.Module]) -> Self:
+        """The inverse of `as_dict`; `modules` are those of the user that cannot be made from it."""
+        own = {one.name for one in fields(cls) if one.metadata.get("in_python")}
+        written = {name: values[name] for name in own if values.get(name) is not None}
+        found = {name: modules.get(name) or rebuilt(one) for name, one in written.items()}
+        InputError.collect(
+            f"{name}: expected the module that this model was trained with, a {written[name]['class']}; got none. Do: "
+            f"hushgraph.load(folder, {name}={written[name]['class']}(...))"
+            for name, module in found.items()
+            if module is None
+        )
+        unknown = sorted(modules.keys() - written.keys())
+        InputError.collect(f"{name}: expected no such module: this model was trained without" for name in unknown)
+        return cls(**{**values, **found})
+
     @abstractmethod
     def stages(self, metadata: Metadata, unit: Unit, budget: Budget) -> Sequence[Stage]:
         """The releases to make, each with its noise relative to the others."""
@@ -86,7 +124,8 @@ class Method(Settings):
         """What is taken as public."""
         sizes = note(Code.SIZES, nodes=metadata.num_nodes, train=metadata.num_train)
         records = [note(Code.PUBLIC_RECORDS, records=metadata.num_public)] if metadata.num_public else []
-        return [sizes, note(Code.SETTINGS), *records, *unit.notes(metadata)]
+        own = [note(Code.OWN_MODULES, modules=", ".join(self.own_modules()))] if self.own_modules() else []
+        return [sizes, note(Code.SETTINGS), *own, *records, *unit.notes(metadata)]
 
     def unprotected_notes(self, metadata: Metadata, unit: Unit) -> Sequence[Note]:
         """What this method leaves unprotected beyond what the unit does."""
@@ -170,6 +209,8 @@ class Method(Settings):
         unit.check(checked, paper_mode=paper_mode)
         require_public_classes(checked, unit, budget)
         plan = self.plan(checked.metadata, unit, budget, paper_mode=paper_mode)
+        if self.own_modules():
+            self.network(plan, torch.Generator())  # a module that does not fit is refused before a run is entered
         started = time.perf_counter()
         run, noise = enter(checked, plan, ledger, seed)
         network = self.network(plan, noise.torch_generator("weights"))

@@ -33,7 +33,11 @@ from hushgraph.vault import Vault
 
 @dataclass(frozen=True)
 class GAP(Method):
-    """Settings of GAP. `encoder_layers=0` leaves the encoder out and aggregates normalized features."""
+    """Settings of GAP. `encoder_layers=0` leaves the encoder out and aggregates normalized features.
+
+    In Python, `encoder` is a module of your own from features to rows, and `head` one from the combined hops to class
+    scores; both have to treat every row alone (docs/modules.md).
+    """
 
     hops: int = setting(2, least=1, most=1000, help="noisy sums over neighbors")
     hidden_channels: int = setting(16, least=1, most=1 << 16, help="width of all layers")
@@ -50,6 +54,9 @@ class GAP(Method):
     max_grad_norm: float = setting(1.0, above=0, help="clip norm of one example's gradient")
     aggregation_noise: float = setting(1.0, above=0, help="noise multiplier of sums over that of gradients")
 
+    encoder: nn.Module | None = setting(None, in_python=True, help="in place of the encoder's layers")
+    head: nn.Module | None = setting(None, in_python=True, help="in place of the head's layers")
+
     name = "gap"
     summary = "noisy multi-hop sums of learned rows, computed once, then a classifier on them"
     paper = "Sajadmanesh et al., USENIX Security 2023"
@@ -59,10 +66,14 @@ class GAP(Method):
         """K sums, and the training before and after them."""
         training = Gradient.of(metadata.num_train, self.batch_size, self.epochs or 10, self.max_grad_norm)
         return [
-            *([Stage("encoder", training)] if self.encoder_layers else []),
+            *([Stage("encoder", training)] if self._learns_rows else []),
             Stage("aggregation", NeighborSum(), self.hops, noise=self.aggregation_noise),
             Stage("classifier", training),
         ]
+
+    @property
+    def _learns_rows(self) -> bool:
+        return self.encoder is not None or self.encoder_layers > 0
 
     def paper_accountant(self, unit: Unit) -> Accountant:
         """The paper composes Gaussians exactly at edge level and uses Renyi DP at node level."""
@@ -83,13 +94,15 @@ class GAP(Method):
             norm="batch" if plan.runs_exactly("classifier") else None,
             dropout=self.dropout,
             generator=generator,
+            encoder=self.encoder,
+            head=self.head,
         )
 
     def run(self, vault: Vault, network: nn.Module, *, train: bool) -> Output:
         """Encode, aggregate, classify."""
         assert isinstance(network, GapNetwork)
         training = Training(self.epochs or 100, self.lr, weight_decay=self.weight_decay)
-        if train and self.encoder_layers:
+        if train and self._learns_rows:
             vault.release("encoder", network.encoder, vault.features, training)
         rows = [vault.apply(network.encoder.encode, vault.features)]
         for _ in range(self.hops):

@@ -18,6 +18,7 @@ from hushgraph.mechanisms.raw import Raw
 from hushgraph.methods.base import Method, Output
 from hushgraph.nn import MLP as Perceptron
 from hushgraph.nn.layers import ACTIVATIONS
+from hushgraph.nn.own import own_module
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.calibration import Accountant
 from hushgraph.privacy.metadata import Metadata
@@ -39,18 +40,23 @@ class _FeatureMethod(Method):
     lr: float = setting(0.01, above=0, help="learning rate")
     weight_decay: float = setting(0.0, least=0)
     epochs: int | None = setting(None, least=1, help="passes over the training nodes; by rule 100, or 10 by DP-SGD")
+    module: nn.Module | None = setting(None, in_python=True, help="in place of all layers")
 
     aliases = {"hidden": "hidden_channels"}
 
     def network(self, plan: Plan, generator: torch.Generator) -> nn.Module:
-        """A perceptron, with batch norm where it is trained plainly."""
+        """A perceptron, with batch norm where it is trained plainly; or the user's own module."""
+        plain = plan.runs_exactly("classifier")
+        if self.module is not None:
+            sizes = plan.metadata
+            return own_module(self.module, "module", sizes.features, generator, plain=plain, out=sizes.classes)
         return Perceptron(
             plan.metadata.features,
             self.hidden_channels,
             plan.metadata.classes,
             self.num_layers,
             activation=self.activation,
-            norm="batch" if plan.runs_exactly("classifier") else None,
+            norm="batch" if plain else None,
             dropout=self.dropout,
             generator=generator,
         )

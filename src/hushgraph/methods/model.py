@@ -264,14 +264,18 @@ class Model:
             write_manifest(target, self.ledger, self.certificate.run, altered)
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> Model:
-        """Read a model's folder; nothing in it is executed. One that contradicts its manifest or ledger is refused."""
+    def load(cls, folder: str | os.PathLike[str], **modules: nn.Module) -> Model:
+        """Read a model's folder; nothing in it is executed. One that contradicts its manifest or ledger is refused.
+
+        `modules` are those of the user that it was trained with (`encoder=MyModule()`): a folder holds their weights
+        and, unless they are plain sequences of layers, only the name of their class.
+        """
         source = Path(folder)
         with damage_named(source, do="Restore the folder from a copy, or train again"):
-            return cls._read(source)
+            return cls._read(source, modules)
 
     @classmethod
-    def _read(cls, source: Path) -> Model:
+    def _read(cls, source: Path, modules: dict[str, nn.Module]) -> Model:
         files = require_uncontradicted(source, default_ledger(near=source))
         config = read_json(source / "config.json", of="a trained model")
         if config.get("format") != FORMAT:
@@ -281,7 +285,7 @@ class Model:
             )
         require_fields(config, _CONFIG, source / "config.json")
         _require_known(source, config)
-        method: Method = registry.load("methods", config["method"])(**config["parameters"])
+        method: Method = registry.load("methods", config["method"]).from_dict(config["parameters"], modules)
         plan = Plan.from_dict(config["plan"])
         tensors = _read_tensors(source / "model.safetensors")
         kept = _under("kept", tensors)
@@ -345,9 +349,9 @@ def _check_tensors(source: Path, plan: Plan, config: dict[str, Any], tensors: di
     InputError.collect(problems)
 
 
-def load(folder: str | os.PathLike[str]) -> Model:
-    """Read the folder of a trained model."""
-    return Model.load(folder)
+def load(folder: str | os.PathLike[str], **modules: nn.Module) -> Model:
+    """Read the folder of a trained model; `modules` are the user's own, where they are needed (`Model.load`)."""
+    return Model.load(folder, **modules)
 
 
 def _require_known(source: Path, config: dict[str, Any]) -> None:

@@ -34,7 +34,11 @@ DEEP, DEEP_EPOCHS = 5, 200  # 100 epochs are too few for six networks at once (d
 
 @dataclass(frozen=True)
 class ProGAP(Method):
-    """Settings of ProGAP: K = `hops` sums, K + 1 stages."""
+    """Settings of ProGAP: K = `hops` sums, K + 1 stages.
+
+    In Python, `encoder` is a module of your own in the place of stage 0's network: features to `hidden_channels`
+    columns, every row alone (docs/modules.md).
+    """
 
     hops: int = setting(2, least=1, most=1000, help="noisy sums over neighbors")
     hidden_channels: int = setting(16, least=1, most=1 << 16, help="width of all layers")
@@ -50,6 +54,8 @@ class ProGAP(Method):
     batch_size: int = setting(256, least=1, help="expected batch of DP-SGD")
     max_grad_norm: float = setting(1.0, above=0, help="clip norm of one example's gradient")
     aggregation_noise: float = setting(1.0, above=0, help="noise multiplier of sums over that of gradients")
+
+    encoder: nn.Module | None = setting(None, in_python=True, help="in place of the first stage's network")
 
     name = "progap"
     summary = "one noisy sum of learned rows per stage, each stage trained on all sums so far"
@@ -82,6 +88,7 @@ class ProGAP(Method):
             activation=self.activation,
             dropout=self.dropout,
             generator=generator,
+            encoder=self.encoder,
         )
 
     def run(self, vault: Vault, network: nn.Module, *, train: bool) -> Output:

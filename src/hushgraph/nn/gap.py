@@ -7,6 +7,8 @@ GAP's classification module: one small network per hop, their outputs combined, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -15,6 +17,7 @@ from torch import Tensor, nn
 from hushgraph.data.rows import Rows
 from hushgraph.errors import InputError, did_you_mean
 from hushgraph.nn.layers import MLP, L2Normalize, Linear, between_layers, fresh_generator, reset_all
+from hushgraph.nn.own import own_module
 from hushgraph.nn.rowwise import Branches, rowwise, unfolds
 
 
@@ -36,23 +39,30 @@ class GapNetwork(nn.Module):
         norm: str | None,
         dropout: float,
         generator: torch.Generator,
+        encoder: nn.Module | None = None,
+        head: nn.Module | None = None,
     ) -> None:
         super().__init__()
+        plain = norm == "batch"
+        body = None if encoder is None else own_module(encoder, "encoder", num_features, generator, plain=plain)
         shared: dict[str, Any] = {
             "activation": activation,
             "norm": norm,
             "dropout": dropout,
             "generator": generator,
         }
-        self.encoder = Encoder(num_features, hidden_channels, num_classes, encoder_layers=encoder_layers, **shared)
+        self.encoder = Encoder(
+            num_features, hidden_channels, num_classes, encoder_layers=encoder_layers, body=body, **shared
+        )
         self.classifier = HopClassifier(
             hops,
-            hidden_channels if encoder_layers else num_features,
+            self.encoder.width,
             hidden_channels,
             num_classes,
             base_layers=base_layers,
             head_layers=head_layers,
             combine=combine,  # type: ignore[arg-type]
+            head=None if head is None else partial(own_module, head, "head", generator=generator, plain=plain),
             **shared,
         )
 
@@ -63,7 +73,8 @@ class Encoder(nn.Module):
     """Features to unit rows of width `hidden` (`encode`); as a module, class scores for pre-training.
 
     Body: `encoder_layers` linear layers, the last one plain, then L2-normalized rows. Head: norm, dropout, activation
-    and `head_layers` linear layers. Every output row depends on one input row only, unless `norm="batch"`.
+    and `head_layers` linear layers. Every output row depends on one input row only, unless `norm="batch"`. `body` is
+    put in the place of the first layers; it says its `out_features`.
     """
 
     def __init__(
@@ -78,12 +89,13 @@ class Encoder(nn.Module):
         norm: str | None = None,
         dropout: float = 0.0,
         generator: torch.Generator | None = None,
+        body: nn.Module | None = None,
     ) -> None:
         super().__init__()
         generator = fresh_generator(generator)
         shared = {"activation": activation, "norm": norm, "dropout": dropout, "generator": generator}
-        self.body = MLP(in_features, hidden, hidden, encoder_layers, **shared)  # type: ignore[arg-type]
-        width = self.body.out_features
+        self.body = body or MLP(in_features, hidden, hidden, encoder_layers, **shared)  # type: ignore[arg-type]
+        self.width = width = int(self.body.out_features)  # type: ignore[arg-type]
         self.middle = nn.Sequential(
             L2Normalize(), *between_layers(width, activation, norm, dropout, "norm-first", generator)
         )
@@ -148,7 +160,7 @@ class HopClassifier(nn.Module):
     """Rows `[n, hops + 1, in]` (hop 0 to K embeddings of each node) to class scores `[n, classes]`.
 
     One base MLP per hop, combine, L2-normalize the combined row, norm, dropout, activation, head MLP. Every output row
-    depends on one input row only, unless `norm="batch"`.
+    depends on one input row only, unless `norm="batch"`. `head` makes the last network from the number of columns.
     """
 
     def __init__(
@@ -165,6 +177,7 @@ class HopClassifier(nn.Module):
         norm: str | None = None,
         dropout: float = 0.0,
         generator: torch.Generator | None = None,
+        head: Callable[..., nn.Module] | None = None,
     ) -> None:
         super().__init__()
         generator = fresh_generator(generator)
@@ -188,7 +201,8 @@ class HopClassifier(nn.Module):
         self.middle = nn.Sequential(
             L2Normalize(), *between_layers(combined, activation, norm, dropout, "norm-first", generator)
         )
-        self.head = MLP(
+        own = None if head is None else head(combined, out=num_classes)
+        self.head = own or MLP(
             combined,
             hidden,
             num_classes,

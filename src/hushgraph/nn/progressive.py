@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from hushgraph.data.rows import JoinedRows
 from hushgraph.nn.gap import Combination, Combine
 from hushgraph.nn.layers import MLP, L2Normalize, Linear, fresh_generator
+from hushgraph.nn.own import own_module
 from hushgraph.nn.rowwise import Branches, rowwise, unfolds
 
 
@@ -76,13 +77,18 @@ class ProgressiveNetwork(nn.Module):
         combine: str,
         norm: str | None,
         generator: torch.Generator,
+        encoder: nn.Module | None = None,
         **options: Any,
     ) -> None:
         super().__init__()
         bases: list[nn.Module] = []
         self.stages = nn.ModuleList()
         for s in range(hops + 1):
-            bases.append(stage_base(s, num_features, hidden, base_layers, norm, generator=generator, **options))
+            if s == 0 and encoder is not None:
+                plain = norm == "batch"
+                bases.append(own_module(encoder, "encoder", num_features, generator, plain=plain, out=hidden))
+            else:
+                bases.append(stage_base(s, num_features, hidden, base_layers, norm, generator=generator, **options))
             self.stages.append(Submodel(bases, hidden, num_classes, combine, generator=generator))  # type: ignore[arg-type]
         self.senders = nn.ModuleList(copy.deepcopy(base) for base in bases[:-1])
 

@@ -94,7 +94,7 @@ def require_rowwise(module: nn.Module) -> None:
     """Raise `UnprovenError`, naming every layer whose class does not declare that it is row-wise."""
     found = []
     for name, layer in module.named_modules():
-        reason = _objection(layer)
+        reason = objection(layer)
         if reason is not None:
             found.append(f"layer '{name or 'model'}' ({type(layer).__name__}): {reason}")
     UnprovenError.collect(found)
@@ -106,7 +106,7 @@ def has_hooks(layer: nn.Module) -> bool:
     return any(hooks) or "forward" in vars(layer)
 
 
-def _objection(layer: nn.Module) -> str | None:
+def objection(layer: nn.Module) -> str | None:
     """Why `layer` is refused, or None."""
     alternative = "use norm='group', i.e. GroupNorm(1, channels), which looks at one row at a time"
     if isinstance(layer, _BatchNorm):
@@ -164,7 +164,7 @@ def _register_layers_of_torch() -> None:
         register_rowwise(activation, "Applied to each entry by itself.")
     for softmax in (nn.Softmax, nn.LogSoftmax):
         register_rowwise(softmax, "Normalizes within a row.", _last_dimension_only)
-    for container in (nn.Sequential, nn.ModuleList):
+    for container in (nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterDict):
         register_rowwise(container, "Only passes rows through the layers inside it.")
     register_rowwise(nn.Dropout, "Each entry is dropped by its own coin.")
     register_rowwise(nn.Linear, "Each output row is the weight applied to one input row.")

@@ -36,6 +36,7 @@ class Code(StrEnum):
     DEVICE_TASK = "device-task"
     PUBLIC_RECORDS = "public-records"
     PARTS_OF_CLASSES = "parts-of-classes"
+    OWN_MODULES = "own-modules"
 
     # Left unprotected
     FEATURES = "features"
@@ -133,6 +134,7 @@ _SENTENCES = {
     Code.DEVICE_TASK: "the collection task {task} and the randomizer it names",
     Code.PUBLIC_RECORDS: "the features of {records} records and the edges between them, declared public knowledge",
     Code.PARTS_OF_CLASSES: "the rule that puts every record, by itself, into one of {parts} parts of its class",
+    Code.OWN_MODULES: "the modules of the user ({modules}): their layers and the weights they started from",
     Code.FEATURES: "features",
     Code.LABELS: "labels",
     Code.EDGES: "the edges",

@@ -22,6 +22,7 @@ from hushgraph.training.manual_batch_norm import BatchNormStep, BatchSeluStep
 from hushgraph.training.manual_layers import (
     ACTIVATIONS,
     ActivationStep,
+    DropoutStep,
     LinearStep,
     NormalizeStep,
     RowNormStep,
@@ -172,6 +173,8 @@ def _build(module: nn.Module | Branches, views: Views, batch_norm: bool) -> list
 def _build_layer(layer: nn.Module, views: Views, batch_norm: bool) -> list[Step] | None:
     if type(layer) is nn.Identity or (type(layer) in (Dropout, nn.Dropout) and layer.p == 0.0):
         return []
+    if type(layer) is Dropout and not batch_norm:
+        return [DropoutStep(layer)]  # type: ignore[list-item]
     if type(layer) in (nn.Linear, Linear):
         return [LinearStep(layer, views)]  # type: ignore[arg-type]
     if type(layer) in ACTIVATIONS:

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.data.rows import NARROW, Rows
-from hushgraph.nn.layers import L2Normalize
+from hushgraph.nn.layers import Dropout, L2Normalize
 from hushgraph.training.rounding import LARGE_BLOCK, SMALL_BLOCK, UNDERFLOW, write_products, write_row_sum
 
 # Memory for more numbers than this is reused.
@@ -296,6 +296,28 @@ class NormalizeStep(Parameterless):
         along = torch.mv(product, ones_like_row(grad.shape[1], grad.dtype)).unsqueeze(1)
         along.mul_(self.length >= L2Normalize.eps)
         return grad.addcmul_(self.output, along, value=-1.0).div_(self.divisor)
+
+
+class DropoutStep(Parameterless):
+    """Entries dropped by coins of their own; the gradient is dropped by the same coins."""
+
+    def __init__(self, layer: Dropout) -> None:
+        self.layer = layer
+        self.kept: Tensor | None = None
+        self.temporary = Scratch()
+
+    def forward(self, x: Tensor, square_norms: Tensor | None) -> Tensor:
+        """Drop and rescale while training; the rows as they are otherwise."""
+        if not self.layer.training:
+            self.kept = None
+            return x
+        coins = torch.rand(x.shape, generator=self.layer.generator, dtype=x.dtype)
+        self.kept = coins.ge_(self.layer.p).div_(1.0 - self.layer.p)
+        return x * self.kept
+
+    def backward(self, grad: Tensor, first: bool) -> Tensor:
+        """The gradient of the entries that were kept."""
+        return grad if self.kept is None else grad.mul_(self.kept)
 
 
 class RowNormStep:
