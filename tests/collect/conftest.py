@@ -10,6 +10,7 @@ from datetime import date
 import pytest
 from fastapi.testclient import TestClient
 
+import postgres_server
 from hushgraph.collect import FeatureQuestion, LabelQuestion, Task, admin
 from hushgraph.collect.client import Answer
 from hushgraph.collect.server import create_app
@@ -27,6 +28,19 @@ def make_task(**changes):
         "contact": "someone@example.org",
     }
     return Task(**{**values, **changes})
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """A server that is started; tests that stop it start it again."""
+    pytest.importorskip("psycopg_pool")
+    reason = postgres_server.missing()
+    if reason is not None:
+        pytest.skip(reason)
+    server = postgres_server.PostgresServer()
+    server.start()
+    yield server
+    server.remove()
 
 
 @dataclass

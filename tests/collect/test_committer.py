@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
-from hushgraph.collect import store as module
-from hushgraph.collect.store import Committer, Outcome, Overloaded
+from hushgraph.collect import committer as module
+from hushgraph.collect.committer import Committer, Overloaded
+from hushgraph.collect.store import Outcome
 
 
 class SlowStore:

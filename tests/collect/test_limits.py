@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from hushgraph.collect.server import TokenBuckets
+from hushgraph.collect.guard import TokenBuckets
 
 
 def test_burst_then_refill():

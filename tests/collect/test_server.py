@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from hushgraph.collect.server import TokenBuckets, create_app
-from hushgraph.collect.store import Committer, Overloaded
+from hushgraph.collect.committer import Committer, Overloaded
+from hushgraph.collect.guard import TokenBuckets
+from hushgraph.collect.server import create_app
 
 
 def test_stored_then_replayed(world):
@@ -187,6 +188,8 @@ def test_no_address_returns_a_single_report(world):
     assert paths == {
         "/",
         "/healthz",
+        "/metrics",
+        "/readyz",
         "/tasks/{task_id}",
         "/v1/tasks/{task_id}",
         "/v1/tasks/{task_id}/close",

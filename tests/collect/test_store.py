@@ -1,60 +1,13 @@
 from __future__ import annotations
 
-import os
-import shutil
-import socket
-import subprocess
 import threading
-from pathlib import Path
 
 import pytest
 
 from hushgraph.collect import admin
-from hushgraph.collect.store import Arrival, Outcome, PostgresStore, SqliteStore, open_store
+from hushgraph.collect.postgres import PostgresStore
+from hushgraph.collect.store import Arrival, Outcome, SqliteStore, open_store
 from hushgraph.errors import InputError
-
-BINARIES = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-
-
-def as_postgres(command, **options):
-    """PostgreSQL refuses to run as root; the test then borrows the `postgres` account that the package made."""
-    if os.geteuid() == 0:
-        command = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", *command]
-    return subprocess.run(command, check=True, capture_output=True, **options)
-
-
-@pytest.fixture(scope="module")
-def postgres(tmp_path_factory):
-    if not BINARIES:
-        pytest.skip("no PostgreSQL server is installed here")
-    pytest.importorskip("psycopg")
-    if os.geteuid() == 0 and (shutil.which("setpriv") is None or not _has_account("postgres")):
-        pytest.skip("PostgreSQL cannot run as root and there is no account to borrow")
-    binaries = BINARIES[-1].parent
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as folder:
-        if os.geteuid() == 0:
-            shutil.chown(folder, "postgres", "postgres")
-        data = f"{folder}/data"
-        as_postgres([str(binaries / "initdb"), "-D", data, "-A", "trust", "-U", "tester"], cwd=folder)
-        options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off"
-        as_postgres(
-            [str(binaries / "pg_ctl"), "-D", data, "-w", "-l", f"{folder}/log", "-o", options, "start"], cwd=folder
-        )
-        try:
-            yield f"postgresql://tester@127.0.0.1:{port}/postgres"
-        finally:
-            as_postgres([str(binaries / "pg_ctl"), "-D", data, "-m", "immediate", "stop"], cwd=folder)
-
-
-def _has_account(name):
-    import pwd
-
-    return any(entry.pw_name == name for entry in pwd.getpwall())
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -62,13 +15,12 @@ def store(request, tmp_path):
     if request.param == "sqlite":
         yield SqliteStore(tmp_path / "collect.db")
         return
-    address = request.getfixturevalue("postgres")
-    opened = PostgresStore(address)
+    opened = PostgresStore(request.getfixturevalue("postgres").address)
     for table in ("report", "node", "task", "setting"):
         with opened._transaction(write=True) as run:
             run(f"DELETE FROM {table}")
     yield opened
-    opened.close()
+    opened.shut_down()
 
 
 @pytest.fixture

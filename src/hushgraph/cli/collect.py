@@ -109,7 +109,11 @@ def serve(
         raise InputError(f"expected the packages of the service; {error}; pip install 'hushgraph[collect]'") from error
     scheme = "https" if certificate else "http"
     _show({"address": f"{scheme}://{host}:{port}"}, as_json, f"operator's page: {scheme}://{host}:{port}/")
-    server.serve(open_store(store), host, port, certificate, key)
+    opened = open_store(store)
+    try:
+        server.serve(opened, host, port, certificate, key)
+    finally:
+        opened.shut_down()
 
 
 @app.command()

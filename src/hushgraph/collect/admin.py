@@ -19,6 +19,7 @@ import html
 import io
 import os
 import secrets
+import time
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -107,10 +108,16 @@ def tokens_csv(tokens: Sequence[tuple[int, str]]) -> str:
     return text.getvalue()
 
 
-def status(store: Store, task_id: str) -> dict[str, object]:
-    """What anyone may know: the state, and counts rounded down so that no single arrival can be watched."""
+def status(store: Store, task_id: str, period: float = 0.0) -> dict[str, object]:
+    """What anyone may know: the state, and counts rounded down that change once in a `period` of seconds.
+
+    Rounding alone can be undone by somebody who sends reports of their own until the count moves: that takes as many
+    periods as there are values to try, and others report meanwhile. 0: the counts of now.
+    """
     record = require_task(store, task_id)
-    enrolled, received = store.counts(task_id)
+    enrolled, received = (
+        store.stepped_counts(task_id, int(time.time() // period)) if period > 0 else store.counts(task_id)
+    )
     return {
         "task_id": task_id,
         "state": record.state,
@@ -118,6 +125,7 @@ def status(store: Store, task_id: str) -> dict[str, object]:
         "enrolled_at_least": rounded(enrolled),
         "reports_at_least": rounded(received),
         "rounded_to": ROUND_TO,
+        "changes_every_seconds": period,
     }
 
 
@@ -208,8 +216,8 @@ def _progress(share: int, status: dict[str, object]) -> str:
         "<svg width='100%' height='100%' role='img' aria-label='share of reports'>"
         f"<rect id='bar' width='{share}%' height='100%' rx='5' fill='currentColor'/></svg></div>"
         f"<span id='share'>about {share}% of the nodes</span>"
-        f"<p class='note'>Counts are rounded down to a multiple of {status['rounded_to']}, so that nobody's arrival "
-        "can be watched. This page renews them every ten seconds.</p></section>"
+        f"<p class='note'>Counts are rounded down to a multiple of {status['rounded_to']} and change every "
+        f"{status.get('changes_every_seconds', 0)} seconds, so that nobody's arrival can be watched.</p></section>"
     )
 
 

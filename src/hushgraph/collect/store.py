@@ -2,31 +2,30 @@
 
 The tables hold as little as possible: tokens only as SHA-256, reports only as the noisy payload, and of the time only
 the day. One report per node and task is a primary key, not a convention, so no crash or race can double a report. A
-report is acknowledged only after its transaction is committed to disk.
-
-Group commit: reports that arrive together share one transaction.
-
-A commit waits for the disk. Reports that come in meanwhile are collected and written by the next commit, so the number
-of reports a second is not limited by the disk. Nobody is answered before the commit that holds their report.
+report is acknowledged only after its transaction is committed to disk. A batch is decided in the order of its keys, so
+that two servers on one database wait for each other in the same order.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import queue
+import json
 import sqlite3
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from hushgraph.collect.task import Task
 from hushgraph.errors import HushgraphError, InputError
+
+VERSION = 1
+"""Of the tables. A store of a later one is refused; an older one is changed when it is opened."""
+_VERSION, _STEP = "schema_version", "counts of "
 
 SCHEMA = (
     "CREATE TABLE IF NOT EXISTS task(id TEXT PRIMARY KEY, config TEXT NOT NULL, config_sha256 TEXT NOT NULL, "
@@ -38,6 +37,10 @@ SCHEMA = (
     "PRIMARY KEY(task_id, node_index), UNIQUE(task_id, report_id))",
     "CREATE TABLE IF NOT EXISTS setting(name TEXT PRIMARY KEY, value TEXT NOT NULL)",
 )
+
+
+class Unavailable(HushgraphError):
+    """The database does not answer now, or asks to try again; nothing of the transaction was kept for sure."""
 
 
 class Outcome(Enum):
@@ -70,18 +73,6 @@ class TaskRecord:
     state: str
 
 
-class Connection(Protocol):
-    """The part of a database connection that is used; `sqlite3` and `psycopg` both have it."""
-
-    def execute(self, statement: Any, parameters: Any = ...) -> Any:
-        """Run one statement."""
-        ...
-
-    def close(self) -> None:
-        """Close."""
-        ...
-
-
 class Store(ABC):
     """All questions the service asks of its database. Subclasses only know how to connect and to begin."""
 
@@ -90,10 +81,17 @@ class Store(ABC):
     row_lock = ""
 
     def __init__(self) -> None:
-        self._local = threading.local()
         with self._transaction(write=True) as run:
+            self._hold_migrations(run)
             for statement in SCHEMA:
                 run(statement.format(blob=self.blob))
+            run(
+                "INSERT INTO setting(name, value) VALUES (?, ?) ON CONFLICT DO NOTHING",
+                (_VERSION, str(VERSION)),
+            )
+            found = int(run("SELECT value FROM setting WHERE name = ?", (_VERSION,)).fetchone()[0])
+        if found > VERSION:
+            raise InputError(f"expected a store of version {VERSION}; got {found}, of a later hushgraph; update it")
 
     def create_task(self, task: Task) -> None:
         """Add a task; a task with that id that differs in anything is refused, the same one is left as it is."""
@@ -137,8 +135,57 @@ class Store(ABC):
 
     def add(self, arrivals: Sequence[Arrival]) -> list[Outcome]:
         """Decide and store a batch in one transaction; when this returns, the stored ones are on disk."""
+        order = sorted(range(len(arrivals)), key=lambda at: (arrivals[at].task_id, arrivals[at].token_hash))
+        outcomes: dict[int, Outcome] = {}
         with self._transaction(write=True) as run:
-            return [self._add_one(run, arrival) for arrival in arrivals]
+            for task_id in sorted({arrival.task_id for arrival in arrivals}):
+                places = [at for at in order if arrivals[at].task_id == task_id]
+                decided = self._add_to(run, task_id, [arrivals[at] for at in places])
+                outcomes |= dict(zip(places, decided))
+        return [outcomes[at] for at in range(len(arrivals))]
+
+    def _add_to(self, run: Any, task_id: str, arrivals: Sequence[Arrival]) -> list[Outcome]:
+        """The batch of one task: look up all nodes, store what is new, compare the rest with what is stored."""
+        nodes = _looked_up(run, _NODES, task_id, {arrival.token_hash for arrival in arrivals})
+        nodes = {bytes(token): found for token, found in nodes.items()}
+        known = {nodes[arrival.token_hash][0] for arrival in arrivals if arrival.token_hash in nodes}
+        stored = _looked_up(run, _REPORTS, task_id, known)
+        state = run(f"SELECT state FROM task WHERE id = ?{self.row_lock}", (task_id,)).fetchone()
+        is_open = state is not None and state[0] == "open"
+        new: dict[int, Arrival] = {}
+        for arrival in arrivals:
+            node = nodes.get(arrival.token_hash, (None,))[0]
+            if node is not None and node not in stored and is_open and arrival.accepting:
+                new.setdefault(node, arrival)
+        written = self._insert(run, task_id, new)
+        raced = set(new) - written  # another process was first, or the report id belongs to another node
+        stored |= _looked_up(run, _REPORTS, task_id, raced)
+        stored |= {node: (new[node].report_id, new[node].payload) for node in written}
+        outcomes = []
+        for arrival in arrivals:
+            node = nodes.get(arrival.token_hash, (None,))[0]
+            if node is None:
+                outcomes.append(Outcome.UNKNOWN_NODE)
+            elif node in written and new[node] is arrival:
+                outcomes.append(Outcome.STORED)
+            elif node in stored:
+                outcomes.append(self._compare(stored[node], arrival))
+            else:
+                outcomes.append(Outcome.CONFLICT if node in raced else Outcome.CLOSED)
+        return outcomes
+
+    @staticmethod
+    def _insert(run: Any, task_id: str, new: dict[int, Arrival]) -> set[int]:
+        """Store reports of different nodes; the nodes whose report was really stored."""
+        if not new:
+            return set()
+        rows = [(task_id, node, one.report_id, one.payload, one.day) for node, one in sorted(new.items())]
+        statement = (
+            "INSERT INTO report(task_id, node_index, report_id, payload, received_day) VALUES "
+            + ", ".join(["(?, ?, ?, ?, ?)"] * len(rows))
+            + " ON CONFLICT DO NOTHING RETURNING node_index"
+        )
+        return {int(row[0]) for row in run(statement, [value for row in rows for value in row]).fetchall()}
 
     def close_task(self, task_id: str) -> None:
         """Accept no new reports from now on. There is no way back."""
@@ -169,40 +216,27 @@ class Store(ABC):
             statement = "INSERT INTO setting(name, value) VALUES (?, ?) ON CONFLICT DO NOTHING"
             return run(statement, (name, value)).rowcount == 1
 
-    def close(self) -> None:
-        """Close this thread's connection."""
-        connection = getattr(self._local, "connection", None)
-        if connection is not None:
-            connection.close()
-            self._local.connection = None
+    def token_hashes(self, task_id: str) -> list[bytes]:
+        """The hashes of all tokens of a task."""
+        with self._transaction() as run:
+            rows = run("SELECT node_token_hash FROM node WHERE task_id = ?", (task_id,)).fetchall()
+        return [bytes(row[0]) for row in rows]
 
-    def _add_one(self, run: Any, arrival: Arrival) -> Outcome:
-        task_id = arrival.task_id
-        found = run(
-            "SELECT node_index FROM node WHERE task_id = ? AND node_token_hash = ?", (task_id, arrival.token_hash)
-        ).fetchone()
-        if found is None:
-            return Outcome.UNKNOWN_NODE
-        stored = run(
-            "SELECT report_id, payload FROM report WHERE task_id = ? AND node_index = ?", (task_id, found[0])
-        ).fetchone()
-        if stored is not None:
-            return self._compare(stored, arrival)
-        state = run(f"SELECT state FROM task WHERE id = ?{self.row_lock}", (task_id,)).fetchone()
-        if state[0] != "open" or not arrival.accepting:
-            return Outcome.CLOSED
-        values = (task_id, found[0], arrival.report_id, arrival.payload, arrival.day)
-        statement = (
-            "INSERT INTO report(task_id, node_index, report_id, payload, received_day) VALUES (?, ?, ?, ?, ?) "
-            "ON CONFLICT DO NOTHING"
-        )
-        if run(statement, values).rowcount == 1:
-            return Outcome.STORED
-        # Another process was first, or the report id belongs to another node.
-        stored = run(
-            "SELECT report_id, payload FROM report WHERE task_id = ? AND node_index = ?", (task_id, found[0])
-        ).fetchone()
-        return Outcome.CONFLICT if stored is None else self._compare(stored, arrival)
+    def stepped_counts(self, task_id: str, period: int) -> tuple[int, int]:
+        """The counts as they were when they were first asked for in this period; all servers give the same ones."""
+        with self._transaction(write=True) as run:
+            row = run("SELECT value FROM setting WHERE name = ?", (_STEP + task_id,)).fetchone()
+            step = None if row is None else json.loads(row[0])
+            if step is None or step["period"] < period:
+                enrolled = run("SELECT COUNT(*) FROM node WHERE task_id = ?", (task_id,)).fetchone()[0]
+                received = run("SELECT COUNT(*) FROM report WHERE task_id = ?", (task_id,)).fetchone()[0]
+                step = {"period": period, "counts": [enrolled, received]}
+                run(
+                    "INSERT INTO setting(name, value) VALUES (?, ?) ON CONFLICT(name) DO UPDATE SET value = "
+                    "excluded.value",
+                    (_STEP + task_id, json.dumps(step)),
+                )
+        return step["counts"][0], step["counts"][1]
 
     @staticmethod
     def _compare(stored: Sequence[Any], arrival: Arrival) -> Outcome:
@@ -212,29 +246,53 @@ class Store(ABC):
 
     @contextlib.contextmanager
     def _transaction(self, write: bool = False) -> Iterator[Any]:
-        """Run statements on this thread's connection and commit, or roll back and pass the error on."""
-        connection = getattr(self._local, "connection", None)
-        if connection is None:
-            connection = self._local.connection = self._connect()
+        """Run statements on a connection and commit, or roll back and pass the error on."""
+        with self._connection() as connection:
 
-        def run(statement: str, parameters: Sequence[Any] = ()) -> Any:
-            return connection.execute(statement.replace("?", self.placeholder), parameters)
+            def run(statement: str, parameters: Sequence[Any] = ()) -> Any:
+                return connection.execute(statement.replace("?", self.placeholder), parameters)
 
-        self._begin(connection, write)
-        try:
-            yield run
-        except BaseException:
-            connection.execute("ROLLBACK")
-            raise
-        connection.execute("COMMIT")
-
-    @abstractmethod
-    def _connect(self) -> Connection:
-        """A new connection that commits nothing by itself."""
+            connection.execute(self._begin(write))
+            try:
+                yield run
+                connection.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(Exception):  # the connection may be gone, and the transaction with it
+                    connection.execute("ROLLBACK")
+                raise
 
     @abstractmethod
-    def _begin(self, connection: Connection, write: bool) -> None:
-        """Open a transaction; with `write`, one that may change something."""
+    def _connection(self) -> contextlib.AbstractContextManager[Any]:
+        """A connection that commits nothing by itself; what the database refuses for now is `Unavailable`."""
+
+    @abstractmethod
+    def _begin(self, write: bool) -> str:
+        """The statement that opens a transaction; with `write`, one that may change something."""
+
+    def _hold_migrations(self, run: Any) -> None:  # noqa: B027
+        """Let nobody else change the tables until this transaction ends."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give back the connection of this thread."""
+
+    def shut_down(self) -> None:
+        """The end of all work with this store."""
+        self.close()
+
+
+_NODES = ("node_token_hash, node_index", "node", "node_token_hash")
+_REPORTS = ("node_index, report_id, payload", "report", "node_index")
+
+
+def _looked_up(run: Any, what: tuple[str, str, str], task_id: str, keys: set[Any]) -> dict[Any, Any]:
+    """Rows of a table by key: the rest of each row."""
+    if not keys:
+        return {}
+    columns, table, key = what
+    marks = ", ".join(["?"] * len(keys))
+    rows = run(f"SELECT {columns} FROM {table} WHERE task_id = ? AND {key} IN ({marks})", [task_id, *sorted(keys)])
+    return {row[0]: tuple(row[1:]) for row in rows.fetchall()}
 
 
 class SqliteStore(Store):
@@ -242,111 +300,59 @@ class SqliteStore(Store):
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        self._local = threading.local()
         self.path.parent.mkdir(parents=True, exist_ok=True)
         if not self.path.exists():
             self.path.touch(mode=0o600)
         super().__init__()
 
-    def _connect(self) -> Connection:
+    @contextlib.contextmanager
+    def _connection(self) -> Iterator[Any]:
+        try:
+            if getattr(self._local, "connection", None) is None:
+                self._local.connection = self._connect()
+            yield self._local.connection
+        except sqlite3.OperationalError as error:
+            self.close()
+            raise Unavailable(f"{self.path}: {error}") from error
+
+    def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, timeout=30.0, isolation_level=None)
-        connection.execute("PRAGMA journal_mode = WAL")
+        _until_free(lambda: connection.execute("PRAGMA journal_mode = WAL"))
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
         return connection
 
-    def _begin(self, connection: Connection, write: bool) -> None:
-        connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+    def _begin(self, write: bool) -> str:
+        return "BEGIN IMMEDIATE" if write else "BEGIN"
+
+    def close(self) -> None:
+        """Close this thread's connection."""
+        connection = getattr(self._local, "connection", None)
+        if connection is not None:
+            connection.close()
+            self._local.connection = None
 
 
-class PostgresStore(Store):
-    """A PostgreSQL database by address; needs the `psycopg` package."""
-
-    blob = "BYTEA"
-    placeholder = "%s"
-    row_lock = " FOR SHARE"
-
-    def __init__(self, address: str) -> None:
-        self.address = address
-        super().__init__()
-
-    def _connect(self) -> Connection:
+def _until_free(act: Any, seconds: float = 30.0) -> None:
+    """SQLite does not wait for others when it changes the journal of a new file; so we do."""
+    until = time.monotonic() + seconds
+    while True:
         try:
-            import psycopg
-        except ImportError as error:
-            raise InputError(
-                "expected the package psycopg for PostgreSQL; it is missing; pip install psycopg"
-            ) from error
-        return psycopg.connect(self.address, autocommit=True)
-
-    def _begin(self, connection: Connection, write: bool) -> None:
-        connection.execute("BEGIN")
+            act()
+            return
+        except sqlite3.OperationalError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.02)
 
 
 def open_store(address: str) -> Store:
     """A store by address: `postgresql://...`, `sqlite:///path`, or just a path."""
     if address.startswith(("postgresql://", "postgres://")):
+        from hushgraph.collect.postgres import PostgresStore
+
         return PostgresStore(address)
     if "://" in address and not address.startswith("sqlite:///"):
         raise InputError(f"expected a path, sqlite:///path or postgresql://...; got {address!r}; check the address")
     return SqliteStore(address.removeprefix("sqlite:///"))
-
-
-LARGEST_BATCH = 256
-QUEUE_LENGTH = 4096
-
-
-class Overloaded(HushgraphError):
-    """More reports are waiting than the service wants to hold in memory; the client tries again later."""
-
-
-class Committer:
-    """One thread that writes batches. `start` and `stop` belong to the life of the server."""
-
-    def __init__(self, store: Store) -> None:
-        self.store = store
-        self._waiting: queue.Queue[tuple[Arrival, Future[Outcome]] | None] = queue.Queue(QUEUE_LENGTH)
-        self._thread = threading.Thread(target=self._work, name="committer", daemon=True)
-
-    def start(self) -> None:
-        """Start writing."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Write what is waiting, then end."""
-        self._waiting.put(None)
-        self._thread.join()
-
-    async def add(self, arrival: Arrival) -> Outcome:
-        """Wait until the report is decided and, if stored, committed."""
-        future: Future[Outcome] = Future()
-        try:
-            self._waiting.put_nowait((arrival, future))
-        except queue.Full:
-            raise Overloaded("the queue is full") from None
-        return await asyncio.wrap_future(future)
-
-    def _work(self) -> None:
-        running = True
-        while running:
-            batch = [self._waiting.get()]
-            while len(batch) < LARGEST_BATCH and batch[-1] is not None:
-                try:
-                    batch.append(self._waiting.get_nowait())
-                except queue.Empty:
-                    break
-            running = batch[-1] is not None
-            self._write([item for item in batch if item is not None])
-        self.store.close()
-
-    def _write(self, batch: list[tuple[Arrival, Future[Outcome]]]) -> None:
-        if not batch:
-            return
-        try:
-            outcomes = self.store.add([arrival for arrival, _ in batch])
-        except Exception as error:
-            # Nothing of the batch was committed; every sender is told to try again.
-            for _, future in batch:
-                future.set_exception(error)
-            return
-        for (_, future), outcome in zip(batch, outcomes):
-            future.set_result(outcome)

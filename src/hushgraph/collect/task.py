@@ -217,6 +217,11 @@ def _require_count(name: str, value: Any, most: int) -> None:
         raise InputError(f"expected {name} from 1 to {most}; got {value!r}; check the task")
 
 
+def is_task_id(word: str) -> bool:
+    """Whether a task could be called so."""
+    return _NAME.fullmatch(word) is not None
+
+
 def _build(kind: Any, values: Any, where: str) -> Any:
     """Call a dataclass with checked names, so that a typing mistake is an error with a suggestion."""
     known = [field.name for field in fields(kind)]
