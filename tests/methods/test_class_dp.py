@@ -9,6 +9,7 @@ import torch
 
 import hushgraph as hg
 from hushgraph.errors import CalibrationError, InputError
+from hushgraph.mechanisms.gradient import Gradient
 from hushgraph.methods.class_dp import ClassDP
 from hushgraph.nn.filters import PublicFilters
 from hushgraph.nn.partition import NearestCenter, Spread, k_means
@@ -37,6 +38,17 @@ def test_parts_of_classes_train_by_both_rules(rule: str) -> None:
     model = fit(method, units.Subclass(parts=20))
     assert model.plan["classifier"].mechanism.as_dict()["parts"] == 20
     assert model.metrics["accuracy"]["test"] > 60.0
+
+
+def test_one_part_is_the_class_and_groups_of_one_record_are_dp_sgd() -> None:
+    method = ClassDP(network_kind="softmax", steps=10, lr=10.0)
+    whole, one = fit(method, units.Class()), fit(method, units.Subclass(parts=1))
+    assert whole.plan.epsilon == one.plan.epsilon
+    for name, weights in whole.network.state_dict().items():
+        assert torch.equal(weights, one.network.state_dict()[name])
+    records = fit(method, units.Record(), hg.Budget(6.0, 1e-4))
+    assert records.plan["classifier"].mechanism == Gradient(method.max_grad_norm, method.sample_rate, method.steps)
+    assert records.metrics["accuracy"]["test"] > 90.0
 
 
 def test_noise_that_is_given_is_used_and_must_fit_the_budget() -> None:
