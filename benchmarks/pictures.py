@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch_geometric.data import Data
 
 import hushgraph as hg
@@ -25,12 +25,15 @@ def digits(name: str = "mnist") -> Data:
     data.public_mask, data.test_mask = (torch.zeros_like(data.train_mask) for _ in range(2))
     data.public_mask[test[::2]] = True
     data.test_mask[test[1:-_LOOKED_AT:2]] = True
-    data.original_mask = torch.ones_like(data.train_mask)
+    data.original_mask, data.centered, data.pixels = torch.ones_like(data.train_mask), False, data.x
     return data
 
 
 def faces() -> Data:
-    """40 people at half size: of each, 7 originals and 10 changed copies of each of them train, 3 originals test."""
+    """40 people at half size: of each, 7 originals and 10 changed copies of each of them train, 3 originals test.
+
+    Rows have their mean taken off; `pixels` are the pictures as they are.
+    """
     found = hg.datasets.load("orl_faces")
     height, width = found.image_shape
     x = found.x.view(-1, height, width)[:, ::2, ::2].contiguous()
@@ -46,11 +49,20 @@ def faces() -> Data:
         class_names=list(found.class_names),
         name="orl_faces",
     )
+    data.pixels, data.x, data.centered = data.x, Centered()(data.x), True
     number = torch.arange(len(data.y))
     data.original_mask = number < len(train)
     data.train_mask = number < len(train) * (_COPIES + 1)
     data.test_mask, data.val_mask = ~data.train_mask, torch.zeros_like(data.train_mask)
     return data
+
+
+class Centered(nn.Module):
+    """Takes the mean of each row off it."""
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """The same shape."""
+        return rows - rows.mean(dim=1, keepdim=True)
 
 
 def _changed(images: Tensor, made: torch.Generator) -> Tensor:
