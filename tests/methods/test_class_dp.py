@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -30,6 +31,17 @@ def test_networks_on_pixels_train_within_the_budget(kind: str, tmp_path: Path) -
     assert 0.0 < model.plan.epsilon <= 6.0
     data = pictures()
     assert torch.equal(hg.load(model.save(tmp_path / "run")).predict(data), model.predict(data))
+
+
+@pytest.mark.parametrize("settings", [{"columns": 20}, {"network_kind": "cnn", "lr": 1.0}], ids=str)
+def test_public_filters_are_the_default_for_pictures_and_a_cnn_trains_too(settings: dict[str, Any]) -> None:
+    data = pictures(700, 200, side=14)
+    method = ClassDP(steps=10, **settings)
+    model = method.fit(data, units.Subclass(parts=10), BUDGET, ledger=hg.Ledger(), seed=0)
+    assert 0.0 < model.plan.epsilon <= 6.0
+    if "network_kind" not in settings:
+        assert isinstance(model.network.description[0], PublicFilters)
+        assert model.metrics["accuracy"]["test"] > 90.0
 
 
 @pytest.mark.parametrize("rule", ["spread", "nearest"])
