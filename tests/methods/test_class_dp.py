@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 import hushgraph as hg
 from hushgraph.errors import CalibrationError, InputError
+from hushgraph.mechanisms.gradient import Gradient
 from hushgraph.methods.class_dp import ClassDP
 from hushgraph.nn.filters import PublicFilters
 from hushgraph.nn.partition import NearestCenter, Spread, k_means
@@ -31,12 +33,34 @@ def test_networks_on_pixels_train_within_the_budget(kind: str, tmp_path: Path) -
     assert torch.equal(hg.load(model.save(tmp_path / "run")).predict(data), model.predict(data))
 
 
+@pytest.mark.parametrize("settings", [{"columns": 20}, {"network_kind": "cnn", "lr": 1.0}], ids=str)
+def test_public_filters_are_the_default_for_pictures_and_a_cnn_trains_too(settings: dict[str, Any]) -> None:
+    data = pictures(700, 200, side=14)
+    method = ClassDP(steps=10, **settings)
+    model = method.fit(data, units.Subclass(parts=10), BUDGET, ledger=hg.Ledger(), seed=0)
+    assert 0.0 < model.plan.epsilon <= 6.0
+    if "network_kind" not in settings:
+        assert isinstance(model.network.description[0], PublicFilters)
+        assert model.metrics["accuracy"]["test"] > 90.0
+
+
 @pytest.mark.parametrize("rule", ["spread", "nearest"])
 def test_parts_of_classes_train_by_both_rules(rule: str) -> None:
     method = ClassDP(network_kind="softmax", steps=30, lr=10.0, rule=rule)
     model = fit(method, units.Subclass(parts=20))
     assert model.plan["classifier"].mechanism.as_dict()["parts"] == 20
     assert model.metrics["accuracy"]["test"] > 60.0
+
+
+def test_one_part_is_the_class_and_groups_of_one_record_are_dp_sgd() -> None:
+    method = ClassDP(network_kind="softmax", steps=10, lr=10.0)
+    whole, one = fit(method, units.Class()), fit(method, units.Subclass(parts=1))
+    assert whole.plan.epsilon == one.plan.epsilon
+    for name, weights in whole.network.state_dict().items():
+        assert torch.equal(weights, one.network.state_dict()[name])
+    records = fit(method, units.Record(), hg.Budget(6.0, 1e-4))
+    assert records.plan["classifier"].mechanism == Gradient(method.max_grad_norm, method.sample_rate, method.steps)
+    assert records.metrics["accuracy"]["test"] > 90.0
 
 
 def test_noise_that_is_given_is_used_and_must_fit_the_budget() -> None:

@@ -1,7 +1,8 @@
 """Class-level and subclass-level DP-SGD: Poisson batches of whole classes, or of given parts of them.
 
 A model that is private for single records may still show what a class looks like. Here all records of a class (or of a
-part of it) are one example: their gradients are averaged, clipped once and noised once.
+part of it) are one example: their gradients are averaged, clipped once and noised once. A group of one record is an
+example of DP-SGD, so that is what runs where the unit is a record.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import torch
 from torch import nn
 
 from hushgraph.data.rows import dense_rows
+from hushgraph.mechanisms.gradient import Gradient
 from hushgraph.mechanisms.group_gradient import GroupGradient
 from hushgraph.methods.base import Method, Output
 from hushgraph.nn import Linear
@@ -24,6 +26,7 @@ from hushgraph.nn.hog import image_shape
 from hushgraph.nn.partition import NearestCenter, Spread, k_means
 from hushgraph.nn.pictures import NETWORKS, picture_network
 from hushgraph.privacy.budget import Budget
+from hushgraph.privacy.mechanism import Mechanism
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units import Unit
@@ -65,8 +68,10 @@ class ClassDP(Method):
     paper = "Zhang, Emory University 2022, chapter 4"
 
     def stages(self, metadata: Metadata, unit: Unit, budget: Budget) -> Sequence[Stage]:
-        """The gradient steps."""
-        gradient = GroupGradient(self.max_grad_norm, self.sample_rate, self.steps, unit.footprint.parts)
+        """The gradient steps: on groups, or on single records where those are what the unit protects (DP-SGD)."""
+        gradient: Mechanism = GroupGradient(self.max_grad_norm, self.sample_rate, self.steps, unit.footprint.parts)
+        if math.isinf(unit.footprint.groups):
+            gradient = Gradient(self.max_grad_norm, self.sample_rate, self.steps)
         if self.noise_multiplier is None or not budget.is_private:
             return [Stage("classifier", gradient)]
         return [Stage("classifier", gradient, noise=None, scale=self.noise_multiplier * self.max_grad_norm)]
@@ -88,7 +93,7 @@ class ClassDP(Method):
             if len(made.description):
                 made.description.fit(dense_rows(vault.public_features))
             rows = vault.apply(made.description, vault.features)
-            vault.release("classifier", made.head, rows, self._training(vault), self._parts(vault))
+            vault.release("classifier", made.head, rows, self._training(vault), *self._parts(vault))
         return Output(scores=vault.scores(made, vault.features))
 
     def _kind(self, metadata: Metadata) -> str:
@@ -103,12 +108,13 @@ class ClassDP(Method):
             return Training(self.epochs, self.plain_lr, batch_size=_PLAIN_BATCH)
         return Training(self.epochs, self.lr, optimizer=self.optimizer, average_last=self.average_last)
 
-    def _parts(self, vault: Vault) -> PrivateRows | torch.Tensor | None:
+    def _parts(self, vault: Vault) -> tuple[PrivateRows, ...]:
+        """The part of every record, where classes have parts."""
         parts = vault.unit.footprint.parts
         if parts == 1 or vault.plan.runs_exactly("classifier"):
-            return None
+            return ()
         if self.rule == "spread":
             rule: nn.Module = Spread(vault.metadata.features, parts)
         else:
             rule = NearestCenter(k_means(dense_rows(vault.public_features), parts))
-        return cast(PrivateRows, vault.apply(rule, vault.features))
+        return (cast(PrivateRows, vault.apply(rule, vault.features)),)

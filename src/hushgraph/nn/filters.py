@@ -20,6 +20,7 @@ LEAST_SIDE = 10
 _PATCHES, _FLAT, _STEEP = 40_000, 0.05, 0.01
 _THRESHOLD = 0.5
 _FLATTEST = 0.03
+_AT_ONCE = 50  # pictures: the responses of more fill more than the caches
 
 
 @rowwise("A fixed map of each picture; what it was fitted to are public pictures.")
@@ -55,7 +56,7 @@ class PublicFilters(nn.Module):
     def fit(self, public: Tensor) -> None:
         """Filters, mean and directions from public pictures."""
         self._fit_filters(public)
-        pooled = torch.cat([self._pooled(part) for part in public.split(1_000)])
+        pooled = torch.cat([self._pooled(part) for part in public.split(_AT_ONCE)])
         self.center.copy_(pooled.mean(dim=0))
         values, vectors = torch.linalg.eigh(_covariance(pooled))
         kept = values.argsort(descending=True)[: self.basis.shape[1]]
@@ -65,7 +66,8 @@ class PublicFilters(nn.Module):
 
     def forward(self, rows: Tensor) -> Tensor:
         """`[n, height * width]` to `[n, width_out]`."""
-        found = (self._pooled(rows) - self.center) @ self.basis
+        pooled = torch.cat([self._pooled(part) for part in rows.split(_AT_ONCE)]) if len(rows) else self._pooled(rows)
+        found = (pooled - self.center) @ self.basis
         return torch.cat([found, found.new_full((len(found), 1), CONSTANT)], dim=1)
 
     def _pooled(self, rows: Tensor) -> Tensor:
