@@ -50,6 +50,7 @@ _KNOWN: dict[str, dict[str, str | type]] = {
     "mechanisms": {
         "neighbor-sum": _MECHANISMS + "neighbor_sum:NeighborSum",
         "label-sum": _MECHANISMS + "label_sum:LabelSum",
+        "balanced-sum": _MECHANISMS + "balanced_sum:BalancedSum",
         "gradient": _MECHANISMS + "gradient:Gradient",
         "rooted-gradient": _MECHANISMS + "rooted_gradient:RootedGradient",
         "edge-count": _MECHANISMS + "edge_count:EdgeCount",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hushgraph.mechanisms.balanced_sum import BalancedSum
 from hushgraph.mechanisms.cluster_degrees import ClusterDegrees
 from hushgraph.mechanisms.dendrogram import DendrogramChain
 from hushgraph.mechanisms.dendrogram_choice import DendrogramChoice
@@ -18,6 +19,7 @@ from hushgraph.mechanisms.raw import Raw
 from hushgraph.mechanisms.rooted_gradient import RootedGradient
 
 __all__ = [
+    "BalancedSum",
     "ClusterDegrees",
     "DendrogramChain",
     "DendrogramChoice",
