@@ -25,6 +25,7 @@ _KNOWN: dict[str, dict[str, str | type]] = {
     "methods": {
         "auto": _METHODS + "auto:Auto",
         "chorus": _METHODS + "chorus:Chorus",
+        "quorum": _METHODS + "quorum:Quorum",
         "gap": _METHODS + "gap:GAP",
         "progap": _METHODS + "progap:ProGAP",
         "dp-gnn": _METHODS + "dpgnn:DPGNN",

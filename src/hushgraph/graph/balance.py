@@ -23,7 +23,7 @@ from hushgraph.errors import InputError
 from hushgraph.graph.edges import Edges
 
 MOST_NODES = 1 << 21  # up to here, sums in double precision are as good as the proof needs
-MOST_CAPACITY = 1 << 20
+MOST_CAPACITY = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ class Balance:
 def balance(edges: Edges, senders: Tensor, receivers: Tensor, send_capacity: float, receive_capacity: float) -> Balance:
     """The balanced weights of the entries that lead from a node of the mask `senders` to one of `receivers`.
 
-    Nodes in both masks are refused, and so are more nodes than the proof of the rounding allows. The iteration below
-    contracts, on the logarithms of u, so it comes to its end for every graph.
+    Nodes in both masks are refused, and so are more nodes than the proof of the rounding allows. Every step of the
+    iteration is monotone, also as the machine rounds it: u never rises and comes to rest, for every graph.
     """
     _check(senders, receivers, send_capacity, receive_capacity)
     entries = _entries(edges, senders, receivers)

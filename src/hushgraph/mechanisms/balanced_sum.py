@@ -20,7 +20,7 @@ from torch import Tensor
 
 from hushgraph.data.rows import Rows
 from hushgraph.errors import InputError
-from hushgraph.graph.balance import MOST_CAPACITY, Balance, balance
+from hushgraph.graph.balance import Balance, balance
 from hushgraph.mechanisms.canaries import BASE_NODES, Evidence, OpenVault, Tally, audit_graph, lay_out, room_for
 from hushgraph.mechanisms.label_sum import centered_rows, known_classes
 from hushgraph.noise.normal import in_steps
@@ -32,7 +32,7 @@ from hushgraph.privacy.units import Unit
 _RECEIVE = math.sqrt(5.0)  # receiving over sending capacity: a sender and a receiver that go then cost the same
 _ROUNDING = 1.01  # room for what differs from real numbers: the proof adds it up
 _STEP = 2.0**-26  # of the grid, over the root of the capacity
-_MOST_NUMBERS = 1 << 31
+_MOST_NUMBERS, _MOST_CAPACITY = 1 << 31, 1 << 16
 _CANARY_CLASSES = 2
 
 
@@ -56,8 +56,8 @@ class BalancedSum(GaussianMechanism):
     released = "a sum of neighbors' labels"
 
     def __post_init__(self) -> None:
-        if not 1.0 <= self.capacity * _RECEIVE <= MOST_CAPACITY or self.capacity < 1.0:
-            raise InputError(f"capacity: expected a number from 1 to {MOST_CAPACITY / _RECEIVE:.0f}; got {self.capacity!r}")
+        if not 1.0 <= self.capacity <= _MOST_CAPACITY:
+            raise InputError(f"capacity: expected a number from 1 to {_MOST_CAPACITY}; got {self.capacity!r}")
 
     def sensitivity(self, unit: Unit) -> float:
         """For a record that becomes empty, its list with it, and the entries that name it too or not at all."""

@@ -15,8 +15,6 @@ Five things keep the noise low for the same epsilon (proofs: docs/proofs/chorus.
   shorter and messages louder. The others train a model of features, at no further cost: a record is an example of one
   of the two models only;
 * node level: the classifier is linear, from zero, on rows of norm one: few numbers to learn.
-Where a node goes with all its edges, its neighbors' lists change too and dividing by their length has no bound: there,
-training nodes that do not read send along balanced weights (docs/proofs/balance.md), at no cap and no promise.
 
 A node's own label never enters its own first sum. Later it can come back only through the pseudo-label of an unlabeled
 neighbor, as one of that neighbor's many contributions.
@@ -31,8 +29,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from hushgraph.errors import InputError
-from hushgraph.mechanisms.balanced_sum import BalancedSum
 from hushgraph.mechanisms.gradient import Gradient
 from hushgraph.mechanisms.label_sum import LabelSum
 from hushgraph.methods.base import Method, Output
@@ -71,7 +67,6 @@ class Chorus(Method):
     aggregation_noise: float = setting(0.4, above=0, help="noise multiplier of sums over that of gradients")
     centered: bool = setting(True, help="send labels without their mean")
     divide_by_degree: bool = setting(True, help="divide messages by the root of the list's length (node level)")
-    capacity: float = setting(16.0, least=1, help="of a sender's weights, where nodes go with all their edges")
     noise_floor: float = setting(3.0, least=0, help="sums below this many lengths of their noise are kept short")
     zero_init: bool = setting(True, help="start the linear classifier from zero")
     optimizer: OptimizerName = setting("adam", among=OPTIMIZERS)
@@ -100,9 +95,7 @@ class Chorus(Method):
         hops = self.hops or (3 if plain else 1)
         readers = self._num_readers(metadata, unit, budget)
         batch = self.batch_size or (512 if readers == metadata.num_train else 256)
-        sums = self._label_sum(unit, budget)
-        if isinstance(sums, BalancedSum) and hops > 1:
-            raise InputError(f"hops: expected 1 under the unit '{unit}'; got {hops}")
+        sums = self._label_sum(unit)
         training = Gradient.of(readers, batch, self.epochs or PRIVATE_EPOCHS, self.max_grad_norm)
         parts = 1 if readers == metadata.num_train else 2
         return [
@@ -110,11 +103,9 @@ class Chorus(Method):
             *[Stage(f"stage_{k}", training, parallel=parts) for k in range(0 if plain else 1, hops + 1)],
         ]
 
-    def _label_sum(self, unit: Unit, budget: Budget) -> LabelSum | BalancedSum:
+    def _label_sum(self, unit: Unit) -> LabelSum:
         """The sums in the form that costs least under the unit."""
         f = unit.footprint
-        if self._is_balanced(unit, budget):
-            return BalancedSum(self.capacity, self.centered)
         divided = self.divide_by_degree and f.owned
         centered = self.centered and not f.replaced  # two centered messages can be opposite: nothing would be gained
         if not f.mirrored:
@@ -125,14 +116,10 @@ class Chorus(Method):
 
     def _num_readers(self, metadata: Metadata, unit: Unit, budget: Budget) -> int:
         """How many training nodes a private classifier of sums is trained on, by rule from public sizes."""
-        if not (unit.footprint.owned or self._is_balanced(unit, budget)) or not budget.is_private:
+        if not unit.footprint.owned or not budget.is_private:
             return metadata.num_train
         share = self.train_fraction or max(_TRAIN_FRACTION, _FEWEST_READERS / metadata.num_train)
         return max(1, round(min(1.0, share) * metadata.num_train))
-
-    def _is_balanced(self, unit: Unit, budget: Budget) -> bool:
-        """Whether lists of other nodes change with a record, in any number."""
-        return budget.is_private and unit.footprint.incident and math.isinf(unit.footprint.receivers)
 
     def _trains_plainly(self, unit: Unit, budget: Budget) -> bool:
         return not budget.is_private or "labels" in unit.public
@@ -195,12 +182,11 @@ class Chorus(Method):
 
     def _scaled(self, vault: Vault, released: Held, network: ChorusNetwork) -> Held:
         """The sums on a scale that fits the classifier: in multiples of their noise, or of length at most one."""
-        std, centered = vault.plan[SUMS].scale or 0.0, self._label_sum(vault.unit, vault.plan.budget).centered
+        sums, std = vault.plan.mechanism(SUMS, LabelSum), vault.plan[SUMS].scale or 0.0
         if not network.plain:
-            columns = vault.metadata.classes - (1 if centered else 0)
-            return vault.apply(FloorScale(self.noise_floor * math.sqrt(columns) * std, centered), released)
+            columns = vault.metadata.classes - (1 if sums.centered else 0)
+            return vault.apply(FloorScale(self.noise_floor * math.sqrt(columns) * std, sums.centered), released)
         assert isinstance(released, Tensor)
-        sums = vault.plan.mechanism(SUMS, LabelSum)
         released = without_mean(released) if sums.centered else released
         if std == 0.0:
             return released
