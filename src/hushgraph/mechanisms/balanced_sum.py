@@ -1,4 +1,4 @@
-"""Sums of neighbors' labels along balanced weights: bounded for a node with all its edges. Proof: docs/proofs/balance.md.
+"""Sums of neighbors' labels along balanced weights, for nodes with all their edges. Proof: docs/proofs/balance.md.
 
 A sum over neighbors has no bound where a node goes with all its edges: every neighbor loses one message, and a message
 that is divided by the length of a list changes for everybody on that list. Here every entry has a weight made of a

@@ -1,8 +1,8 @@
 """Quorum: neighbors' labels as votes, for nodes that are protected with all their edges.
 
 Training nodes send their labels to the nodes that are to be predicted, along weights that give way to hubs so that no
-node, however many edges it has, can move what others receive by much (docs/proofs/balance.md): no degree is cut and none
-is promised. Three things keep what has to be learned, and so the noise, small:
+node, however many edges it has, can move what others receive by much (docs/proofs/balance.md): no list is cut and no
+degree is promised. Three things keep what has to be learned, and so the noise, small:
 
 * a node either sends (training nodes) or receives (all others); what a node receives is part of its own record;
 * a linear model of features is trained by DP-SGD on all training nodes, from zero, on rows of length one;
@@ -41,9 +41,9 @@ class Quorum(Method):
     """Settings of Quorum."""
 
     capacity: float = setting(16.0, least=1, help="what the weights of one sender add up to at most")
-    vote_noise: float = setting(0.4, above=0, help="noise multiplier of the votes over that of gradients")
+    vote_noise: float = setting(0.6, above=0, help="noise multiplier of the votes over that of gradients")
     spread: float = setting(1.0, least=0, help="variance of votes for each unit of their strength; more: less heard")
-    lr: float = setting(0.08, above=0, help="learning rate")
+    lr: float = setting(0.1, above=0, help="learning rate")
     epochs: int | None = setting(None, least=1, help="passes over the training nodes; by rule 100, or 10 by DP-SGD")
     batch_size: int = setting(512, least=1, help="expected batch of DP-SGD")
     max_grad_norm: float = setting(1.0, above=0, help="clip norm of one example's gradient")

@@ -25,7 +25,8 @@ class VoteReader(nn.Module):
     def forward(self, rows: JoinedRows) -> Tensor:
         """Class scores, one row per node."""
         said, votes = rows.parts
-        assert isinstance(said, Tensor) and isinstance(votes, Tensor)
+        assert isinstance(said, Tensor)
+        assert isinstance(votes, Tensor)
         votes = votes - votes.mean(dim=1, keepdim=True)
         columns = votes.shape[1]
         beyond_noise = votes.square().sum(dim=1, keepdim=True) - (columns - 1) * self.std**2
