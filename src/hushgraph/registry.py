@@ -105,7 +105,7 @@ _KNOWN: dict[str, dict[str, str | type]] = {
 }
 """Views are functions of a model, or of its certificate, that a model is asked for and that are built on top of it."""
 
-_ALIASES = {"units": {"node-promise": "bounded-degree-node"}}
+_ALIASES = {"units": {"node-promise": "bounded-degree-node", "edge": "undirected-edge"}}
 """Names that older files and habits use."""
 
 _external: set[str] = set()

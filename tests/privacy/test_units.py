@@ -190,3 +190,7 @@ def test_a_unit_that_lists_no_neighbors_says_so() -> None:
 
     with pytest.raises(NotImplementedError, match="stranger"):
         Stranger().neighbors(None, None)
+
+
+def test_an_edge_without_more_words_is_an_undirected_one() -> None:
+    assert units.as_unit("edge") == units.UndirectedEdge()

@@ -87,10 +87,11 @@ def test_the_page_is_whole_offline_and_says_what_the_certificate_says(home: Path
     assert (path.stat().st_mode & 0o777) == 0o600
 
 
-def test_the_first_thing_is_whether_it_was_verified(home: Path) -> None:
+def test_the_first_things_are_the_verdict_and_whether_it_was_verified(home: Path) -> None:
     _, reader = read(write_report(home / "edge_1"))
     sections = [one for one in reader.ids if one not in ("delta", "delta-words", "delta-curve", "tip")]
     assert sections == [
+        "verdict",
         "verification",
         "claim",
         "accuracy",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 from markupsafe import Markup
 
+from hushgraph.privacy.tradeoff import detection_curve
 from hushgraph.report.context import RunContext
 from hushgraph.report.sections import below, section
 from hushgraph.report.svg import Axis, Series, line_chart
@@ -112,10 +112,8 @@ def _limits(context: RunContext) -> list[tuple[float, float]]:
     loss = context.loss
     if loss is None or not context.certificate.is_private:
         return []
-    slopes = [0.0, *[10 ** (-2 + k / 10) for k in range(36)]]
-    profile = [(slope, loss.delta(slope)) for slope in slopes]
     rates = [10 ** (-4 + k / 10) for k in range(41)]
-    return [(x, min(1.0, min(math.exp(slope) * x + delta for slope, delta in profile))) for x in rates]
+    return list(zip(rates, detection_curve(loss, rates)))
 
 
 def _other(one: dict[str, Any]) -> dict[str, Any]:

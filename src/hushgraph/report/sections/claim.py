@@ -10,6 +10,7 @@ from markupsafe import Markup
 from hushgraph.ledger.certificate import Randomness
 from hushgraph.methods.evaluation import EVALUATION
 from hushgraph.privacy.loss import PrivacyLoss, WorstOf
+from hushgraph.privacy.tradeoff import best_guess
 from hushgraph.report import words
 from hushgraph.report.context import RunContext
 from hushgraph.report.sections import pill, section
@@ -88,7 +89,7 @@ def _pills(context: RunContext) -> list[Markup]:
 def _tiles(context: RunContext) -> list[tuple[str, str, str]]:
     tiles = []
     if context.loss is not None and context.certificate.is_private:
-        guess = min(50.0 * (1.0 + context.loss.delta(0.0)), 100.0)
+        guess = 100.0 * best_guess(context.loss)
         shown = f"{guess:.1f}%" if guess < 99.9 else "over 99.9%"
         about = "how often anyone can be right about one unit when both cases are equally likely (50%: chance)"
         tiles.append(("best possible guess", shown, about))
