@@ -31,17 +31,18 @@ The class with the largest noisy sum of neighbors' labels, without any model, th
 - *balanced*: the weights of [balance](proofs/balance.md), capacity 16;
 - *all receivers*: weights 1; a node can reach every receiver, so the bound is the root of their number;
 - *truncated*: nodes of more than D neighbors dropped, the best of D = 2, 4, ..., 1024 **for each figure, by
-  hindsight**, with noise in proportion to what one node does on this very graph. A sound release needs a smooth bound of that
-  (Kasiviswanathan et al. 2013; Blocki et al. 2013), hence more noise: the figures are above what can be reached;
+  hindsight**, with noise in proportion to what one node does on this very graph. A sound release needs a smooth
+  bound of that (Kasiviswanathan et al. 2013; Blocki et al. 2013), hence more noise: the figures are above what can be
+  reached;
 - *owned record*: **another, weaker unit** (`node`: entries of other lists that name the node stay): messages divided by
   the root of the sender's list, as Chorus does. For orientation.
 """
 CHOOSE = """## How the settings were chosen
 
 Mean *validation* accuracy over 2 seeds on graphs that are not in the tables above; no setting was compared on test
-nodes or on the graphs above. The defaults are `vote_noise=0.6 lr=0.1 batch_size=512`, with `capacity=16` and `spread=1`. A
-classifier of votes that is trained on a quarter of the training nodes, as Chorus does it, had lower validation accuracy
-than the rule of Bayes on JohnsHopkins55, BU10 and cora_ml; that is why votes are read by a rule.
+nodes or on the graphs above. The defaults are `vote_noise=0.6 lr=0.1 batch_size=512`, with `capacity=16` and
+`spread=1`. A classifier of votes that is trained on a quarter of the training nodes, as Chorus does it, had lower
+validation accuracy than the rule of Bayes on JohnsHopkins55, BU10 and cora_ml; that is why votes are read by a rule.
 """
 
 

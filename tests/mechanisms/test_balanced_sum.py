@@ -107,8 +107,8 @@ def test_weights_by_the_length_of_a_list_have_no_such_bound(monkeypatch: pytest.
 
 def test_the_price_by_unit() -> None:
     mechanism = BalancedSum(16.0)
-    assert mechanism.sensitivity(WHOLE) == pytest.approx(math.sqrt(5.0), rel=0.03)
-    assert mechanism.sensitivity(WHOLE) > math.sqrt(5.0)
+    exact = math.sqrt(5.0) / 4.0 * math.sqrt(16.0) * 32.0 * (math.exp(1.0 / 32.0) - 1.0)
+    assert mechanism.sensitivity(WHOLE) == pytest.approx(1.02 * exact)
     for unit in (units.Node(), units.BoundedDegreeNode()):
         assert mechanism.sensitivity(unit) == mechanism.sensitivity(WHOLE)
     assert mechanism.sensitivity(units.NodeReplace()) == 2.0 * mechanism.sensitivity(WHOLE)

@@ -42,6 +42,7 @@ QUICK: dict[str, dict[str, Any]] = {
     "dp-gnn": {"epochs": 1, "batch_size": 8, "hidden_channels": 4},
     "mlp": {"epochs": 1},
     "dp-mlp": {"epochs": 1, "batch_size": 8},
+    "quorum": {"epochs": 1, "batch_size": 8},
     "pate": {"learner": "ridge", "teachers": 3, "queries": 4},
     "lpgnn": {"low": -1.0, "high": 1.0, "epochs": 1, "label_steps": 2},
     "feature-rr": {"low": -1.0, "high": 1.0, "epochs": 1, "hidden_channels": 4},

@@ -30,9 +30,9 @@ from hushgraph.privacy.plan import Stage
 from hushgraph.privacy.units import Unit
 
 _RECEIVE = math.sqrt(5.0)  # receiving over sending capacity: a sender and a receiver that go then cost the same
-_ROUNDING = 1.01  # room for what differs from real numbers: the proof adds it up
-_STEP = 2.0**-26  # of the grid, over the root of the capacity
-_MOST_NUMBERS, _MOST_CAPACITY = 1 << 31, 1 << 16
+_ROUNDING = 1.02  # room for what differs from real numbers: the proof adds it up
+_GRID_BITS = 20
+_MOST_NUMBERS, _MOST_CAPACITY = 1 << 25, 1 << 16
 _CANARY_CLASSES = 2
 
 
@@ -89,7 +89,8 @@ class BalancedSum(GaussianMechanism):
 
     @property
     def _step(self) -> float:
-        return _STEP * math.sqrt(self.capacity)
+        """2^-20 times the largest power of two that is at most the root of the capacity."""
+        return math.ldexp(1.0, math.frexp(math.sqrt(self.capacity))[1] - 1 - _GRID_BITS)
 
     def _values(self, whole: Tensor) -> Tensor:
         return (whole.to(torch.float64) * self._step).to(torch.float32)

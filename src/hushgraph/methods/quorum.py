@@ -21,8 +21,7 @@ from torch import nn
 from hushgraph.mechanisms.balanced_sum import BalancedSum
 from hushgraph.mechanisms.gradient import Gradient
 from hushgraph.methods.base import Method, Output
-from hushgraph.nn.chorus import LinearNetwork, UnitRows
-from hushgraph.nn.votes import VoteReader
+from hushgraph.nn.chorus import LinearNetwork, UnitRows, VoteReader
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.notes import Code, Note, note
