@@ -25,6 +25,7 @@ from uncapped_page import write_page
 
 from hushgraph import datasets
 from hushgraph.data.checks import CheckedGraph, check_graph
+from hushgraph.ledger.ledger import Ledger
 from hushgraph.mechanisms import BalancedSum
 from hushgraph.methods.base import Method
 from hushgraph.methods.mlp import DPMLP
@@ -142,7 +143,9 @@ def fits(what: str, name: str, methods: dict[str, Method], seeds: int) -> Iterat
                     continue
                 graph = graph or load(name)
                 started = time.process_time()
-                accuracy = method.fit(graph, UNIT, Budget(epsilon, DELTA), seed=seed).metrics["accuracy"]
+                accuracy = method.fit(graph, UNIT, Budget(epsilon, DELTA), seed=seed, ledger=Ledger()).metrics[
+                    "accuracy"
+                ]
                 seconds = round(time.process_time() - started, 1)
                 yield {**cell, "accuracy": accuracy["test" if what == "fit" else "val"], "cpu_seconds": seconds}
 
