@@ -50,18 +50,15 @@ OTHERS = {
     "amazon_computers": "amazon_computers/amazon_computers.npz",
 }
 UNIT, EPSILONS, DELTA = NodeWithEdges(), (1.0, 2.0, 4.0, 8.0), 1e-5
-DEAF = 1e9  # votes that are asked for and not listened to
 METHODS: dict[str, Method] = {
     "dp-mlp": DPMLP(),
-    "linear": Quorum(vote_noise=100.0, spread=DEAF),
+    "linear": Quorum(vote_noise=100.0, strength=0.0),
     "quorum": Quorum(),
 }
 CHOICES: list[dict[str, float]] = [
-    {"vote_noise": noise, "lr": lr, "batch_size": batch}
-    for noise in (0.4, 0.6, 0.8)
-    for lr, batch in ((0.1, 512), (0.15, 1024))
+    {"vote_noise": noise, "strength": strength} for noise in (0.6, 0.8, 1.0) for strength in (4.0, 6.0)
 ]
-CHOICES += [{"capacity": 8.0}, {"capacity": 32.0}, {"spread": 0.5}, {"spread": 2.0}]
+CHOICES += [{"capacity": 8.0}, {"capacity": 32.0}, {"lr": 0.15, "batch_size": 1024}]
 DRAWS = 5  # of noise, for `votes`
 TRUNCATIONS = [2**k for k in range(1, 11)]
 

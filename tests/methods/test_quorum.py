@@ -67,7 +67,7 @@ def test_units_without_proof_are_refused() -> None:
 def test_votes_are_heard_where_features_tell_nothing() -> None:
     model = Quorum(vote_noise=0.1).fit(friends(), WHOLE, Budget(8.0, 1e-5), seed=0)
     assert model.metrics["accuracy"]["test"] > 80.0
-    deaf = Quorum(spread=1e9).fit(friends(), WHOLE, Budget(8.0, 1e-5), seed=0)
+    deaf = Quorum(strength=0).fit(friends(), WHOLE, Budget(8.0, 1e-5), seed=0)
     assert deaf.metrics["accuracy"]["test"] < 45.0
 
 

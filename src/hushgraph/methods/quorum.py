@@ -6,8 +6,8 @@ degree is promised. Three things keep what has to be learned, and so the noise, 
 
 * a node either sends (training nodes) or receives (all others); what a node receives is part of its own record;
 * a linear model of features is trained by DP-SGD on all training nodes, from zero, on rows of length one;
-* how to read the votes is not learned: Bayes' rule weighs them against the features by how far they stand out of
-  their noise. It takes for granted that neighbors agree more often than not; where they do not, accuracy is lost.
+* how to read the votes is not learned: Bayes' rule weighs them against the features by the noise they carry. It takes
+  for granted that neighbors agree more often than not; where they do not, accuracy is lost.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Quorum(Method):
     """Settings of Quorum."""
 
     capacity: float = setting(16.0, least=1, help="what the weights of one sender add up to at most")
-    vote_noise: float = setting(0.6, above=0, help="noise multiplier of the votes over that of gradients")
-    spread: float = setting(1.0, least=0, help="variance of votes for each unit of their strength; more: less heard")
+    vote_noise: float = setting(0.8, above=0, help="noise multiplier of the votes over that of gradients")
+    strength: float = setting(6.0, least=0, help="votes that a node's own class is expected to be ahead by; 0: unheard")
     lr: float = setting(0.1, above=0, help="learning rate")
     epochs: int | None = setting(None, least=1, help="passes over the training nodes; by rule 100, or 10 by DP-SGD")
     batch_size: int = setting(512, least=1, help="expected batch of DP-SGD")
@@ -73,5 +73,5 @@ class Quorum(Method):
             epochs = self.epochs or (PLAIN_EPOCHS if exact else PRIVATE_EPOCHS)
             vault.release(CLASSIFIER, network, rows, Training(epochs, self.lr))
         votes = vault.release(VOTES)
-        reader = VoteReader(vault.plan[VOTES].scale or 0.0, self.spread)
+        reader = VoteReader(vault.plan[VOTES].scale or 0.0, self.strength)
         return Output(scores=vault.scores(reader, vault.join([vault.apply(network.eval(), rows), votes])))
