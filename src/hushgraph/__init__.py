@@ -34,6 +34,7 @@ if _TYPE_CHECKING:
     from hushgraph.methods.pgc import PGC, PGCLinks
     from hushgraph.methods.plain_gnn import GAT, GCN, GIN, GraphSAGE
     from hushgraph.methods.progap import ProGAP
+    from hushgraph.methods.quorum import Quorum
     from hushgraph.methods.released import ReleasedGraph, release_graph
     from hushgraph.methods.select import fit_best
     from hushgraph.nn.feature_scores import FeatureScores, feature_scores
@@ -82,6 +83,7 @@ _PLACES = {
     "Plan": "privacy.plan",
     "PrivHRG": "methods.edge_rr",
     "ProGAP": "methods.progap",
+    "Quorum": "methods.quorum",
     "ReleasedGraph": "methods.released",
     "SageEDP": "methods.perturbed",
     "Stage": "privacy.plan",
@@ -131,6 +133,7 @@ __all__ = [
     "Plan",
     "PrivHRG",
     "ProGAP",
+    "Quorum",
     "ReleasedGraph",
     "SageEDP",
     "Stage",

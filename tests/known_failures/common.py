@@ -18,6 +18,7 @@ from hushgraph.data.checks import CheckedGraph, check_graph
 from hushgraph.data.rows import dense_rows
 from hushgraph.errors import BudgetError
 from hushgraph.ledger.run import Run
+from hushgraph.mechanisms.balanced_sum import BalancedSum
 from hushgraph.mechanisms.edge_count import EdgeCount
 from hushgraph.mechanisms.gradient import Gradient
 from hushgraph.mechanisms.label_sum import LabelSum
@@ -44,6 +45,7 @@ EDGE_READERS: list[Mechanism] = [
     LabelSum(centered=True),
     LabelSum(divided=True),
     LabelSum(divided=True, centered=True),
+    BalancedSum(capacity=2.0),
     EdgeCount(cap=4),
     PairCount(),
 ]

@@ -44,6 +44,7 @@ QUICK: dict[str, dict[str, Any]] = {
     "dp-appr": {"epochs": 1, "batch_size": 8, "hidden_channels": 4},
     "mlp": {"epochs": 1},
     "dp-mlp": {"epochs": 1, "batch_size": 8},
+    "quorum": {"epochs": 1, "batch_size": 8},
     "pate": {"learner": "ridge", "teachers": 3, "queries": 4},
     "class-dp": {"steps": 3, "sample_rate": 1.0},
     "noisy-moments": {"frequencies": 8},

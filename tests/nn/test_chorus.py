@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from hushgraph.data.rows import JoinedRows, SparseRows
-from hushgraph.nn.chorus import Ensemble, FeatureModel, FloorScale, LinearNetwork, UnitRows, without_mean
+from hushgraph.nn.chorus import Ensemble, FeatureModel, FloorScale, LinearNetwork, UnitRows, VoteReader, without_mean
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -69,3 +69,16 @@ def test_a_feature_model_is_zero_without_knowledge_and_never_longer_than_one() -
     lengths = FeatureModel(sure, 3)(features).norm(dim=1).detach()
     assert float(lengths.max()) <= 1.0 + 1e-6
     assert math.isclose(float(lengths.max()), 1.0, rel_tol=1e-5)
+
+
+def test_votes_are_weighed_by_bayes_rule_and_a_common_shift_means_nothing() -> None:
+    said, votes = torch.zeros(1, 3), torch.tensor([[9.0, 0.0, 0.0]]) + 5.0
+    gained = VoteReader(std=2.0, strength=6.0)(JoinedRows([said, votes])) - said.log_softmax(1)
+    assert torch.allclose(gained, 0.6 * torch.tensor([[6.0, -3.0, -3.0]]))
+
+
+def test_votes_of_no_strength_or_much_noise_are_not_heard() -> None:
+    said, votes = torch.tensor([[0.2, 0.5, 0.3]]).log(), torch.tensor([[3.0, -1.0, 0.0]])
+    assert torch.allclose(VoteReader(std=1.0, strength=0.0)(JoinedRows([said, votes])), said)
+    assert torch.allclose(VoteReader(std=1e6, strength=6.0)(JoinedRows([said, votes])), said)
+    assert torch.allclose(VoteReader(std=0.0, strength=0.0)(JoinedRows([said, votes])), said)

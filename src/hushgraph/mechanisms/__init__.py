@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hushgraph.mechanisms.balanced_sum import BalancedSum
 from hushgraph.mechanisms.cluster_degrees import ClusterDegrees
 from hushgraph.mechanisms.coded_sum import CodedSum
 from hushgraph.mechanisms.dendrogram import DendrogramChain
@@ -20,6 +21,7 @@ from hushgraph.mechanisms.raw import Raw
 from hushgraph.mechanisms.rooted_gradient import RootedGradient
 
 __all__ = [
+    "BalancedSum",
     "ClusterDegrees",
     "CodedSum",
     "DendrogramChain",

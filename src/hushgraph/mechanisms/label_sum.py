@@ -125,20 +125,14 @@ class LabelSum(GaussianMechanism):
         edges = edges if receivers is None else edges.ending_at(receivers)
         sent: Quantized
         if pseudo_labels is None:
-            sent = self.label_messages(edges, self.classes(data), data.metadata.classes)
+            sent = self.label_messages(edges, known_classes(data), data.metadata.classes)
         else:
             sent = self.messages(edges, self.rows(data, pseudo_labels), data.trains_on)
         return edges.sum(sent), sent.step
 
-    def classes(self, data: Any) -> Tensor:
-        """The labels of the training nodes; -1 for all others and where there is none."""
-        known = torch.full((data.metadata.num_nodes,), -1)
-        known[data.train] = data.labels[data.train].clamp(min=-1)
-        return known
-
     def rows(self, data: Any, pseudo_labels: Rows) -> Tensor:
         """One-hot labels of the training nodes (zeros where there is none); for all others their `pseudo_labels`."""
-        classes = self.classes(data)
+        classes = known_classes(data)
         rows = torch.where(data.trains_on.unsqueeze(1), 0.0, dense_rows(pseudo_labels).to(torch.float32))
         known = (classes >= 0).nonzero().squeeze(1)
         rows[known, classes[known]] = 1.0
@@ -283,6 +277,19 @@ class LabelSum(GaussianMechanism):
             return torch.zeros_like(change), change
         before, after = self.coded(F.one_hot(torch.tensor(_TWIN_LABELS), _CANARY_CLASSES).to(torch.float64))
         return norm * before, norm * (after - before)
+
+
+def known_classes(data: Any) -> Tensor:
+    """The labels of the training nodes; -1 for all others and where there is none."""
+    known = torch.full((data.metadata.num_nodes,), -1)
+    known[data.train] = data.labels[data.train].clamp(min=-1)
+    return known
+
+
+def centered_rows(rows: Tensor) -> Tensor:
+    """Rows without their mean, times sqrt(C / (C - 1)): rows without negative entries get no longer."""
+    columns = rows.shape[1]
+    return (rows - rows.mean(dim=1, keepdim=True)) * math.sqrt(columns / max(1, columns - 1))
 
 
 def _one_hot(rows: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Chorus's networks: classifiers on features next to noisy sums of labels, and the row-wise steps around them."""
+"""Networks of Chorus and Quorum: classifiers on features next to noisy sums of labels, and row-wise steps beside."""
 
 from __future__ import annotations
 
@@ -140,6 +140,27 @@ class FeatureModel(nn.Module):
         """One row per node."""
         said = self.classifier(JoinedRows([features])).log_softmax(dim=1) + self.uniform
         return said / said.norm(dim=1, keepdim=True).clamp(min=1.0)
+
+
+@rowwise("Adds a constant multiple of one row's own sum to the same row's class scores.")
+class VoteReader(nn.Module):
+    """Adds what neighbors vote for to what a classifier of features says; takes `JoinedRows` of both.
+
+    If neighbors agree with a node more often than not, the centered sum S of a node of class c is about a (e_c - 1/C)
+    for some `strength` a, with noise of variance std^2 and a spread of the votes themselves of about a. Bayes' rule
+    then adds a S / (std^2 + a) to the log probabilities: next to nothing where the noise is large.
+    """
+
+    def __init__(self, std: float, strength: float) -> None:
+        super().__init__()
+        self.weight = strength / max(std**2 + strength, 1e-12)
+
+    def forward(self, rows: JoinedRows) -> Tensor:
+        """Class scores, one row per node."""
+        said, votes = rows.parts
+        assert isinstance(said, Tensor)
+        assert isinstance(votes, Tensor)
+        return said.log_softmax(dim=1) + self.weight * without_mean(votes)
 
 
 class ChorusNetwork(nn.Module):

@@ -26,6 +26,7 @@ class Code(StrEnum):
     DEGREE_CAP = "degree-cap"
     DEGREE_BOUND = "degree-bound"
     NO_CAP = "no-cap"
+    BALANCED = "balanced"
     TRAINING_CAP = "training-cap"
     RANGE = "range"
     RANGE_PER_COLUMN = "range-per-column"
@@ -124,6 +125,7 @@ _SENTENCES = {
     Code.DEGREE_CAP: "the cap on a node's outgoing list: {max_degree} entries",
     Code.DEGREE_BOUND: "the promise that no node has more than {max_degree} neighbors",
     Code.NO_CAP: "no cap on outgoing lists: a node divides its message by the square root of its own list's length",
+    Code.BALANCED: "no cap on lists and no promise of a degree: a sender's weights add up to at most {capacity}",
     Code.TRAINING_CAP: "the cap on a node's outgoing list during training: {max_degree} entries",
     Code.RANGE: "the range of the features, [{low}, {high}]; values outside it are clipped on the device",
     Code.RANGE_PER_COLUMN: "the range of each feature; values outside it are clipped on the device",

@@ -279,8 +279,8 @@ class BoundedDegreeNode(Node):
 class NodeWithEdges(Unit):
     """One node with all its incident edges, in and out and however many, is replaced by an empty isolated one.
 
-    Nothing bounds how many other nodes' lists and sums change, so that sums over neighbors are refused; what can be
-    bounded is what depends on few nodes by itself. The set of nodes is public.
+    Nothing bounds how many other nodes' lists and sums change, so that plain sums over neighbors are refused; what can
+    be bounded is what depends on few nodes by itself, and sums along balanced weights. The set of nodes is public.
     """
 
     name = "node-with-edges"
