@@ -5,7 +5,7 @@
     python benchmarks/dpappr.py [--stores studies] [--embeddings] [--write]
 
 `--write` writes docs/results-dpappr.md and its pictures from the results there are, whichever version of the code they
-are of; `--embeddings` trains four models and draws their embeddings. Data: the folder that HUSHGRAPH_DATA names.
+are of; `--embeddings` trains six models and draws their embeddings. Data: the folder that HUSHGRAPH_DATA names.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from hushgraph.data.checks import check_graph
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.methods.dpappr import DPAPPR
 from hushgraph.methods.dpappr_paper import row_scales
+from hushgraph.privacy.loss import PrivacyLoss
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.units import NodeWithEdges
 from hushgraph.study.plots import draw
@@ -39,9 +40,9 @@ PAGE, PICTURES, PREFACE = ROOT / "docs" / "results-dpappr.md", ROOT / "docs" / "
 DATASETS = ("cora_ml", "pubmed", "coauthor_cs")
 EPSILONS = (1.0, 2.0, 4.0, 8.0)
 SIZES = {
-    "cora_ml": (Metadata(2_995, 2_396, 0, 599, 256, 7), 70, 2e-3),
-    "pubmed": (Metadata(19_717, 15_774, 0, 3_943, 256, 3), 60, 2e-4),
-    "coauthor_cs": (Metadata(18_333, 14_666, 0, 3_667, 256, 15), 150, 2e-4),
+    "cora_ml": (Metadata(2_995, 2_396, 0, 599, 256, 7), 70, 0.09, 2e-3),
+    "pubmed": (Metadata(19_717, 15_774, 0, 3_943, 256, 3), 60, 0.01, 2e-4),
+    "coauthor_cs": (Metadata(18_333, 14_666, 0, 3_667, 256, 15), 150, 0.03, 2e-4),
 }
 PUBLISHED = {
     "rows": 70,
@@ -138,15 +139,28 @@ def degree_table(results: Results, dataset: str) -> list[str]:
 
 
 def noise_table() -> list[str]:
-    """Noise of one entry over C1 for epsilon 4 of the rows alone, as published and as proved, no amplification."""
-    lines = ["| graph | rows M | delta of the rows | published | proved | ratio |", "| --- " * 6 + "|"]
-    for name, (metadata, count, delta) in SIZES.items():
+    """Noise of one entry over C1 for epsilon 4 of the rows alone, as published (without and with q') and as proved."""
+    head = [
+        "graph",
+        "rows M",
+        "delta of the rows",
+        "published",
+        "proved",
+        "ratio",
+        "published, epsilon / q'",
+        "proved for that",
+    ]
+    lines = ["| " + " | ".join(head) + " |", "| --- " * len(head) + "|"]
+    unit = NodeWithEdges()
+    for name, (metadata, count, rate, delta) in SIZES.items():
         method = DPAPPR(variant="gm", rows=count, pagerank_share=0.5)
-        (theirs,) = row_scales(method, metadata, 4.0, 0.5 * delta)
-        (ours,) = method._within_share(method.row_stages(metadata), NodeWithEdges(), hg.Budget(8.0, delta))
-        ratio = theirs.scale / ours.scale
-        each = f"{theirs.scale / method.row_bound:.2f} | {ours.scale / method.row_bound:.2f} | {ratio:.1f}"
-        lines.append(f"| {name} | {count} | {0.5 * delta:g} | {each} |")
+        (theirs,), (sampled,) = (row_scales(method, metadata, 4.0 / q, 0.5 * delta) for q in (1.0, rate))
+        (ours,) = method._within_share(method.row_stages(metadata), unit, hg.Budget(8.0, delta))
+        proved = PrivacyLoss(sampled.event(unit), unit.relation).epsilon(0.5 * delta)
+        noises = [f"{stage.scale / method.row_bound:.2f}" for stage in (theirs, ours, sampled)]
+        ratio = f"{theirs.scale / ours.scale:.1f}"
+        cells = [name, str(count), f"{0.5 * delta:g}", *noises[:2], ratio, noises[2], f"epsilon {proved:.1f}"]
+        lines.append("| " + " | ".join(cells) + " |")
     return lines
 
 
@@ -226,7 +240,7 @@ def main() -> None:
     """Draw embeddings, and print or write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--stores", type=Path, default=ROOT / "studies", help="the folder of the studies' results")
-    parser.add_argument("--embeddings", action="store_true", help="train four models and draw their embeddings")
+    parser.add_argument("--embeddings", action="store_true", help="train six models and draw their embeddings")
     parser.add_argument("--write", action="store_true", help="write the page from the results there are")
     options = parser.parse_args()
     if options.embeddings:
