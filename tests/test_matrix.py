@@ -50,6 +50,7 @@ LOOSE = {
     "pagerank-values",
     "pagerank-laplace",
 }
+LOOSE_PAIRS = {("group-gradient", "node-replace")}  # likewise: tests/mechanisms/test_group_gradient.py
 
 
 def ids(value: Any) -> str:
@@ -86,6 +87,8 @@ def test_bounds_are_tight_for_some_variant_of_every_bounded_pair() -> None:
     for cell in cells("bounded"):
         if noisy(cell) and cell.mechanism.name not in LOOSE:
             pair = (cell.mechanism.name, cell.unit.name)
+            if pair in LOOSE_PAIRS:
+                continue
             best[pair] = max(best[pair], largest_share(cell))
     assert {pair: share for pair, share in best.items() if share < TIGHT} == {}
 

@@ -25,6 +25,7 @@ _KNOWN: dict[str, dict[str, str | type]] = {
     "methods": {
         "auto": _METHODS + "auto:Auto",
         "chorus": _METHODS + "chorus:Chorus",
+        "chorus-codes": _METHODS + "chorus_codes:ChorusCodes",
         "gap": _METHODS + "gap:GAP",
         "progap": _METHODS + "progap:ProGAP",
         "dp-gnn": _METHODS + "dpgnn:DPGNN",
@@ -39,6 +40,8 @@ _KNOWN: dict[str, dict[str, str | type]] = {
         "mlp": _METHODS + "mlp:MLP",
         "dp-mlp": _METHODS + "mlp:DPMLP",
         "pate": _METHODS + "pate:PATE",
+        "class-dp": _METHODS + "class_dp:ClassDP",
+        "noisy-moments": _METHODS + "noisy_moments:NoisyMoments",
         "lpgnn": _METHODS + "lpgnn:LPGNN",
         "feature-rr": _METHODS + "feature_rr:FeatureRR",
         "pgc": _METHODS + "pgc:PGC",
@@ -51,7 +54,11 @@ _KNOWN: dict[str, dict[str, str | type]] = {
     "mechanisms": {
         "neighbor-sum": _MECHANISMS + "neighbor_sum:NeighborSum",
         "label-sum": _MECHANISMS + "label_sum:LabelSum",
+        "coded-sum": _MECHANISMS + "coded_sum:CodedSum",
+        "divided-coded-sum": _MECHANISMS + "divided_coded_sum:DividedCodedSum",
         "gradient": _MECHANISMS + "gradient:Gradient",
+        "class-sums": _MECHANISMS + "class_sums:ClassSums",
+        "group-gradient": _MECHANISMS + "group_gradient:GroupGradient",
         "rooted-gradient": _MECHANISMS + "rooted_gradient:RootedGradient",
         "edge-count": _MECHANISMS + "edge_count:EdgeCount",
         "pair-count": _MECHANISMS + "pair_count:PairCount",
@@ -84,6 +91,8 @@ _KNOWN: dict[str, dict[str, str | type]] = {
         "bounded-degree-node": _UNITS + "BoundedDegreeNode",
         "node-with-edges": _UNITS + "NodeWithEdges",
         "record": _UNITS + "Record",
+        "class": _UNITS + "Class",
+        "subclass": _UNITS + "Subclass",
         "local": _UNITS + "Local",
     },
     "attacks": {
