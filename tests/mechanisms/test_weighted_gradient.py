@@ -16,6 +16,7 @@ from hushgraph.mechanisms.weighted_gradient import WeightedGradient
 from hushgraph.nn.layers import Linear
 from hushgraph.nn.weighted import WeightedMean
 from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy import events
 from hushgraph.privacy.units import NodeReplace, NodeWithEdges, Unit
 from hushgraph.training.config import Training
 from matrix_graphs import view_of
@@ -73,3 +74,9 @@ def test_the_weight_of_a_column_bounds_nothing() -> None:
         found.append(mechanism.before_noise(view, NoiseSource.seeded(0), module, quiet, Training(epochs=1)))
     assert float(quiet.weights[1:, 1].sum()) < 0.04
     assert np.linalg.norm(found[0] - found[1]) > 60.0
+
+
+def test_what_is_beyond_all_protection_is_not_priced() -> None:
+    mechanism = WeightedGradient(1.0, 0.8, 400, max_support=69)
+    assert mechanism.event(UNITS[0], 4.0) == events.non_private()
+    assert mechanism.event(UNITS[0], 400.0) != events.non_private()

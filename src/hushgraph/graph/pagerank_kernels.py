@@ -33,45 +33,51 @@ def grown(values, size):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def ista_rows(offsets, neighbors, sources, alpha, rho, gamma, by_degree):  # type: ignore[no-untyped-def]
-    """Rows of all sources by ISTA: (ends, columns, values). `by_degree`: a node's step is its degree, not 1."""
+    """Rows of all sources by ISTA: (ends, columns, values). `by_degree`: a node's step is its degree, not 1.
+
+    `g` is the gradient times the degree, so that a node passes the same number on to all its neighbors.
+    """
     nodes = len(offsets) - 1
     p, g, delta = np.zeros(nodes), np.zeros(nodes), np.zeros(nodes)
     seen, touched, active = np.zeros(nodes, dtype=np.bool_), np.empty(nodes, np.int64), np.empty(nodes, np.int64)
     ends, columns, values = np.zeros(len(sources) + 1, np.int64), np.empty(1024, np.int64), np.empty(1024)
-    inverse = 1.0 / np.maximum(offsets[1:] - offsets[:-1], 1)
+    degrees = (offsets[1:] - offsets[:-1]).astype(np.float64)
     limit, shrink, spread = (1.0 + gamma) * rho * alpha, rho * alpha, 0.5 * (1.0 - alpha)
     for number in range(len(sources)):
         source = sources[number]
-        degree = offsets[source + 1] - offsets[source]
         touched[0], seen[source], reached = source, True, 1
-        if degree == 0:
+        if degrees[source] == 0.0:
             p[source] = max(0.0, 1.0 - rho)  # a walk that cannot leave
         else:
-            g[source] = -alpha / degree
+            g[source] = -alpha
         while True:
-            largest, moved = 0.0, 0
+            goes_on, moved = False, 0
             for k in range(reached):
                 i = touched[k]
-                largest = max(largest, abs(g[i]))
-                step = float(offsets[i + 1] - offsets[i]) if by_degree else 1.0
-                if p[i] - step * g[i] >= step * shrink:
-                    delta[i] = -step * (g[i] + shrink)
+                least = degrees[i] * shrink
+                goes_on = goes_on or abs(g[i]) > degrees[i] * limit
+                if by_degree:
+                    if p[i] - g[i] >= least:
+                        delta[i] = -(g[i] + least)
+                        active[moved] = i
+                        moved += 1
+                elif degrees[i] > 0.0 and degrees[i] * p[i] - g[i] >= least:
+                    delta[i] = -(g[i] + least) / degrees[i]
                     active[moved] = i
                     moved += 1
-            if largest <= limit or moved == 0:
+            if not goes_on or moved == 0:
                 break
             for k in range(moved):
                 i = active[k]
-                share = delta[i] * inverse[i]
-                passed = spread * share
+                passed = spread * delta[i] / degrees[i]
                 p[i] += delta[i]
-                g[i] += share - passed
+                g[i] += delta[i] - spread * delta[i]
                 for e in range(offsets[i], offsets[i + 1]):
                     j = neighbors[e]
                     if not seen[j]:
                         seen[j], touched[reached] = True, j
                         reached += 1
-                    g[j] -= passed * inverse[j]
+                    g[j] -= passed
         filled = ends[number]
         columns, values = grown(columns, filled + reached), grown(values, filled + reached)
         for k in range(reached):

@@ -1,0 +1,65 @@
+"""One run of DP-APPR, measured as its publication does: predictions about test nodes from a graph of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hushgraph.data.checks import check_graph
+from hushgraph.methods.dpappr import DPAPPR
+from hushgraph.nn.weighted import power_iteration
+from hushgraph.study.experiments.fit import Fit
+from hushgraph.study.lab import Lab
+from hushgraph.study.metrics import rmse
+
+
+class Measured(Fit):
+    """Accuracy by power iteration among test nodes, and of own features alone; degrees guessed from embeddings."""
+
+    def __call__(self, lab: Lab, **settings: Any) -> dict[str, float | None]:
+        """All measures of one fit. Not private: evaluation."""
+        method, data = lab.method, lab.data
+        assert isinstance(method, DPAPPR)
+        options = {"ledger": lab.ledger, "paper_mode": lab.cell.paper_mode}
+        model = method.fit(data, lab.unit, lab.budget, seed=lab.seed, **options)
+        scorer, graph = model.network.scorer, check_graph(data)
+        with torch.no_grad():
+            own = scorer(graph.features)
+            hidden = scorer.layers[:-1](graph.features).double().numpy()
+        test = graph.test
+        smooth = power_iteration(own[test], graph.edges.load().induced(test), method.alpha, method.power_steps)
+        truth = graph.labels[test]
+        rows = [stage for stage in model.plan.stages if stage.name == "rows"]
+        return {
+            "test_accuracy": _percent(smooth, truth),
+            "own_accuracy": _percent(own[test], truth),
+            **_degrees(graph.edges.in_degree().double().numpy(), hidden, graph.train.numpy(), lab.cell.seed or 0),
+            "row_noise": rows[0].scale / method.row_bound if rows and rows[0].scale else None,
+            "proved_epsilon": model.certificate.epsilon,
+            "fit_seconds": model.seconds["total"],
+        }
+
+
+def _percent(scores: Tensor, truth: Tensor) -> float:
+    return 100.0 * float((scores.argmax(dim=1) == truth).double().mean())
+
+
+def _degrees(degrees: np.ndarray, embeddings: np.ndarray, train: np.ndarray, seed: int) -> dict[str, float]:
+    """Half of the training nodes' degrees are known; a ridge regression on embeddings guesses the others."""
+    order = np.random.default_rng(seed).permutation(train)
+    known, asked = np.array_split(order, 2)
+    center, spread = embeddings[known].mean(axis=0), embeddings[known].std(axis=0) + 1e-9
+    x = (embeddings - center) / spread
+    gram = x[known].T @ x[known] + len(known) * 1e-2 * np.eye(x.shape[1])
+    mean = degrees[known].mean()
+    guessed = mean + x[asked] @ np.linalg.solve(gram, x[known].T @ (degrees[known] - mean))
+    return {
+        "degree_rmse": rmse(degrees[asked], guessed),
+        "degree_rmse_of_the_mean": rmse(degrees[asked], np.full(len(asked), mean)),
+    }
+
+
+measured = Measured()
