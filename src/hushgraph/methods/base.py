@@ -7,6 +7,7 @@ data, by `predict_on` on another graph, and by `predict` on a replay of what was
 
 from __future__ import annotations
 
+import os
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -22,6 +23,7 @@ from hushgraph.errors import InputError, UnprovenError
 from hushgraph.ledger.identity import digest_of
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.project import default_ledger
+from hushgraph.ledger.resuming import resumed_run
 from hushgraph.ledger.run import Run, open_run
 from hushgraph.methods.model import Model, hash_of
 from hushgraph.noise.source import NoiseSource
@@ -33,6 +35,7 @@ from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units import DirectedEdge, UndirectedEdge, Unit, as_unit
 from hushgraph.settings import Settings
 from hushgraph.vault import PrivateRows, Progress, Vault
+from hushgraph.vault.checkpoint import Checkpoint
 
 Stages = Callable[[Metadata, Unit, Budget], Sequence[Stage]]
 
@@ -149,12 +152,15 @@ class Method(Settings):
         paper_mode: bool = False,
         seed: int | None = None,
         progress: Progress | None = None,
+        checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
     ) -> Model:
         """Train on a PyG `Data` graph and return the model with its certificate.
 
         Without `unit`, a symmetric graph is protected per undirected edge, and in paper mode the unit is the one that
         publications state. A unit may be given by its name, a budget as epsilon or (epsilon, delta). `num_edges`
         declares the number of directed edges to be public knowledge. `seed` makes the run repeatable and NOT private.
+        `checkpoint` is a folder: a run that was stopped goes on from there when the same call is made again, with the
+        same noise and without another charge. It is as secret as the data, and removed when the model is saved.
         """
         budget, named = as_budget(budget), None if unit is None else as_unit(unit)
         needs_edges = named is None or named.has_edges
@@ -166,11 +172,16 @@ class Method(Settings):
         require_public_classes(checked, unit, budget)
         plan = self.plan(checked.metadata, unit, budget, paper_mode=paper_mode)
         started = time.perf_counter()
-        run, noise = enter(checked, plan, ledger, seed)
+        kept = checkpoint if checkpoint is None or isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
+        if kept is not None:
+            kept.begin(self.name, self.as_dict(), plan, checked, seed)
+        run, noise = enter(checked, plan, ledger, seed, kept)
         network = self.network(plan, noise.torch_generator("weights"))
-        vault = Vault(checked, plan, run, noise, progress)
+        vault = Vault(checked, plan, run, noise, progress, kept)
         output = self.run(vault, network, train=True)
-        return finished(self, network, output, vault, run, checked, time.perf_counter() - started)
+        model = finished(self, network, output, vault, run, checked, time.perf_counter() - started)
+        model.checkpoint = kept
+        return model
 
     @classmethod
     def units(cls) -> list[str]:
@@ -205,11 +216,23 @@ def _is_proved(method: str, unit: Unit) -> bool:
     return unit.name in registry.load("methods", method).units()
 
 
-def enter(graph: CheckedGraph, plan: Plan, ledger: Ledger | None, seed: int | None) -> tuple[Run, NoiseSource]:
-    """Enter `plan` in the ledger, which may refuse it; the run to charge, and its source of noise."""
+def enter(
+    graph: CheckedGraph, plan: Plan, ledger: Ledger | None, seed: int | None, checkpoint: Checkpoint | None = None
+) -> tuple[Run, NoiseSource]:
+    """Enter `plan` in the ledger, which may refuse it; the run to charge, and its source of noise.
+
+    A run that a checkpoint knows goes on where it is in the ledger already.
+    """
     book = (ledger if ledger is not None else default_ledger()).recognizing(graph)
-    run = open_run(book, plan, graph.metadata.name, seeded=seed is not None)
-    return run, NoiseSource.from_os() if seed is None else NoiseSource.seeded(seed)
+    seeded = seed is not None
+    if checkpoint is None:
+        run = open_run(book, plan, graph.metadata.name, seeded=seeded)
+        return run, NoiseSource.from_os() if seed is None else NoiseSource.seeded(seed)
+    if book.folder is None:
+        raise InputError("checkpoint: expected a ledger on the disk, which remembers the run; got one in memory")
+    known = resumed_run(book, plan, checkpoint.identity, seeded=seeded)
+    run = known or open_run(book, plan, graph.metadata.name, seeded=seeded, identity=checkpoint.identity)
+    return run, checkpoint.noise(seeded=seeded)
 
 
 def open_vault(
