@@ -20,6 +20,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"privacy", "noise", "local"}),
     frozenset({"ledger", "graph"}),
     frozenset({"data", "datasets"}),
+    frozenset({"importing"}),
     frozenset({"nn"}),
     frozenset({"training"}),
     frozenset({"mechanisms"}),

@@ -72,6 +72,7 @@ RUNS = [
     (Chorus(epochs=3), NODE),
     (DPGNN(epochs=3), NODE),
     (DPMLP(epochs=3), NODE),
+    (DPMLP(epochs=3), units.Record()),
     (Chorus(epochs=3, optimizer="sgd", average_last=0.5), NODE),
 ]
 

@@ -290,11 +290,10 @@ def _known_by_content(
     book: Ledger, data: str, name: str | None, directed: bool, continues: str | None, separate: str | None
 ) -> str:
     """The dataset of the ledger that holds this data, entered if it is new."""
-    from hushgraph.datasets import load
+    from hushgraph.cli.data import read_graph
     from hushgraph.ledger.identity import arrays_of
 
-    options: dict[str, Any] = {"directed": True} if directed else {}
-    graph = load(data, **options)
+    graph = read_graph(data, directed=directed, quiet=True)
     called = name or str(getattr(graph, "name", None) or "graph")
     return book.dataset_for(book.identify(arrays_of(graph)), called, continues, separate)
 

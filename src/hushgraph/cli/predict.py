@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -37,7 +38,9 @@ def predict(
     operator: Operator = None,
     purpose: Purpose = "",
     directed: Directed = False,
-    out: Annotated[Path | None, typer.Option(help="Write probabilities and classes to this .npz file.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write classes and probabilities to this .csv, .parquet or .npz file.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Predict every node's class. Without --on nothing is charged: what was released before is used again."""
@@ -57,15 +60,15 @@ def predict(
     shown: dict[str, Any] = {"model": str(model), "files": files.value, "unit": trained.unit.name}
     shown["charged"] = on is not None
     if on is not None:
-        graph = load_graph(on, directed=directed, needs_split=False)
+        about = graph = load_graph(on, directed=directed, needs_split=False)
         book = book.on(occasion_of(operator, purpose, arrays=arrays_of(graph), continues=continues, separate=separate))
         answering = _predict_on(trained, graph, epsilon, delta, book, edges)
         probabilities = answering.predict_proba()
         shown["certificate"] = answering.certificate.as_dict()
     else:
         answering = trained
-        given = None if data is None else load_graph(data, directed=directed, needs_split=False)
-        probabilities = trained.predict_proba(given)
+        about = None if data is None else load_graph(data, directed=directed, needs_split=False)
+        probabilities = trained.predict_proba(about)
         shown["own_features"] = _own_features(trained, data)
     shown["not_protected"] = _unprotected_predictions(answering)
     classes = probabilities.argmax(dim=1)
@@ -73,7 +76,10 @@ def predict(
     shown |= {"nodes": int(classes.numel()), "classes": dict(zip(trained.class_names, counts))}
     shown["classes_note"] = EVALUATION if _reads_records(answering, data) else ""
     if out is not None:
-        _write(out, probabilities, classes)
+        from hushgraph.cli.predictions import write_predictions
+
+        ids = None if about is None else about.get("user_ids")
+        write_predictions(out, probabilities, trained.class_names, ids)
         shown["out"] = str(out)
     if as_json:
         shown["predictions"] = classes.tolist()
@@ -102,9 +108,17 @@ def _problems(data: str | None, on: str | None, of_release: dict[str, Any], out:
         problems += [f"{name}: expected --on GRAPH, the other graph that this release is about" for name in given]
     elif of_release["--epsilon"] is None:
         problems.append("--on: expected --epsilon too, because another graph is a new release; got none")
+    if out is not None and out.suffix not in (known := _formats()):
+        problems.append(f"--out: expected a file {', '.join(known)}; got '{out.name}'")
     if out is not None and out.exists():
         problems.append(f"--out: expected a new file; {out} exists already")
     return problems
+
+
+def _formats() -> Iterable[str]:
+    from hushgraph.cli.predictions import FORMATS
+
+    return FORMATS
 
 
 def _own_features(trained: Model, data: str | None) -> str:
@@ -135,15 +149,6 @@ def _unprotected_predictions(model: Model) -> list[str]:
     from hushgraph.privacy.notes import Code
 
     return [str(note) for note in model.certificate.unprotected if note.code is Code.RAW_PREDICTIONS]
-
-
-def _write(out: Path, probabilities: Any, classes: Any) -> None:
-    import numpy as np
-
-    from hushgraph.text import written_whole
-
-    with written_whole(out) as file:
-        np.savez_compressed(file, probabilities=probabilities.numpy(), classes=classes.numpy())
 
 
 def _show(shown: dict[str, Any], model: Model) -> None:

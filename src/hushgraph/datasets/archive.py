@@ -138,16 +138,14 @@ def _holds_objects(archive: zipfile.ZipFile, member: str) -> bool:
         return bool(read_header(file)[2].hasobject)
 
 
-def refuse_code_in_torch(path: Path) -> None:
+def refuse_code_in_torch(path: Path, hint: str = "delete it, it is made again from the raw files") -> None:
     """Pass a file saved by torch only if torch itself would load it as weights alone."""
     from torch.serialization import get_unsafe_globals_in_checkpoint
 
     try:
         unsafe = get_unsafe_globals_in_checkpoint(str(path))
     except Exception as error:
-        raise InputError(
-            f"{path}: expected a file saved by torch; it cannot be read; delete it, it is made again from the raw files"
-        ) from error
+        raise InputError(f"{path}: expected a file saved by torch; it cannot be read; {hint}") from error
     if unsafe:
         raise _refusal(path, ", ".join(sorted(map(str, unsafe))))
 

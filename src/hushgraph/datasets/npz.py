@@ -99,7 +99,7 @@ def write_npz(data: Data, path: str | Path) -> Path:
         arrays["public_edge_index"] = _sorted_edges(data.public_edge_index, len(data.y))
     if has_split(data):
         arrays.update({name: data[name].numpy() for name in MASKS})
-    if data.get("class_names") is not None:
+    if data.get("class_names") is not None and data.get("classes_declared", True):
         arrays["class_names"] = np.array(list(data.class_names), dtype=np.str_)
     elif data.to_dict().get("num_classes") is not None:
         arrays["num_classes"] = np.array(int(data.num_classes), dtype=np.int64)

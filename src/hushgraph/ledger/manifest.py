@@ -27,6 +27,8 @@ from hushgraph.untrusted.files import Form, damage_named, parse_json, require_fi
 FILE = "manifest.json"
 WEIGHTS, GRAPH = "model.safetensors", "graph.npz"
 CERTIFICATE, CONFIG = "certificate.json", "config.json"
+FEATURES_CERTIFICATE = "certificate-features.json"
+"""The second promise of a released graph whose features were randomized too: a run of its own in the same ledger."""
 _NOT_LISTED = (FILE, HEAD)
 _WORDS = ("accountant",)
 _OF_THE_RUN = ("run", "method", "unit", "epsilon", "delta", "profile", "mu", "paper", "charges")
@@ -245,7 +247,9 @@ def _verified(place: Path, ledger: Ledger, findings: list[Finding]) -> Verificat
         findings.append(_signature(manifest))
     if history is not None:
         findings += _ledger_findings(place, manifest, history)
-        findings += _certificate_findings(place, manifest, history)
+        findings += _certificate_findings(place, history, CERTIFICATE, manifest)
+        if (place / FEATURES_CERTIFICATE).is_file():
+            findings += _certificate_findings(place, history, FEATURES_CERTIFICATE, None)
     return Verification(tuple(findings))
 
 
@@ -337,9 +341,10 @@ def _sign_off(entry: Entry) -> Finding:
     return make("sign-off", f"{values['verdict']} by {values['name']}{note}")
 
 
-def _certificate_findings(folder: Path, manifest: Manifest | None, history: History) -> list[Finding]:
+def _certificate_findings(folder: Path, history: History, name: str, manifest: Manifest | None) -> list[Finding]:
+    """One certificate against the ledger; `manifest` is that of its run, where there is one."""
     try:
-        saved = read_json(folder / CERTIFICATE)
+        saved = read_json(folder / name)
     except InputError as error:
         return [missing("certificate", str(error))]
     run = str(saved.get("run"))

@@ -147,25 +147,29 @@ class Method(Settings):
         unit: Unit | str | None = None,
         budget: Budget | float | tuple[float, float] | None = None,
         *,
-        ledger: Ledger | None = None,
+        ledger: Ledger | str | os.PathLike[str] | None = None,
         num_edges: int | None = None,
         paper_mode: bool = False,
         seed: int | None = None,
         progress: Progress | None = None,
         checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
     ) -> Model:
-        """Train on a PyG `Data` graph and return the model with its certificate.
+        """Train on a graph and return the model with its certificate.
 
-        Without `unit`, a symmetric graph is protected per undirected edge, and in paper mode the unit is the one that
-        publications state. A unit may be given by its name, a budget as epsilon or (epsilon, delta). `num_edges`
-        declares the number of directed edges to be public knowledge. `seed` makes the run repeatable and NOT private.
+        `graph` is a PyG `Data`, an `hg.Graph`, a NetworkX graph, the name of a dataset or the path of a file. Without
+        `unit`, a symmetric graph is protected per undirected edge, and in paper mode the unit is the one that
+        publications state. A unit may be given by its name, a budget as epsilon or (epsilon, delta), a ledger by its
+        folder. `num_edges` declares the number of directed edges to be public knowledge. `seed` makes the run
+        repeatable and NOT private.
         `checkpoint` is a folder: a run that was stopped goes on from there when the same call is made again, with the
         same noise and without another charge. It is as secret as the data, and removed when the model is saved.
         """
         budget, named = as_budget(budget), None if unit is None else as_unit(unit)
         needs_edges = named is None or named.has_edges
         given = isinstance(graph, CheckedGraph)
-        checked = graph if given else check_graph(graph, num_edges=num_edges, needs_edges=needs_edges)
+        from hushgraph.importing.graph import as_graph  # PyG takes a second, and plans need no graph
+
+        checked = graph if given else check_graph(as_graph(graph), num_edges=num_edges, needs_edges=needs_edges)
         default = self.default_unit(checked) if named is None else named
         unit = default.published if named is None and paper_mode else default
         unit.check(checked, paper_mode=paper_mode)
@@ -217,13 +221,17 @@ def _is_proved(method: str, unit: Unit) -> bool:
 
 
 def enter(
-    graph: CheckedGraph, plan: Plan, ledger: Ledger | None, seed: int | None, checkpoint: Checkpoint | None = None
+    graph: CheckedGraph,
+    plan: Plan,
+    ledger: Ledger | str | os.PathLike[str] | None,
+    seed: int | None,
+    checkpoint: Checkpoint | None = None,
 ) -> tuple[Run, NoiseSource]:
     """Enter `plan` in the ledger, which may refuse it; the run to charge, and its source of noise.
 
     A run that a checkpoint knows goes on where it is in the ledger already.
     """
-    book = (ledger if ledger is not None else default_ledger()).recognizing(graph)
+    book = (ledger if isinstance(ledger, Ledger) else default_ledger(ledger)).recognizing(graph)
     seeded = seed is not None
     if checkpoint is None:
         run = open_run(book, plan, graph.metadata.name, seeded=seeded)
