@@ -52,6 +52,10 @@ def train(
     directed: Directed = False,
     paper_mode: PaperMode = False,
     seed: Annotated[int | None, typer.Option(help="Repeatable and NOT private; for tests and studies.")] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(help="Folder for a run that can be stopped: the same command goes on. As secret as the data."),
+    ] = None,
     ledger: LedgerOption = None,
     continues: Continues = None,
     separate: Separate = None,
@@ -90,6 +94,7 @@ def train(
             paper_mode=paper_mode,
             seed=seed,
             progress=progress,
+            checkpoint=checkpoint,
         )
     model.save(out)
     shown = summary(model, out, book.folder)

@@ -195,11 +195,13 @@ def open_run(
     command: str | None = None,
     unpublished: bool | None = None,
     group: str | None = None,
+    identity: str | None = None,
 ) -> Run:
     """Enter the whole plan in the ledger, or refuse it where it would exceed a limit of the dataset.
 
     `dataset` is a name, or an id from `Ledger.dataset_for`. What is not given is taken from `Ledger.occasion`; where
-    that holds the data itself, the dataset is recognized by it. A refusal is entered, too.
+    that holds the data itself, the dataset is recognized by it. A refusal is entered, too. `identity` is the run's
+    own name, which is random otherwise.
     """
     given = {"operator": operator, "purpose": purpose, "command": command, "unpublished": unpublished, "group": group}
     occasion = replace(ledger.occasion, **{key: value for key, value in given.items() if value is not None})  # type: ignore[arg-type]
@@ -220,14 +222,14 @@ def open_run(
             known = book.dataset_named(dataset)
         else:
             known = book.dataset_for(content, dataset)
-        entered = _enter(book, rows, plan, facts, known, seeded)
+        entered = _enter(book, rows, plan, facts, known, seeded, identity or secrets.token_hex(8))
     if isinstance(entered, Refusal):
         raise BudgetError(str(entered))
     return Run(ledger, plan, entered["run"], seeded, known, entered["prices"])
 
 
 def _enter(
-    ledger: Ledger, rows: Rows, plan: Plan, facts: dict[str, Any], dataset: str, seeded: bool
+    ledger: Ledger, rows: Rows, plan: Plan, facts: dict[str, Any], dataset: str, seeded: bool, run: str
 ) -> dict[str, Any] | Refusal:
     """Write the run down with its price for every unit of the dataset, or the refusal of the first limit it exceeds."""
     occasion, own = ledger.occasion, plan.unit
@@ -243,7 +245,6 @@ def _enter(
         if unit is not own:
             price["ways"] = None if request.ways is None else [events.to_json(way) for way in request.ways]
         prices.append(price)
-    run = secrets.token_hex(8)
     values = {"run": run, "dataset": dataset, "seeded": seeded, **occasion.as_dict(), **facts}
     ledger.append("open", {**values, "prices": prices})
     return {"run": run, "prices": prices}

@@ -131,7 +131,7 @@ class Gradient(Mechanism):
         labels, taken = data.labels[train], take_rows(rows, train)
         steps = NoisySteps(PoissonSampler(train.numel(), self.sample_rate), self.steps, self.max_grad_norm, scale)
         examples = RowExamples(module, taken, labels, steps, normalize=training.normalize)
-        train_private(examples, training, noise, on_step=data.report)
+        train_private(examples, training, noise, on_step=data.report, keeper=data.keeper)
 
     @classmethod
     def variants(cls) -> Sequence[Self]:

@@ -114,7 +114,7 @@ class GroupGradient(Mechanism):
         sampler = PoissonSampler(data.metadata.classes * self.parts, self.sample_rate)
         steps = NoisySteps(sampler, self.steps, self.max_grad_norm, scale)
         examples = GroupExamples(module, take_rows(rows, data.train), labels, groups, steps)
-        train_private(examples, training, noise, on_step=data.report)
+        train_private(examples, training, noise, on_step=data.report, keeper=data.keeper)
 
     def _groups(self, labels: Tensor, parts: Tensor | None) -> Tensor:
         """The group of every record; a part that is no whole number below `parts` counts as part 0."""

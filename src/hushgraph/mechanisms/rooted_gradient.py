@@ -99,7 +99,7 @@ class RootedGradient(Gradient):
         steps = NoisySteps(PoissonSampler(train.numel(), self.sample_rate), self.steps, self.max_grad_norm, scale)
         subgraphs = RootedSubgraphs(data.capped(self.max_degree).load(), train, self.num_layers)
         examples = RootedExamples(network, subgraphs, data.features, data.labels[train], steps)
-        train_private(examples, training, noise, on_step=data.report)
+        train_private(examples, training, noise, on_step=data.report, keeper=data.keeper)
 
     @classmethod
     def variants(cls) -> Sequence[Self]:

@@ -16,6 +16,7 @@ from hushgraph.errors import PrivateAccessError
 from hushgraph.graph.edges import Edges, MemoryEdges
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.metadata import Metadata
+from hushgraph.training.loop import StepKeeper
 
 
 @dataclass
@@ -34,6 +35,8 @@ class View:
     _name: str
     report: Callable[[int, int], None] = lambda done, total: None
     _cut: dict[int, Edges] = field(default_factory=dict)
+    keeper: StepKeeper | None = None
+    """Keeps the state of a training between two steps, where the run has a checkpoint."""
 
     @property
     def metadata(self) -> Metadata:

@@ -101,7 +101,7 @@ class WeightedGradient(Gradient):
         sampler = PoissonSampler(rows.sources.numel(), self.sample_rate)
         steps = NoisySteps(sampler, self.steps, self.max_grad_norm, scale)
         examples = WeightedExamples(module, _examples(data, rows), data.labels[rows.sources], steps)
-        train_private(examples, training, noise, on_step=data.report)
+        train_private(examples, training, noise, on_step=data.report, keeper=data.keeper)
 
     @classmethod
     def variants(cls) -> Sequence[Self]:

@@ -23,6 +23,7 @@ from hushgraph.errors import InputError, UnprovenError
 from hushgraph.ledger.identity import digest_of
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.project import default_ledger
+from hushgraph.ledger.resuming import resumed_run
 from hushgraph.ledger.run import Run, open_run
 from hushgraph.methods.model import Model, hash_of
 from hushgraph.nn.own import described, rebuilt
@@ -35,6 +36,7 @@ from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units import DirectedEdge, UndirectedEdge, Unit, as_unit
 from hushgraph.settings import Settings
 from hushgraph.vault import PrivateRows, Progress, Vault
+from hushgraph.vault.checkpoint import Checkpoint
 
 Stages = Callable[[Metadata, Unit, Budget], Sequence[Stage]]
 
@@ -189,6 +191,7 @@ class Method(Settings):
         paper_mode: bool = False,
         seed: int | None = None,
         progress: Progress | None = None,
+        checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
     ) -> Model:
         """Train on a graph and return the model with its certificate.
 
@@ -197,6 +200,8 @@ class Method(Settings):
         publications state. A unit may be given by its name, a budget as epsilon or (epsilon, delta), a ledger by its
         folder. `num_edges` declares the number of directed edges to be public knowledge. `seed` makes the run
         repeatable and NOT private.
+        `checkpoint` is a folder: a run that was stopped goes on from there when the same call is made again, with the
+        same noise and without another charge. It is as secret as the data, and removed when the model is saved.
         """
         budget, named = as_budget(budget), None if unit is None else as_unit(unit)
         needs_edges = named is None or named.has_edges
@@ -212,11 +217,16 @@ class Method(Settings):
         if self.own_modules():
             self.network(plan, torch.Generator())  # a module that does not fit is refused before a run is entered
         started = time.perf_counter()
-        run, noise = enter(checked, plan, ledger, seed)
+        kept = checkpoint if checkpoint is None or isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
+        if kept is not None:
+            kept.begin(self.name, self.as_dict(), plan, checked, seed)
+        run, noise = enter(checked, plan, ledger, seed, kept)
         network = self.network(plan, noise.torch_generator("weights"))
-        vault = Vault(checked, plan, run, noise, progress)
+        vault = Vault(checked, plan, run, noise, progress, kept)
         output = self.run(vault, network, train=True)
-        return finished(self, network, output, vault, run, checked, time.perf_counter() - started)
+        model = finished(self, network, output, vault, run, checked, time.perf_counter() - started)
+        model.checkpoint = kept
+        return model
 
     @classmethod
     def units(cls) -> list[str]:
@@ -252,12 +262,26 @@ def _is_proved(method: str, unit: Unit) -> bool:
 
 
 def enter(
-    graph: CheckedGraph, plan: Plan, ledger: Ledger | str | os.PathLike[str] | None, seed: int | None
+    graph: CheckedGraph,
+    plan: Plan,
+    ledger: Ledger | str | os.PathLike[str] | None,
+    seed: int | None,
+    checkpoint: Checkpoint | None = None,
 ) -> tuple[Run, NoiseSource]:
-    """Enter `plan` in the ledger, which may refuse it; the run to charge, and its source of noise."""
+    """Enter `plan` in the ledger, which may refuse it; the run to charge, and its source of noise.
+
+    A run that a checkpoint knows goes on where it is in the ledger already.
+    """
     book = (ledger if isinstance(ledger, Ledger) else default_ledger(ledger)).recognizing(graph)
-    run = open_run(book, plan, graph.metadata.name, seeded=seed is not None)
-    return run, NoiseSource.from_os() if seed is None else NoiseSource.seeded(seed)
+    seeded = seed is not None
+    if checkpoint is None:
+        run = open_run(book, plan, graph.metadata.name, seeded=seeded)
+        return run, NoiseSource.from_os() if seed is None else NoiseSource.seeded(seed)
+    if book.folder is None:
+        raise InputError("checkpoint: expected a ledger on the disk, which remembers the run; got one in memory")
+    known = resumed_run(book, plan, checkpoint.identity, seeded=seeded)
+    run = known or open_run(book, plan, graph.metadata.name, seeded=seeded, identity=checkpoint.identity)
+    return run, checkpoint.noise(seeded=seeded)
 
 
 def open_vault(

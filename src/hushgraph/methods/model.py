@@ -40,6 +40,7 @@ from hushgraph.text import nothing_half_written, read_json, write_json, write_wh
 from hushgraph.untrusted.files import Form, damage_named, require_fields
 from hushgraph.untrusted.modules import WithinBudget
 from hushgraph.vault import Replay
+from hushgraph.vault.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from hushgraph.methods.base import Method
@@ -84,6 +85,8 @@ class Model:
     """What was done to them since, if anything was."""
     features_digest: str | None = None
     """Recognizes the features that it was trained on; saved only where they are public."""
+    checkpoint: Checkpoint | None = None
+    """Of a run that could have been resumed: what is removed when the model is saved."""
     trained: Plan | None = None
     """The plan that the network was trained under, where it is another one (inference on another graph)."""
 
@@ -240,6 +243,8 @@ class Model:
         with nothing_half_written(target):
             self._write(target, weights, altered)
         self.folder, self.altered = target, altered
+        if self.checkpoint is not None:
+            self.checkpoint.remove()
         return target
 
     def _write(self, target: Path, weights: bytes, altered: str | None) -> None:

@@ -89,11 +89,7 @@ class NoiseSource:
     @classmethod
     def seeded(cls, seed: int) -> NoiseSource:
         """A repeatable source for tests. Whoever knows the seed can subtract the noise: not private."""
-        if isinstance(seed, bool) or not isinstance(seed, int):
-            raise InputError(
-                f"expected an integer seed; got {type(seed).__name__}; use NoiseSource.from_os() for privacy"
-            )
-        return cls(derive_key(bytes(32), "seeded: not private", str(seed)), seeded_run=True)
+        return cls(seeded_key(seed), seeded_run=True)
 
     @property
     def seeded_run(self) -> bool:
@@ -260,6 +256,13 @@ class NoiseSource:
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise TypeError("a NoiseSource holds a secret key and cannot be copied or pickled; use stream(label)")
+
+
+def seeded_key(seed: int) -> bytes:
+    """The key of a repeatable source."""
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        raise InputError(f"expected an integer seed; got {type(seed).__name__}; use NoiseSource.from_os() for privacy")
+    return derive_key(bytes(32), "seeded: not private", str(seed))
 
 
 def _size(shape: int | Sequence[int]) -> tuple[int, ...]:

@@ -88,8 +88,11 @@ class Examples(Protocol):
         """Whether sums are computed without automatic differentiation."""
         ...
 
-    def sums(self, noise: Noise) -> Iterator[Tensor]:
-        """The clipped sum of each step's batch, float64; computed when asked for, with the weights of that moment."""
+    def sums(self, noise: Noise, done: int = 0) -> Iterator[Tensor | None]:
+        """The clipped sum of each step's batch, float64; computed when asked for, with the weights of that moment.
+
+        None for the first `done` steps: their batches are drawn and left.
+        """
         ...
 
 
@@ -131,19 +134,27 @@ class RowExamples:
         """Whether sums are computed without automatic differentiation."""
         return self.engine.method == "manual"
 
-    def sums(self, noise: Noise) -> Iterator[Tensor]:
+    def sums(self, noise: Noise, done: int = 0) -> Iterator[Tensor | None]:
         """The clipped sum of each step's batch; rows of several small steps are gathered at once."""
         self.piece_rows = self.engine.piece_rows(self.rows, self.labels)
         for batches in self.noisy_steps.sampler.batches(noise, self.noisy_steps.steps, self.present):
             for first in range(0, len(batches), self.at_once):
-                yield from self._sums_of(batches[first : first + self.at_once])
+                group = batches[first : first + self.at_once]
+                left = min(done, len(group))
+                done -= left
+                yield from [None] * left
+                if left < len(group):
+                    yield from self._sums_of(group, left)
 
-    def _sums_of(self, batches: list[Tensor]) -> Iterator[Tensor]:
+    def _sums_of(self, batches: list[Tensor], left: int = 0) -> Iterator[Tensor]:
         index, start = filled_up(batches, self.piece_rows), 0
         rows, labels = take_rows(self.rows, index), self.labels.index_select(0, index)
         square_norms = self.square_norms.index_select(0, index)
-        for size in map(len, batches):
+        for number, size in enumerate(map(len, batches)):
             stop = start + whole_pieces(size, self.piece_rows)
+            if number < left:
+                start = stop
+                continue
             piece, known = narrow_rows(rows, start, stop - start), square_norms[start:stop]
             yield self.engine.sum(piece, labels[start:stop], size=size, input_square_norms=known)
             start = stop
@@ -175,10 +186,12 @@ class RootedExamples:
         self.present = are_present(labels)
         self.without_autograd = False
 
-    def sums(self, noise: Noise) -> Iterator[Tensor]:
+    def sums(self, noise: Noise, done: int = 0) -> Iterator[Tensor | None]:
         """The clipped sum of each step's batch of roots."""
         for batches in self.noisy_steps.sampler.batches(noise, self.noisy_steps.steps, self.present):
-            yield from map(self.engine.sum, batches)
+            for batch in batches:
+                done -= 1
+                yield None if done >= 0 else self.engine.sum(batch)
 
 
 def whole_pieces(size: int, piece_rows: int) -> int:

@@ -43,12 +43,16 @@ class GroupExamples:
         sizes = torch.bincount(groups + 1, minlength=count + 1).tolist()
         self.members = order.split(sizes)[1:]
 
-    def sums(self, noise: Noise) -> Iterator[Tensor]:
+    def sums(self, noise: Noise, done: int = 0) -> Iterator[Tensor | None]:
         """The sum over each step's Poisson batch of groups."""
         size = sum(p.numel() for p in self.parameters)
-        for _ in range(self.noisy_steps.steps):
+        for step in range(self.noisy_steps.steps):
             total = torch.zeros(size, dtype=torch.float64)
-            for group in self.noisy_steps.sampler.draw(noise).tolist():
+            drawn = self.noisy_steps.sampler.draw(noise).tolist()
+            if step < done:
+                yield None
+                continue
+            for group in drawn:
                 if len(self.members[group]):
                     total += self.clipped(self.members[group])
             yield total

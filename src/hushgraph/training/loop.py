@@ -31,12 +31,32 @@ Verdict = TypeVar("Verdict")
 _NUMBERS_AT_ONCE = 2**15
 
 
-def train_private(examples: Examples, training: Training, noise: Noise, *, on_step: Progress | None = None) -> None:
+class StepKeeper(Protocol):
+    """Keeps the state of a training between two steps, so that it can go on after its process was stopped."""
+
+    def begin(self, state: dict[str, Tensor]) -> int:
+        """Fill `state` with what was kept last; how many steps that were."""
+        ...
+
+    def keep(self, step: int, state: dict[str, Tensor]) -> None:
+        """The state after `step` steps."""
+        ...
+
+
+def train_private(
+    examples: Examples,
+    training: Training,
+    noise: Noise,
+    *,
+    on_step: Progress | None = None,
+    keeper: StepKeeper | None = None,
+) -> None:
     """Train `examples.module` in place with noisy clipped gradient sums; the final weights are the release.
 
     Each step draws a Poisson batch, clips every example's gradient, rounds the sum to the grid of the noise, adds the
     noise, divides by the *expected* batch size and updates. `noise` must be a stream that nobody else draws from.
-    `on_step(done, steps)` learns nothing.
+    `on_step(done, steps)` learns nothing. A training that `keeper` saw before goes on from there: batches and noise of
+    earlier steps are drawn and left, so that later ones are those that they would have been.
     """
     steps, module = examples.noisy_steps, examples.module
     batch_size, was_training = steps.sampler.expected_batch_size, module.training
@@ -48,11 +68,19 @@ def train_private(examples: Examples, training: Training, noise: Noise, *, on_st
         )
         tail = _Tail(flat.vector, steps.steps, training.average_last)
         perturb = StepNoise(steps, flat.vector.numel(), noise)
-        for step, total in enumerate(examples.sums(noise)):
+        state = {"weights": flat.vector, "tail": tail.mean, **update.state()}
+        done = 0 if keeper is None else keeper.begin(state)
+        update.steps, tail.count = done, max(0, done - tail.first)
+        for step, total in enumerate(examples.sums(noise, done)):
+            if total is None:
+                perturb.skip()
+                continue
             update.step(torch.mul(perturb(total), perturb.grid / batch_size, out=flat.gradient))
             tail.add(step)
             if on_step is not None:
                 on_step(step + 1, steps.steps)
+            if keeper is not None:
+                keeper.keep(step + 1, state)
         tail.use()
         if not bool(torch.isfinite(flat.vector).all()):
             raise HushgraphError("expected finite weights after training; got others; lower the learning rate")
@@ -78,6 +106,11 @@ class StepNoise:
     def __call__(self, total: Tensor) -> Tensor:
         """The sum rounded to the grid, with noise, in place and in units of `grid` (as it is, where there is none)."""
         return total if self.steps.grid == 0 else total.mul_(1.0 / self.grid).round_().add_(self._next())
+
+    def skip(self) -> None:
+        """Leave the noise of one step."""
+        if self.steps.grid:
+            self._next()
 
     def _next(self) -> Tensor:
         found = next(self.rows, None)

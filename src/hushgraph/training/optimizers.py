@@ -86,6 +86,10 @@ class FlatAdam:
         self._scratch = torch.empty_like(vector)
         self.steps = 0
 
+    def state(self) -> dict[str, Tensor]:
+        """All that a later step depends on beside the vector and the number of steps."""
+        return {"mean": self.mean, "square": self.square}
+
     def step(self, gradient: Tensor) -> None:
         """One update."""
         if self.weight_decay:
@@ -108,15 +112,19 @@ class FlatSGD:
 
     def __init__(self, vector: Tensor, lr: float, weight_decay: float = 0.0, momentum: float = 0.0) -> None:
         self.vector, self.lr, self.weight_decay, self.momentum = vector, lr, weight_decay, momentum
-        self.velocity: Tensor | None = None
+        self.velocity: Tensor | None = torch.zeros_like(vector) if momentum else None
+        self.steps = 0
+
+    def state(self) -> dict[str, Tensor]:
+        """All that a later step depends on beside the vector."""
+        return {} if self.velocity is None else {"velocity": self.velocity}
 
     def step(self, gradient: Tensor) -> None:
         """One update."""
         if self.weight_decay:
             gradient = gradient.add(self.vector, alpha=self.weight_decay)
-        if self.momentum:
-            if self.velocity is None:
-                self.velocity = torch.zeros_like(gradient)
+        self.steps += 1
+        if self.velocity is not None:
             gradient = self.velocity.mul_(self.momentum).add_(gradient)
         self.vector.add_(gradient, alpha=-self.lr)
 

@@ -58,13 +58,14 @@ class WeightedExamples:
         )
         self.present = are_present(labels)
 
-    def sums(self, noise: Noise) -> Iterator[Tensor]:
+    def sums(self, noise: Noise, done: int = 0) -> Iterator[Tensor | None]:
         """The clipped sum of each step's batch."""
         first = torch.zeros(1, dtype=torch.int64)
         length = self.engine.piece_rows(cast(Rows, self.rows.rows(first).gathered()), self.labels[first])
         for batches in self.noisy_steps.sampler.batches(noise, self.noisy_steps.steps, self.present):
             for batch in batches:
-                yield self._sum(batch, length)
+                done -= 1
+                yield None if done >= 0 else self._sum(batch, length)
 
     def _sum(self, batch: Tensor, length: int) -> Tensor:
         """Piece after piece, the last one filled up with examples that count as zero."""

@@ -44,6 +44,7 @@ class Replay(Vault):
         self._noise = NoiseSource.from_os()  # for public generators alone; a replay draws nothing that matters
         self._next: Counter[str] = Counter()
         self._cut = {}
+        self._checkpoint = None
         self._rows = {}  # type: ignore[assignment]
 
     @property

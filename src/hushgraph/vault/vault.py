@@ -25,6 +25,7 @@ from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.notes import Code, Note
 from hushgraph.privacy.plan import Plan, Stage
+from hushgraph.vault.checkpoint import Checkpoint
 from hushgraph.vault.handles import PrivateRows
 
 Progress = Callable[[str, int, int], None]
@@ -38,13 +39,20 @@ class Vault:
     """Holds `graph` for one `run` under one `plan`. `progress(stage, done, total)` is called while it works."""
 
     def __init__(
-        self, graph: CheckedGraph, plan: Plan, run: Run, noise: NoiseSource, progress: Progress | None = None
+        self,
+        graph: CheckedGraph,
+        plan: Plan,
+        run: Run,
+        noise: NoiseSource,
+        progress: Progress | None = None,
+        checkpoint: Checkpoint | None = None,
     ) -> None:
         self.plan, self.unit = plan, plan.unit
         self.seconds: dict[str, float] = {}
         self.released: dict[str, list[Any]] = {}
         self._graph = graph if plan.holds is None else graph.only(plan.holds)
         self._run, self._noise, self._progress = run, noise, progress or NOBODY
+        self._checkpoint = checkpoint
         self._nodes = {"train": graph.train, "val": graph.val, "test": graph.test}
         self._cut: dict[int, Edges] = {}
         self._count: Counter[str] = Counter()
@@ -143,7 +151,15 @@ class Vault:
             self._refuse_private(stage, inputs)
         else:
             self._charge(stage, nodes)
-        return stage.mechanism.query(view, *map(self._open, inputs), **options)
+
+        def answer() -> Any:
+            return stage.mechanism.query(view, *map(self._open, inputs), **options)
+
+        return self._kept(stage, answer, inputs, nodes) if stage.mechanism.trains else answer()
+
+    def _kept(self, stage: Stage, act: Callable[[], Any], inputs: tuple[Any, ...], nodes: Tensor | None) -> Any:
+        """The result of `act`, or what a checkpoint has kept of it."""
+        return act() if self._checkpoint is None else self._checkpoint.carried_out(stage, act, inputs, nodes)
 
     def _noisy(
         self, stage: Stage, view: View, inputs: tuple[Any, ...], nodes: Tensor | None, options: dict[str, Any]
@@ -154,7 +170,9 @@ class Vault:
         opened = [self._open(one) for one in inputs]
         noise = self._noise.stream(f"{mechanism.name}/{name}/{number}")
         private = mechanism.stays_private(self.unit)
-        value = mechanism.release(view, scale, noise, *opened, **options)
+        if self._checkpoint is not None and mechanism.trains:
+            view.keeper = self._checkpoint.steps(name)
+        value = self._kept(stage, lambda: mechanism.release(view, scale, noise, *opened, **options), inputs, nodes)
         if private:
             return self._keep(value, f"the result of '{name}'")
         if not mechanism.trains:
