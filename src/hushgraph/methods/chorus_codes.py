@@ -40,6 +40,7 @@ from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units import Unit
 from hushgraph.settings import setting
 from hushgraph.training import neighborhoods as fit
+from hushgraph.training.blend import best_blend, blended
 from hushgraph.training.config import Training
 from hushgraph.vault import Vault
 from hushgraph.vault.vault import Held
@@ -255,15 +256,18 @@ class _EdgeTalk(_Talk):
 
     def scores(self) -> Tensor:
         """What features and numbers say together; training nodes have their rows instead of numbers."""
-        found = self.prior.clone()
+        said = torch.zeros_like(self.prior)
         density = nb.log_likelihoods(self.parts, self.heard)
-        found[self.listeners] += nb.class_log_likelihoods(density, self.model)
+        said[self.listeners] = nb.class_log_likelihoods(density, self.model)
         rows, noise = self._rows()
         if len(rows):
             covariances = self.model.covariances() + noise**2 * torch.eye(self.classes)
             density = nb.log_densities(rows, self.model.means(), covariances)
-            found[self.readers] += nb.class_log_likelihoods(density, self.model)
-        return found.log_softmax(dim=1)
+            said[self.readers] = nb.class_log_likelihoods(density, self.model)
+        if self.learning:
+            val = self.vault.labeled("val")
+            self.network.blend.copy_(best_blend(self.prior[val], said[val], self.vault.labels[val]))
+        return blended(self.prior, said, self.network.blend)
 
 
 class _RecordTalk(_Talk):
