@@ -13,6 +13,7 @@ if _TYPE_CHECKING:
 
     from hushgraph import datasets, local, mechanisms, testing
     from hushgraph.graph.disk import DiskEdges
+    from hushgraph.importing.graph import Graph
     from hushgraph.ledger.certificate import Certificate
     from hushgraph.ledger.ledger import Ledger
     from hushgraph.ledger.project import default_ledger
@@ -24,6 +25,7 @@ if _TYPE_CHECKING:
     from hushgraph.methods.edge_rr import EdgeRR, PrivHRG
     from hushgraph.methods.feature_rr import FeatureRR
     from hushgraph.methods.gap import GAP
+    from hushgraph.methods.hetero_rr import HeteroRR
     from hushgraph.methods.lpgnet import LPGNet
     from hushgraph.methods.lpgnn import LPGNN
     from hushgraph.methods.mlp import DPMLP, MLP
@@ -63,7 +65,9 @@ _PLACES = {
     "GAT": "methods.plain_gnn",
     "GCN": "methods.plain_gnn",
     "GIN": "methods.plain_gnn",
+    "Graph": "importing.graph",
     "GraphSAGE": "methods.plain_gnn",
+    "HeteroRR": "methods.hetero_rr",
     "LPGNN": "methods.lpgnn",
     "LPGNet": "methods.lpgnet",
     "LapGraph": "methods.perturbed",
@@ -113,7 +117,9 @@ __all__ = [
     "EdgeRand",
     "FeatureRR",
     "FeatureScores",
+    "Graph",
     "GraphSAGE",
+    "HeteroRR",
     "LPGNet",
     "LapGraph",
     "Ledger",
