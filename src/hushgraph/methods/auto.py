@@ -50,7 +50,7 @@ _ENOUGH = (  # from this epsilon on: training nodes and labeled neighbors per no
     (0.0, ((3_000, 30.0),)),
 )
 # Chorus with codes gains with fewer of both: two seeds, epsilon 2, 8 and 16 with 75% training nodes, epsilon 8 with 3%
-# and 10%. From 5,000 training nodes on (10,000 at epsilon 2) it was within 0.2 points of DP-MLP or better at any degree.
+# and 10%. From 5,000 training nodes on (10,000 at epsilon 2) it was at most 0.2 points below DP-MLP at any degree.
 _ENOUGH_FOR_CODES = (
     (5.0, ((5_000, 0.0), (1_500, 4.0))),
     (2.0, ((10_000, 0.0), (2_000, 16.0))),
@@ -96,8 +96,8 @@ class Auto(Method):
     """No settings but one: all choices are made by rule.
 
     Edge level: `chorus-codes` (`chorus`, where less than 5% of the nodes train), or an `mlp` where public validation
-    labels say that it is better. A table: `dp-mlp`. Node level: `chorus-codes`, `chorus` or `dp-mlp`, by unit, sizes and
-    epsilon, and where these leave it open by average degree and whether neighbors have the same label more often
+    labels say that it is better. A table: `dp-mlp`. Node level: `chorus-codes`, `chorus` or `dp-mlp`, by unit, sizes
+    and epsilon, and where these leave it open by average degree and whether neighbors have the same label more often
     than others. Where these decide they are asked with noise, charged and certified: edges for at most 2% of epsilon,
     pairs of neighbors for at most 3%; the method then gets the rest.
     """
