@@ -157,7 +157,7 @@ def test_where_nothing_is_promised_nothing_is_contradicted(
 
 
 def test_counts_before_a_choice_are_audited_by_their_law(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(auto, "needed_degree", lambda metadata, budget: 6.0)
+    monkeypatch.setattr(auto, "needed_degree", lambda *_: 6.0)
     model = auto.Auto().fit(random_graph(1), Node(max_degree=5), Budget(4.0, 1e-3), seed=0)
     found = audit_run(model, canaries=200, seed=1)
     assert found.verdict is Verdict.CONSISTENT
@@ -173,7 +173,7 @@ def test_counts_before_a_choice_are_audited_by_their_law(monkeypatch: pytest.Mon
 
 
 def test_branches_that_may_follow_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(auto, "needed_degree", lambda metadata, budget: 6.0)
+    monkeypatch.setattr(auto, "needed_degree", lambda *_: 6.0)
     plan = auto.Auto().plan(SIZES, Node(max_degree=5), Budget(4.0, 1e-6))
     found = audit_plan(plan, canaries=200, seed=1)
     assert found.skipped == (Skipped(Reason.BRANCH, "chorus"), Skipped(Reason.BRANCH, "dp-mlp"))

@@ -42,21 +42,21 @@ def test_paper_mode_shows_both_epsilons() -> None:
 
 
 def test_the_plan_of_auto_tells_what_is_asked_and_both_branches() -> None:
-    words = ["plan", "auto", "--unit", "node", "--nodes", 20000, "--epsilon", 8]
+    words = ["plan", "auto", "--unit", "node", "--nodes", 6000, "--epsilon", 8]
     shown = run_json(*words)
     count, pairs = shown["stages"]
     assert [count["mechanism"], pairs["mechanism"]] == ["edge-count", "pair-count"]
     assert 0 < count["epsilon_alone"] <= 0.02 * 8
     assert 0 < pairs["epsilon_alone"] <= 0.03 * 8
     assert count["noise_multiplier"] is None
-    assert [branch["method"] for branch in shown["branches"]] == ["chorus", "dp-mlp"]
+    assert [branch["method"] for branch in shown["branches"]] == ["chorus-codes", "dp-mlp"]
     rest = 8 - count["epsilon_alone"] - pairs["epsilon_alone"]
     assert [branch["budget"] for branch in shown["branches"]] == [pytest.approx(rest)] * 2
     assert 7.98 < shown["epsilon"] <= 8.0
     text = flat(run(*words))
     assert "First this is asked with noise, for epsilon" in text
     assert "count of edges and pairs of neighbors" in text
-    assert "A rule chooses chorus or dp-mlp" in text
+    assert "A rule chooses chorus-codes or dp-mlp" in text
     declared = run_json(*words, "--set", "average_degree=40")
     assert [stage["mechanism"] for stage in declared["stages"]] == ["pair-count"]
     assert run_json(*words, "--set", "average_degree=1")["branches"] == []

@@ -92,7 +92,7 @@ def test_an_unknown_run_is_an_error() -> None:
 
 
 def test_a_count_and_the_choice_made_from_it_are_on_the_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(auto, "needed_degree", lambda metadata, budget: 6.0)
+    monkeypatch.setattr(auto, "needed_degree", lambda *_: 6.0)
     ledger = Ledger()
     model = auto.Auto().fit(random_graph(1), units.Node(max_degree=5), Budget(4.0, 1e-3), ledger=ledger)
     certificate = model.certificate

@@ -37,28 +37,49 @@ NODE_UNITS = [units.Node(max_degree=5), units.NodeReplace(max_degree=5), units.B
 @pytest.fixture
 def a_degree_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small graphs are below every threshold: let the average degree 6 decide whatever sizes and labels."""
-    monkeypatch.setattr(rule, "needed_degree", lambda metadata, budget: 6.0)
+    monkeypatch.setattr(rule, "needed_degree", lambda *_: 6.0)
     monkeypatch.setattr(rule, "NEEDED_EXCESS", -2.0)
 
 
 def test_the_choice_at_node_level_follows_sizes_and_degree() -> None:
     rare, common = Metadata(10_000, 400), Metadata(10_000, 7_500)
     small = Metadata(4_000, 2_000)
-    for sizes, degree, epsilon, expected in (
-        (rare, 90.0, 8.0, "dp-mlp"),
-        (common, 6.0, 8.0, "chorus"),
-        (common, 6.0, 2.0, "dp-mlp"),
-        (common, 60.0, 2.0, "chorus"),
-        (common, 12.0, 4.0, "dp-mlp"),
-        (common, 22.0, 4.0, "chorus"),
-        (common, 22.0, 3.9, "dp-mlp"),
-        (small, 15.0, 8.0, "dp-mlp"),
-        (small, 40.0, 8.0, "chorus"),
+    node, promised = units.Node(), units.BoundedDegreeNode()
+    for unit, sizes, degree, epsilon, expected in (
+        (node, rare, 90.0, 8.0, "dp-mlp"),
+        (node, common, 0.0, 8.0, "chorus-codes"),
+        (node, common, 6.0, 2.0, "dp-mlp"),
+        (node, common, 60.0, 2.0, "chorus-codes"),
+        (node, common, 39.0, 1.0, "dp-mlp"),
+        (node, small, 7.0, 8.0, "dp-mlp"),
+        (node, small, 9.0, 8.0, "chorus-codes"),
+        (promised, common, 6.0, 8.0, "chorus"),
+        (promised, common, 12.0, 4.0, "dp-mlp"),
+        (promised, common, 22.0, 4.0, "chorus"),
+        (promised, common, 22.0, 3.9, "dp-mlp"),
+        (promised, small, 15.0, 8.0, "dp-mlp"),
+        (promised, small, 40.0, 8.0, "chorus"),
     ):
         for answers in (Answers(degree), Answers(degree, "counted with noise", 0.5)):
-            method, reason = rule.decide(sizes, units.Node(), Budget(epsilon), answers)
+            method, reason = rule.decide(sizes, unit, Budget(epsilon), answers)
             assert method.name == expected == reason.values["method"]
             assert reason.values["train"] == sizes.num_train
+
+
+@pytest.mark.parametrize(("train", "expected"), [(7_500, "chorus-codes"), (500, "chorus-codes"), (499, "chorus")])
+def test_codes_need_labels_at_edge_level(train: int, expected: str) -> None:
+    method, reason = rule.decide(Metadata(10_000, train), units.UndirectedEdge(), Budget(1.0), Answers())
+    assert method.name == expected == reason.values["method"]
+
+
+def test_many_training_nodes_are_enough_and_nothing_is_asked() -> None:
+    sizes = Metadata(20_000, 15_000, num_classes=6)
+    for epsilon in (2.0, 8.0):
+        method, reason = rule.decide(sizes, units.Node(), Budget(epsilon), Answers())
+        assert (method.name, reason.code) == ("chorus-codes", Code.CHOSE_MANY_TRAIN)
+        plan = Auto().plan(sizes, units.Node(), Budget(epsilon))
+        assert COUNT not in plan
+        assert not plan.branches
 
 
 @pytest.mark.parametrize(
@@ -94,19 +115,20 @@ def test_a_table_of_records_is_trained_on_and_the_reason_is_said() -> None:
 
 def test_the_number_of_edges_is_never_asked_at_node_level() -> None:
     """It may be declared: the choice does not depend on it all the same."""
-    plans = [Auto().plan(Metadata(10_000, 7_500, num_edges=n), units.Node(), Budget(8.0)) for n in (None, 900_000)]
+    plans = [Auto().plan(Metadata(10_000, 4_000, num_edges=n), units.Node(), Budget(8.0)) for n in (None, 900_000)]
     assert [list(plan) for plan in plans] == [list(plans[0].stages)] * 2
     assert plans[0].branches[0].stages == plans[1].branches[0].stages
 
 
 def test_what_is_asked_depends_on_what_decides() -> None:
-    common, rare = Metadata(10_000, 7_500), Metadata(10_000, 400)
-    assert needed_degree(rare, Budget(8.0)) == math.inf
+    common, rare = Metadata(9_000, 4_500), Metadata(10_000, 400)
+    assert needed_degree(rare, units.Node(), Budget(8.0)) == math.inf
     both, pairs = [COUNT, PAIRS], [PAIRS]
     for sizes, unit, budget, auto, asked in (
         (common, units.Node(), Budget(8.0), Auto(), both),
         (common, units.NodeReplace(), Budget(8.0), Auto(), both),
         (common, units.BoundedDegreeNode(max_degree=60), Budget(8.0), Auto(), both[:1]),
+        (Metadata(10_000, 7_500), units.Node(), Budget(8.0), Auto(), []),
         (common, units.Node(), Budget(8.0), Auto(average_degree=9.0), pairs),
         (common, units.Node(), Budget(8.0), Auto(average_degree=2.0), []),
         (rare, units.Node(), Budget(8.0), Auto(), []),
@@ -123,7 +145,7 @@ def test_what_is_asked_depends_on_what_decides() -> None:
 def test_the_count_takes_a_small_part_and_the_whole_meets_the_budget(
     unit: units.Unit, nodes: int, epsilon: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rule, "needed_degree", lambda metadata, budget: 10.0)
+    monkeypatch.setattr(rule, "needed_degree", lambda *_: 10.0)
     budget = Budget(epsilon, 1e-7)
     count, *pairs = Auto()._questions(Metadata(nodes, nodes // 2), unit, budget)
     assert count.mechanism == EdgeCount(COUNT_CAP)
@@ -142,9 +164,9 @@ def price(stage: Stage, unit: units.Unit) -> float:
 
 
 def test_a_plan_with_a_count_adds_up_for_either_branch() -> None:
-    sizes, unit, budget = Metadata(10_000, 7_500, num_features=5, num_classes=3), units.Node(), Budget(8.0)
+    sizes, unit, budget = Metadata(10_000, 4_000, num_features=5, num_classes=3), units.Node(), Budget(8.0)
     plan = Auto().plan(sizes, unit, budget)
-    assert [branch.method for branch in plan.branches] == ["chorus", "dp-mlp"]
+    assert [branch.method for branch in plan.branches] == ["chorus-codes", "dp-mlp"]
     assert [stage.name for stage in plan] == [COUNT, PAIRS]
     costs = [sum(price(stage, unit) for stage in plan) + branch.epsilon for branch in plan.branches]
     assert plan.epsilon == pytest.approx(max(costs))
@@ -158,7 +180,7 @@ def test_fit_says_why_in_model_and_certificate_and_saves_the_chosen_method(unit:
     graph = random_graph(2)
     model = hushgraph.fit(graph, unit, BUDGET, seed=0)
     assert model.certificate.epsilon <= 4.0
-    assert model.method.name in ("chorus", "mlp", "dp-mlp")
+    assert model.method.name in ("chorus-codes", "chorus", "mlp", "dp-mlp")
     assert model.reason is not None
     assert model.reason.values["method"] == model.method.name
     loaded = load(model.save(tmp_path / "model"))
@@ -202,7 +224,7 @@ def test_neighbors_with_nothing_in_common_leave_the_features(
     together: bool, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Same sizes, same degrees, same labels; only who is whose neighbor differs."""
-    monkeypatch.setattr(rule, "needed_degree", lambda metadata, budget: 6.0)
+    monkeypatch.setattr(rule, "needed_degree", lambda *_: 6.0)
     graph = random_graph(1, num_nodes=400, num_edges=0)
     order = (
         torch.argsort(graph.y, stable=True)
@@ -270,7 +292,7 @@ def test_without_protection_the_degree_is_counted_exactly_and_nothing_is_promise
 def test_no_number_of_edges_leaves_a_run_at_node_level(
     average_degree: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rule, "needed_degree", lambda metadata, budget: 6.0)
+    monkeypatch.setattr(rule, "needed_degree", lambda *_: 6.0)
     graph = random_graph(5, num_nodes=101, num_edges=3_000)
     exact = check_graph(graph).edges.num_edges
     assert exact > 1_000  # long enough not to occur by chance
@@ -308,7 +330,7 @@ def test_the_registry_knows_auto_and_a_negative_degree_is_refused() -> None:
 
 
 def test_the_certificate_says_where_the_average_degree_comes_from() -> None:
-    sizes = Metadata.from_sizes(20_000, num_train=15_000)
+    sizes = Metadata.from_sizes(20_000, num_train=4_000)
 
     def codes(auto: Auto, unit: units.Unit, budget: Budget) -> set[Code]:
         return {note.code for note in auto.plan(sizes, unit, budget).public}

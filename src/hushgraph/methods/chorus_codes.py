@@ -40,6 +40,7 @@ from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units import Unit
 from hushgraph.settings import setting
 from hushgraph.training import neighborhoods as fit
+from hushgraph.training.blend import best_blend, blended
 from hushgraph.training.config import Training
 from hushgraph.vault import Vault
 from hushgraph.vault.vault import Held
@@ -174,6 +175,7 @@ class _Talk:
         self.classes, self.nodes = vault.metadata.classes, vault.metadata.num_nodes
         labeled = torch.zeros(self.nodes, dtype=torch.bool).index_fill_(0, vault.nodes("train"), True)
         self.parts: nb.Parts
+        self._density: Tensor | None = None
         self.listeners = (~labeled).nonzero().squeeze(1)
         self.ratio = len(self.listeners) / max(1, vault.nodes("train").numel())  # of guesses to labels
         self.heard = nb.Heard.nothing(len(self.listeners), self.classes)
@@ -184,14 +186,31 @@ class _Talk:
         """The deviation of a number's noise."""
         return max(self.vault.plan[ROUNDS].scale or 0.0, _LEAST_NOISE)
 
+    def density(self) -> Tensor:
+        """The log density of all that listeners heard, for every class and size of neighborhood."""
+        if self._density is None:
+            self._density = nb.log_likelihoods(self.parts, self.heard)
+        return self._density
+
+    def listen(self, codes: Tensor, numbers: Tensor, noise: Tensor) -> None:
+        """Take in one number more for every listener."""
+        self.heard, self._density = self.heard.and_then(codes, numbers, noise), None
+        self.done += 1
+
     def joint(self, prior: Tensor) -> Tensor:
         """The probability of every class and size of neighborhood, for every listener."""
-        return nb.joint_probabilities(nb.log_likelihoods(self.parts, self.heard), self.model, prior)
+        return nb.joint_probabilities(self.density(), self.model, prior)
 
     def mixing(self, q: Tensor, size: float) -> Tensor:
         """What a code is answered as: guesses of `size` add, for each neighbor's class, what such nodes guess."""
         guessed = (q.t() @ q) / q.sum(dim=0).clamp(min=1e-9).unsqueeze(1)
         return torch.eye(self.classes) + size * self.ratio * guessed
+
+    def guessed_noise(self, joint: Tensor, q: Tensor, codes: Tensor, size: float | Tensor) -> Tensor:
+        """The deviation of each number: its noise, and that of how many neighbors guess, and what."""
+        square = ((codes @ (q.t() @ q / max(1, len(q)))) * codes).sum(dim=1)
+        guessing = self.ratio * self.model.grain * nb.expected_sizes(joint, self.model)
+        return (self.noise**2 + size**2 * guessing * square).sqrt()
 
     def everyone(self, values: Tensor) -> Tensor:
         """The listeners' values among zeros for all others."""
@@ -218,7 +237,7 @@ class _EdgeTalk(_Talk):
         self._recall()
 
     def _recall(self) -> None:
-        self.model = self.network.recall(self.done)
+        self.model, self._density = self.network.recall(self.done), None
         self.parts = nb.Parts.of(self.model)
 
     def round(self, *, guesses: bool) -> None:
@@ -235,8 +254,9 @@ class _EdgeTalk(_Talk):
         answer: CodedAnswer = self.vault.release(ROUNDS, self.everyone(codes), sent, self.readers)
         self.answers.append(answer)
         used, numbers = answer.codes[self.listeners].float(), answer.numbers[self.listeners]
-        self.heard = self.heard.and_then(used @ mixing.t(), numbers, self.noise)
-        self.done += 1
+        size = self.vault.plan.mechanism(ROUNDS, CodedSum).guess_norm if guesses else 0.0
+        noise = self.guessed_noise(joint, q, used, size)
+        self.listen(used @ mixing.t(), numbers, noise)
         if self.learning:
             self.network.remember(self._learned(), self.done)
         self._recall()
@@ -255,15 +275,17 @@ class _EdgeTalk(_Talk):
 
     def scores(self) -> Tensor:
         """What features and numbers say together; training nodes have their rows instead of numbers."""
-        found = self.prior.clone()
-        density = nb.log_likelihoods(self.parts, self.heard)
-        found[self.listeners] += nb.class_log_likelihoods(density, self.model)
+        said = torch.zeros_like(self.prior)
+        said[self.listeners] = nb.class_log_likelihoods(self.density(), self.model)
         rows, noise = self._rows()
         if len(rows):
             covariances = self.model.covariances() + noise**2 * torch.eye(self.classes)
             density = nb.log_densities(rows, self.model.means(), covariances)
-            found[self.readers] += nb.class_log_likelihoods(density, self.model)
-        return found.log_softmax(dim=1)
+            said[self.readers] = nb.class_log_likelihoods(density, self.model)
+        if self.learning:
+            val = self.vault.labeled("val")
+            self.network.blend.copy_(best_blend(self.prior[val], said[val], self.vault.labels[val]))
+        return blended(self.prior, said, self.network.blend)
 
 
 class _RecordTalk(_Talk):
@@ -279,7 +301,7 @@ class _RecordTalk(_Talk):
 
     def _start(self, model: nb.Neighborhoods) -> None:
         """What listeners make of their first row, given what neighborhoods look like."""
-        self.model = model
+        self.model, self._density = model, None
         rows = self.first[self.listeners] @ self.decode
         self.parts = nb.Parts.after_rows(model, rows, self.first_noise)
 
@@ -312,10 +334,10 @@ class _RecordTalk(_Talk):
         numbers = answer.numbers[self.listeners]
         expected = loudness * nb.expected_numbers(self.parts, self.heard, joint, asked)
         volume = max(float((numbers * expected).sum() / expected.square().sum().clamp(min=1e-9)), 0.1)
-        self.heard = self.heard.and_then(volume * loudness.unsqueeze(1) * asked, numbers, self.noise)
-        self.done += 1
+        used, size = answer.codes[self.listeners].float(), volume * loudness * (0.0 if guesses is None else 1.0)
+        noise = self.guessed_noise(joint, q, used, size)
+        self.listen(volume * loudness.unsqueeze(1) * asked, numbers, noise)
 
     def likelihoods(self) -> Tensor:
         """What first rows and numbers say about every class; nothing for training nodes."""
-        density = nb.log_likelihoods(self.parts, self.heard)
-        return self.everyone(nb.class_log_likelihoods(density, self.model))
+        return self.everyone(nb.class_log_likelihoods(self.density(), self.model))

@@ -20,7 +20,8 @@ class ChorusCodesNetwork(nn.Module):
     """Features and log likelihoods in, log probabilities of classes out.
 
     `plain`: the model of features is a small ensemble, trained where labels are public. Otherwise it is linear, and
-    `lesson` is what the learners' quiet lesson is written to. `mixing` is what guesses added in each round.
+    `lesson` is what the learners' quiet lesson is written to. `mixing` is what guesses added in each round,
+    `blend` how features and numbers are joined.
     """
 
     mix: Tensor
@@ -29,6 +30,7 @@ class ChorusCodesNetwork(nn.Module):
     grain_and_spread: Tensor
     shares: Tensor
     mixing: Tensor
+    blend: Tensor
 
     def __init__(
         self,
@@ -58,6 +60,7 @@ class ChorusCodesNetwork(nn.Module):
         self.register_buffer("weights", torch.full((rounds + 1, num_classes, SIZES), 1.0 / SIZES))
         self.register_buffer("grain_and_spread", torch.tensor([1.0, 0.03]).repeat(rounds + 1, 1))
         self.register_buffer("shares", torch.full((num_classes,), 1.0 / num_classes))
+        self.register_buffer("blend", torch.zeros(4 + num_classes))
         self.register_buffer("mixing", torch.eye(num_classes).repeat(rounds, 1, 1))
 
     def forward(self, rows: JoinedRows) -> Tensor:

@@ -146,10 +146,10 @@ class Heard:
         """Before the first number."""
         return cls(torch.zeros(nodes, 0, classes), torch.zeros(nodes, 0))
 
-    def and_then(self, codes: Tensor, numbers: Tensor, noise: float) -> Heard:
-        """With one number more, whose noise has this deviation."""
+    def and_then(self, codes: Tensor, numbers: Tensor, noise: Tensor) -> Heard:
+        """With one number more for every node, whose noise has these deviations."""
         return Heard(
-            torch.cat([self.codes, (codes / noise).unsqueeze(1)], dim=1),
+            torch.cat([self.codes, (codes / noise.unsqueeze(1)).unsqueeze(1)], dim=1),
             torch.cat([self.numbers, (numbers / noise).unsqueeze(1)], dim=1),
         )
 
@@ -228,6 +228,11 @@ def joint_probabilities(log_density: Tensor, model: Neighborhoods, log_prior: Te
     """The probability of every class and size: `[nodes, classes * sizes]`; the prior of classes is one row, or many."""
     prior = log_prior.expand(len(log_density), -1).repeat_interleave(len(model.sizes), dim=1)
     return (log_density + model.flat_weights() + prior).softmax(dim=1)
+
+
+def expected_sizes(joint: Tensor, model: Neighborhoods) -> Tensor:
+    """The mean number of neighbors of every node that h counts."""
+    return joint @ model.means().sum(dim=1)
 
 
 def by_class(joint: Tensor, classes: int) -> Tensor:

@@ -66,6 +66,7 @@ class Code(StrEnum):
     CHOSE_RECORDS = "chose-records"
     CHOSE_ONE_BATCH = "chose-one-batch"
     CHOSE_FEW_TRAIN = "chose-few-train"
+    CHOSE_MANY_TRAIN = "chose-many-train"
     CHOSE_DEGREE = "chose-degree"
     CHOSE_AGREEMENT = "chose-agreement"
     CHOSE_VALIDATION = "chose-validation"
@@ -167,6 +168,10 @@ _SENTENCES = {
     ),
     Code.CHOSE_FEW_TRAIN: (
         "{method}: {train} training nodes of {nodes} at epsilon {epsilon} are too few for sums of labels to be worth "
+        "their noise at any degree"
+    ),
+    Code.CHOSE_MANY_TRAIN: (
+        "{method}: {train} training nodes of {nodes} at epsilon {epsilon} are enough for sums of labels to be worth "
         "their noise at any degree"
     ),
     Code.CHOSE_DEGREE: (

@@ -12,7 +12,7 @@ from torch import Tensor
 from hushgraph.nn.neighborhoods import Neighborhoods, log_densities
 from hushgraph.training.config import Training
 
-_SPREADS = (0.003, 0.01, 0.03, 0.06, 0.1)
+_SPREADS = (0.003, 0.01, 0.03, 0.06, 0.1, 0.2, 0.4)
 _SMALLEST, _LARGEST = 1.5, 6.0  # sizes: from 1.5 neighbors to 6 times the average
 _ROUNDS = 10
 
