@@ -18,6 +18,12 @@ def pairs(edges: torch.Tensor) -> set[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("rho", [0.05, 0.1, 0.2, 0.305])
+def test_private_edges_can_be_left_out() -> None:
+    data = load("campus", num_nodes=60, private_edges=0.3, public_only=True)
+    assert torch.equal(data.edge_index, data.public_edge_index)
+    assert data.edge_index.shape[1] < load("campus", num_nodes=60).edge_index.shape[1]
+
+
 def test_a_share_of_the_pairs_is_private_in_both_directions(rho: float) -> None:
     graph = random_graph(1, 400, 20_000)
     public = split_edges(graph, rho).public_edge_index

@@ -59,6 +59,13 @@ class Archive:
             found = ", ".join(sorted(self._arrays.files)) or "nothing"
             raise InputError(f"{self.path}: {what} {', '.join(wanted)}; missing: {', '.join(missing)}; found: {found}")
 
+    def dimensions(self, name: str) -> int:
+        """How many dimensions an array has."""
+        try:
+            return int(self._arrays[name].ndim)
+        except ValueError:  # an array of objects, which would have to be unpickled; reading it refuses it in words
+            return 1
+
     def integers(self, name: str, shape: Shape) -> NDArray[np.int64]:
         """An array of whole numbers, as int64. `None` in `shape` stands for any length."""
         array = self._checked(name, shape, "iu", "integers")
