@@ -1,4 +1,4 @@
-"""What the runs of studies/hetero-rr.yaml do: HeteroRR with a network on what it releases, attacks, scores of features."""
+"""What the runs of studies/hetero-rr.yaml do: a network on what HeteroRR releases, LinkTeller, scores of features."""
 
 from __future__ import annotations
 

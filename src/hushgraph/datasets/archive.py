@@ -59,12 +59,13 @@ class Archive:
             found = ", ".join(sorted(self._arrays.files)) or "nothing"
             raise InputError(f"{self.path}: {what} {', '.join(wanted)}; missing: {', '.join(missing)}; found: {found}")
 
-    def dimensions(self, name: str) -> int:
-        """How many dimensions an array has."""
+    def columns(self, name: str) -> int:
+        """How many columns a matrix has; 1 for any other array."""
         try:
-            return int(self._arrays[name].ndim)
+            shape = self._arrays[name].shape
         except ValueError:  # an array of objects, which would have to be unpickled; reading it refuses it in words
             return 1
+        return int(shape[1]) if len(shape) == 2 else 1
 
     def integers(self, name: str, shape: Shape) -> NDArray[np.int64]:
         """An array of whole numbers, as int64. `None` in `shape` stands for any length."""

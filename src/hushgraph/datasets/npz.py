@@ -113,7 +113,7 @@ def write_npz(data: Data, path: str | Path) -> Path:
 
 def _read_labels(archive: Archive) -> NDArray[np.int64]:
     """One class number a node, or a matrix of 0 and 1 with a column for each class."""
-    y = archive.integers("y", (None,) * max(1, min(2, archive.dimensions("y"))))
+    y = archive.integers("y", (None, None) if archive.columns("y") > 1 else (None,))
     if len(y) == 0:
         raise InputError(f"{archive.path}: expected at least one node; y is empty")
     if int(y.min()) < -1:

@@ -84,7 +84,7 @@ class _PlainGNN(Method):
             network.train()
             optimizer.zero_grad()
             scores = best.remaining(sums)
-            mean_loss(scores[train], labels[train]).backward()  # type: ignore[no-untyped-call]
+            mean_loss(scores[train], labels[train]).backward()
             optimizer.step()
             vault.report("training", epoch + 1, self.epochs)
         best.judge()
@@ -93,7 +93,7 @@ class _PlainGNN(Method):
 
 
 class _BestEpoch:
-    """Judges weights by what they get right of the validation nodes and keeps the best (the last, where there is no validation node)."""
+    """Judges weights by what they get right on validation nodes and keeps the best (the last, where there are none)."""
 
     def __init__(self, network: BasicGNN, features: Rows, graph: PygNeighborhood, labels: Tensor, val: Tensor) -> None:
         from hushgraph.nn import pyg_models
