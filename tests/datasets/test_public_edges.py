@@ -77,3 +77,9 @@ def test_files_are_split_by_share_or_by_a_column(tmp_path: Path) -> None:
     for wrong in ("local_info", "local_info:2", "other:0"):
         with pytest.raises(InputError):
             load(tmp_path / "school.npz", num_classes=3, private_edges=wrong)
+
+
+def test_private_edges_can_be_left_out() -> None:
+    data = load("campus", num_nodes=200, private_edges=0.3, public_only=True)
+    assert torch.equal(data.edge_index, data.public_edge_index)
+    assert data.edge_index.shape[1] < load("campus", num_nodes=200).edge_index.shape[1]

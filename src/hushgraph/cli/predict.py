@@ -71,9 +71,13 @@ def predict(
         probabilities = trained.predict_proba(about)
         shown["own_features"] = _own_features(trained, data)
     shown["not_protected"] = _unprotected_predictions(answering)
-    classes = probabilities.argmax(dim=1)
-    counts = torch.bincount(classes, minlength=probabilities.shape[1]).tolist()
-    shown |= {"nodes": int(classes.numel()), "classes": dict(zip(trained.class_names, counts))}
+    if trained.is_multilabel:
+        classes = (probabilities > 0.5).long()
+        counts = classes.sum(dim=0).tolist()
+    else:
+        classes = probabilities.argmax(dim=1)
+        counts = torch.bincount(classes, minlength=probabilities.shape[1]).tolist()
+    shown |= {"nodes": len(classes), "classes": dict(zip(trained.class_names, counts))}
     shown["classes_note"] = EVALUATION if _reads_records(answering, data) else ""
     if out is not None:
         from hushgraph.cli.predictions import write_predictions

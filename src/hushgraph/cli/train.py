@@ -117,6 +117,7 @@ def summary(model: Model, out: Path, ledger: Path | None) -> dict[str, Any]:
         "paper": None if certificate.paper is None else certificate.paper.as_dict(),
         "reason": None if model.reason is None else {**model.reason.as_dict(), "words": str(model.reason)},
         "accuracy": model.metrics.get("accuracy", {}),
+        **({"micro_f1": model.metrics["micro_f1"]} if "micro_f1" in model.metrics else {}),
         "accuracy_by_class": model.metrics.get("test_by_class", []),
         "accuracy_note": EVALUATION,
         "certificate": certificate.as_dict(),
@@ -127,10 +128,11 @@ def summary(model: Model, out: Path, ledger: Path | None) -> dict[str, Any]:
 
 
 def _show(model: Model, out: Path) -> None:
-    from hushgraph.methods.evaluation import EVALUATION
+    from hushgraph.methods.evaluation import EVALUATION, main_measure
 
     echo(str(model) + "\n")
-    for title, text in (("accuracy", _accuracy(model)), ("lowest classes", _lowest_classes(model))):
+    measure = main_measure(model.metrics)[0]
+    for title, text in ((measure, _accuracy(model)), ("lowest classes", _lowest_classes(model))):
         if text:
             show_words(f"{title:<15} {text} ({EVALUATION})", indent=18)
     echo(f"time            {model.seconds['total']:.1f} s")
@@ -138,8 +140,9 @@ def _show(model: Model, out: Path) -> None:
 
 
 def _accuracy(model: Model) -> str:
-    accuracy = model.metrics.get("accuracy", {})
-    shown = [f"{name} {value:.1f}%" for name, value in accuracy.items() if value is not None]
+    from hushgraph.methods.evaluation import main_measure
+
+    shown = [f"{name} {value:.1f}%" for name, value in main_measure(model.metrics)[1].items() if value is not None]
     if "test_auc" in model.metrics:
         shown.append(f"area under the ROC curve of test links {model.metrics['test_auc']:.1f}%")
     return ", ".join(shown)

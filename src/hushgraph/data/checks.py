@@ -110,6 +110,7 @@ def check_graph(
         num_public_edges=0 if public_edges is None else public_edges.num_edges,
         name=str(getattr(data, "name", None) or "graph"),
         num_public=public.numel(),
+        multilabel=labels.dim() == 2,
     )
     return CheckedGraph(
         metadata=metadata,
@@ -130,10 +131,15 @@ def labeled_nodes(nodes: Tensor, labels: Tensor, split: str) -> Tensor:
 
     Where labels are private, a node without one is an empty record: mechanisms take it as it is.
     """
-    found = nodes[labels[nodes] >= 0]
+    found = nodes[is_labeled(labels)[nodes]]
     if split == "train" and not found.numel():
         raise InputError("labels: expected a train node with a label; got none (-1). Check y and train_mask")
     return found
+
+
+def is_labeled(labels: Tensor) -> Tensor:
+    """Which nodes have a label: a class, or (where a node may have several) a row without -1."""
+    return labels >= 0 if labels.dim() == 1 else (labels >= 0).all(dim=1)
 
 
 def _kind_problems(data: Any, needed: tuple[str, ...]) -> list[str]:
@@ -168,7 +174,10 @@ def _features(x: Any) -> tuple[Rows, int]:
 
 
 def numbered_labels(data: Any, num_nodes: int) -> Tensor:
-    """One class number per node; words, and numbers where the declared classes are numbers, are looked up there."""
+    """One class number per node, or 0 and 1 `[nodes, classes]`.
+
+    Words, and numbers where the declared classes are numbers, are looked up among the declared class names.
+    """
     if data.y is None:
         return torch.full((num_nodes,), -1)
     names = getattr(data, "class_names", None)
@@ -176,7 +185,7 @@ def numbered_labels(data: Any, num_nodes: int) -> Tensor:
         return _numbered(np.asarray(data.y), names)
     labels = torch.as_tensor(np.asarray(data.y) if not isinstance(data.y, Tensor) else data.y)
     labels = labels.squeeze(1) if labels.dim() == 2 and labels.shape[1] == 1 else labels
-    if names is not None and not labels.is_floating_point() and _are_other_numbers(names):
+    if names is not None and labels.dim() == 1 and not labels.is_floating_point() and _are_other_numbers(names):
         return _numbered(np.where(labels.numpy() == -1, "", labels.numpy().astype(str)), names)
     return labels
 
@@ -229,6 +238,8 @@ def _stored_problems(edges: Edges, num_nodes: int) -> list[str]:
 
 
 def _label_problems(labels: Tensor, num_nodes: int, num_classes: int, declared: bool) -> list[str]:
+    if labels.dim() == 2 and len(labels) == num_nodes:
+        return _indicator_problems(labels, num_classes)
     if labels.shape != (num_nodes,):
         return [f"labels: expected one per node, [{num_nodes}]; got shape {list(labels.shape)}"]
     if labels.is_floating_point() or labels.dtype is torch.bool:
@@ -247,13 +258,26 @@ def _label_problems(labels: Tensor, num_nodes: int, num_classes: int, declared: 
     return []
 
 
+def _indicator_problems(labels: Tensor, num_classes: int) -> list[str]:
+    found = []
+    if labels.shape[1] != num_classes:
+        found.append(f"labels: expected a column for each of the {num_classes} classes; got {labels.shape[1]}")
+    if not bool(torch.isin(labels.float(), torch.tensor([-1.0, 0.0, 1.0])).all()):
+        found.append("labels: expected 0 and 1 in a matrix of labels (a row of -1: not known); got other numbers")
+    elif not bool(is_labeled(labels.float()).eq((labels.float() >= 0).any(dim=1)).all()):
+        found.append("labels: expected rows of -1 where labels are not known; got rows that are known in part")
+    return found
+
+
 def _class_names(data: Any, labels: Tensor) -> tuple[tuple[str, ...], bool]:
     """The class names, and whether they (or their number) were declared rather than read off the labels."""
     names = getattr(data, "class_names", None)
     if names is not None:
         return tuple(str(name) for name in names), bool(getattr(data, "classes_declared", True))
     stated = data.to_dict().get("num_classes")
-    declared = stated is not None
+    declared = stated is not None or labels.dim() == 2  # the columns of a matrix are declared by its shape
+    if labels.dim() == 2:
+        stated = labels.shape[1] if stated is None else stated
     if stated is None:
         stated = int(labels.max()) + 1 if labels.numel() else 0
     if int(stated) > MOST_CLASSES:

@@ -40,6 +40,14 @@ class Archive(NpzFile):
             found = ", ".join(sorted(self.names)) or "nothing"
             raise InputError(f"{self.path}: {what} {', '.join(wanted)}; missing: {', '.join(missing)}; found: {found}")
 
+    def columns(self, name: str) -> int:
+        """How many columns a matrix has; 1 for any other array."""
+        try:
+            shape = self._arrays[name].shape
+        except ValueError:  # an array of objects, which would have to be unpickled; reading it refuses it in words
+            return 1
+        return int(shape[1]) if len(shape) == 2 else 1
+
     def integers(self, name: str, shape: Shape) -> NDArray[np.int64]:
         """An array of whole numbers, as int64. `None` in `shape` stands for any length."""
         array = self._checked(name, shape, "iu", "integers")

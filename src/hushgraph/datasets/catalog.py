@@ -94,7 +94,7 @@ def _public(
     argument: str | None,
     folder: str,
     raw: tuple[str, ...],
-    sizes: tuple[int, int, int],
+    sizes: tuple[int, int | None, int],
     note: str = "",
     tidy: bool = False,
 ) -> PublicDataset:
@@ -113,6 +113,7 @@ def _twitch(language: str, sizes: tuple[int, int, int]) -> PublicDataset:
     return _public(name, "Twitch", language, folder, raw, sizes, "self loops dropped", tidy=True)
 
 
+_PPI_FILES = ("feats.npy", "graph_id.npy", "graph.json", "labels.npy")
 _FLICKR_FILES = ("adj_full.npz", "feats.npy", "class_map.json", "role.json")
 _OGB_FILES = ("edge.csv.gz", "node-feat.csv.gz")
 _CITESEER_NOTE = "public split; 15 nodes without features, which PyTorch Geometric puts into class 0"
@@ -140,6 +141,16 @@ PUBLIC = (
         (13752, 491722, 10),
     ),
     _public("amazon-photo", "Amazon", "Photo", "Amazon/Photo", ("amazon_electronics_photo.npz",), (7650, 238162, 8)),
+    _public(
+        "ppi",
+        "PPI",
+        None,
+        "PPI",
+        tuple(f"{part}_{file}" for part in ("train", "valid", "test") for file in _PPI_FILES),
+        (56944, None, 121),
+        "24 graphs as one, each in one part of the split; several classes a node",
+        tidy=True,
+    ),
     _public("flickr", "Flickr", None, "Flickr", _FLICKR_FILES, (89250, 899756, 7), "public split", tidy=True),
     _public(
         "facebook-pagepage",

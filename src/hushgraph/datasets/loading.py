@@ -12,7 +12,7 @@ import contextlib
 import importlib
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,7 @@ def load(
     split: Split = None,
     seed: int = 0,
     private_edges: float | str | None = None,
+    public_only: bool = False,
     project: int | None = None,
     **options: Any,
 ) -> Data:
@@ -67,6 +68,7 @@ def load(
     seed: for the random split, and for what is generated.
     private_edges: the share of pairs that is private, or the rule "array:column" by which pairs with the same public
         value are public and others private ("local_info:4", the house, in the facebook100 files); see `split_edges`.
+    public_only: leave the private edges out, for a comparison with what is public anyway.
     project: how many features to keep, by a public random projection to [0, 1]; see `hushgraph.datasets.project`.
     options: passed to the reader, for example `num_nodes` for "campus" or `task=False` for a file.
 
@@ -80,7 +82,11 @@ def load(
     data = data if project is None else reduced(data, project)
     if private_edges is None:
         return data
-    return split_edges(data, groups_of(data, private_edges) if isinstance(private_edges, str) else private_edges, seed)
+    rule = groups_of(data, private_edges) if isinstance(private_edges, str) else private_edges
+    data = split_edges(data, rule, seed)
+    if public_only:
+        data.edge_index = data.public_edge_index
+    return data
 
 
 def _with_split(data: Data, split: Split, seed: int) -> Data:
@@ -267,14 +273,27 @@ def _make(entry: PublicDataset, maker: Any, folder: Path) -> tuple[Data, dict[st
         parts = dataset.get_idx_split()
         names = zip(MASKS, ("train", "valid", "test"))
         return dataset[0], {mask: index_to_mask(parts[part], dataset[0].num_nodes) for mask, part in names}
+    if entry.maker == "PPI":
+        return _joined([maker(str(family), split=part) for part in ("train", "val", "test")])
     dataset = maker(str(family)) if entry.argument is None else maker(str(family), entry.argument)
     data = dataset[0]
     return data, {name: data[name] for name in MASKS if isinstance(data.get(name), Tensor)}
 
 
+def _joined(parts: Sequence[Any]) -> tuple[Data, dict[str, Tensor]]:
+    """The graphs of three parts as one graph without edges between them, and the masks of the parts."""
+    from torch_geometric.data import Batch
+
+    data = Batch.from_data_list([graph for part in parts for graph in part])
+    sizes = torch.tensor([sum(int(graph.num_nodes or 0) for graph in part) for part in parts])
+    of_node = torch.arange(len(parts)).repeat_interleave(sizes)
+    return data, {name: of_node == number for number, name in enumerate(MASKS)}
+
+
 def _uniform(entry: PublicDataset, raw: Data, masks: dict[str, Tensor], as_published: bool) -> Data:
     """The same attributes for every dataset, whatever its maker gave."""
-    y = raw.y.flatten().to(torch.int64)
+    several = raw.y.dim() == 2 and raw.y.shape[1] > 1
+    y = (raw.y if several else raw.y.flatten()).to(torch.int64)
     edges = raw.edge_index.to(torch.int64)
     if entry.tidy and not as_published:
         edges = to_undirected(remove_self_loops(edges)[0], num_nodes=len(y))

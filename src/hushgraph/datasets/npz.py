@@ -111,7 +111,8 @@ def write_npz(data: Data, path: str | Path) -> Path:
 
 
 def _read_labels(archive: Archive) -> NDArray[np.int64]:
-    y = archive.integers("y", (None,))
+    """One class number a node, or a matrix of 0 and 1 with a column for each class."""
+    y = archive.integers("y", (None, None) if archive.columns("y") > 1 else (None,))
     if len(y) == 0:
         raise InputError(f"{archive.path}: expected at least one node; y is empty")
     if int(y.min()) < -1:
@@ -191,7 +192,7 @@ def _read_sparse_features(archive: Archive, count: int) -> Tensor:
 def _read_class_names(archive: Archive, y: NDArray[np.int64], num_classes: int | None) -> list[str] | None:
     """The declared classes; none where neither the file nor the caller declares them."""
     stored = next((name for name in ("class_names", "class_years") if name in archive), None)
-    highest = int(y.max())
+    highest = int(y.max()) if y.ndim == 1 else y.shape[1] - 1
     if stored is None and num_classes is None and "num_classes" in archive:
         num_classes = int(archive.integers("num_classes", ()))
     if max(highest + 1, num_classes or 0) > MOST_CLASSES:

@@ -66,6 +66,8 @@ class Method(Settings):
     summary: ClassVar[str]
     paper: ClassVar[str] = ""
     trust: ClassVar[Literal["central", "local"]] = "central"
+    takes_multilabel: ClassVar[bool] = False
+    """Whether nodes may have several classes: the proof must not need one class a node."""
 
     # Modules of the user
 
@@ -147,6 +149,12 @@ class Method(Settings):
         """The releases and what they cost, from public sizes only."""
         if metadata.num_train < 1:
             raise InputError(f"train nodes: expected at least 1; got {metadata.num_train}")
+        if metadata.multilabel and not self.takes_multilabel:
+            others = [name for name in registry.names("methods") if registry.load("methods", name).takes_multilabel]
+            raise InputError(
+                f"{self.name}: expected one class for each node; got a matrix of labels, several a node. Nothing is "
+                f"proved of {self.name} for these; use one of {', '.join(others)}, or one column of y"
+            )
         try:
             self._require_trust(unit, budget)
             return self._planned(self.name, metadata, unit, budget, self.stages, paper_mode)

@@ -65,6 +65,7 @@ class FeatureRR(LocalMethod):
     summary = "every feature as one of a few bins, the important ones with less noise; then a graph network"
     paper = "Tran et al., IEEE Big Data 2022"
     aliases = {"hidden": "hidden_channels"}
+    takes_multilabel = True
 
     def __post_init__(self) -> None:
         for name in ("importance", "sensitivity"):

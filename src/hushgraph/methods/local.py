@@ -27,6 +27,7 @@ from hushgraph.privacy.units import Local, Unit
 from hushgraph.settings import setting
 from hushgraph.training.config import Training
 from hushgraph.training.loop import BestEpoch
+from hushgraph.training.losses import mean_loss
 from hushgraph.training.whole_graph import at_inference, fresh_start, train_on_graph
 from hushgraph.vault import Vault
 
@@ -114,7 +115,7 @@ def train_plainly(
     labels, train, val = vault.labels, vault.labeled("train"), vault.labeled("val")
 
     def loss(nodes: Tensor) -> Tensor:
-        return nn.functional.cross_entropy(scores()[nodes], labels[nodes])
+        return mean_loss(scores()[nodes], labels[nodes])
 
     held_out = val if val.numel() else train
     judge = at_inference(network, lambda: -float(loss(held_out)))

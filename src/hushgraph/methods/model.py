@@ -21,7 +21,7 @@ from safetensors.torch import save as to_safetensors
 from torch import Tensor, nn
 
 from hushgraph import registry
-from hushgraph.data.checks import CheckedGraph, check_graph
+from hushgraph.data.checks import CheckedGraph, check_graph, is_labeled
 from hushgraph.data.rows import Rows
 from hushgraph.errors import ContradictionError, InputError
 from hushgraph.ledger.certificate import Certificate
@@ -30,7 +30,7 @@ from hushgraph.ledger.identity import digest_of
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.manifest import require_uncontradicted, tensors_hash, write_manifest
 from hushgraph.ledger.project import default_ledger
-from hushgraph.methods.evaluation import evaluate_classes
+from hushgraph.methods.evaluation import evaluate_classes, evaluate_labels
 from hushgraph.privacy.budget import Budget, as_budget
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.notes import Note
@@ -118,13 +118,21 @@ class Model:
     def predict_proba(self, graph: Any | None = None) -> Tensor:
         """Class probabilities for the nodes of the training graph; costs nothing more.
 
+        Where a node may have several classes, each is a probability by itself.
         A model that was read from a folder needs `graph` where its predictions read the nodes' own private features.
         """
-        return self._scores(graph).softmax(dim=1)
+        scores = self._scores(graph)
+        return scores.sigmoid() if self.is_multilabel else scores.softmax(dim=1)
 
     def predict(self, graph: Any | None = None) -> Tensor:
-        """The likeliest class of every node."""
-        return self.predict_proba(graph).argmax(dim=1)
+        """The likeliest class of every node; 0 and 1 for each class where a node may have several."""
+        found = self.predict_proba(graph)
+        return (found > 0.5).long() if self.is_multilabel else found.argmax(dim=1)
+
+    @property
+    def is_multilabel(self) -> bool:
+        """Whether the model was trained on nodes with any number of classes."""
+        return (self.trained or self.plan).metadata.multilabel
 
     @torch.no_grad()
     def _scores(self, graph: Any | None) -> Tensor:
@@ -201,7 +209,10 @@ class Model:
         """Accuracies on the data: an evaluation, outside the guarantee."""
         if self.scores is None:
             return {}
-        splits = {name: found[graph.labels[found] >= 0] for name, found in self.nodes.items()}
+        known = is_labeled(graph.labels)
+        splits = {name: found[known[found]] for name, found in self.nodes.items()}
+        if graph.metadata.multilabel:
+            return evaluate_labels(self.scores, graph.labels, splits)
         return evaluate_classes(self.scores, graph.labels, splits, len(graph.class_names))
 
     def get_epsilon(self, delta: float) -> float:

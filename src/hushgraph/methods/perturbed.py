@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hushgraph.data.rows import Rows
@@ -37,7 +36,7 @@ from hushgraph.privacy.units import Unit
 from hushgraph.settings import setting
 from hushgraph.training.config import Training
 from hushgraph.training.loop import BestEpoch
-from hushgraph.training.losses import share_correct
+from hushgraph.training.losses import mean_loss, share_right
 from hushgraph.training.whole_graph import at_inference, train_on_graph
 from hushgraph.vault import Vault
 
@@ -65,6 +64,7 @@ class GraphRelease(Method):
     count_share: float = setting(0.01, above=0, below=1, help="share of epsilon for the number of edges, where asked")
 
     aliases = {"hidden": "hidden_channels", "backbone": "convolution"}
+    takes_multilabel = True
 
     @abstractmethod
     def graph_stages(self, metadata: Metadata, unit: Unit, budget: Budget) -> Sequence[Stage]:
@@ -122,9 +122,9 @@ class GraphRelease(Method):
         labels, train, val = vault.release("labels"), vault.labeled("train"), vault.labeled("val")
 
         def loss() -> Tensor:
-            return F.cross_entropy(network(features, graph)[train], labels[train])
+            return mean_loss(network(features, graph)[train], labels[train])
 
-        judge = at_inference(network, lambda: share_correct(network(features, graph)[val], labels[val]))
+        judge = at_inference(network, lambda: share_right(network(features, graph)[val], labels[val]))
         training = Training(self.epochs, self.lr, weight_decay=self.weight_decay)
         best = BestEpoch(network, judge) if val.numel() else None
         with torch.random.fork_rng(devices=[]):

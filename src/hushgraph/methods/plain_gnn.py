@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hushgraph.data.rows import Rows
@@ -21,6 +20,7 @@ from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units import Unit
 from hushgraph.settings import setting
+from hushgraph.training.losses import mean_loss, share_right
 from hushgraph.vault import Vault
 
 if TYPE_CHECKING:  # PyG takes a second to import: only when a network is built
@@ -40,6 +40,7 @@ class _PlainGNN(Method):
 
     paper = "baseline"
     aliases = {"hidden": "hidden_channels"}
+    takes_multilabel = True
     layer: ClassVar[str]
 
     def stages(self, metadata: Metadata, unit: Unit, budget: Budget) -> Sequence[Stage]:
@@ -83,7 +84,7 @@ class _PlainGNN(Method):
             network.train()
             optimizer.zero_grad()
             scores = best.remaining(sums)
-            F.cross_entropy(scores[train], labels[train]).backward()
+            mean_loss(scores[train], labels[train]).backward()
             optimizer.step()
             vault.report("training", epoch + 1, self.epochs)
         best.judge()
@@ -92,7 +93,7 @@ class _PlainGNN(Method):
 
 
 class _BestEpoch:
-    """Judges weights by validation accuracy and keeps the best (the last, where there is no validation node)."""
+    """Judges weights by what they get right on validation nodes and keeps the best (the last, where there are none)."""
 
     def __init__(self, network: BasicGNN, features: Rows, graph: PygNeighborhood, labels: Tensor, val: Tensor) -> None:
         from hushgraph.nn import pyg_models
@@ -121,10 +122,11 @@ class _BestEpoch:
                 scores = self.remaining(sums.detach())
             else:
                 scores = self._models.scores_of(self._network, self._features, self._graph)
-        hits = scores[self._val].argmax(dim=1) == self._labels[self._val]
-        accuracy = float(hits.float().mean()) if self._val.numel() else self._best + 1.0
-        if accuracy > self._best:
-            self._best = accuracy
+        right = self._best + 1.0
+        if self._val.numel():
+            right = share_right(scores[self._val], self._labels[self._val])
+        if right > self._best:
+            self._best = right
             self.kept = {name: value.clone() for name, value in self._network.state_dict().items()}
         return sums
 

@@ -20,7 +20,7 @@ class Metadata:
 
     `num_edges` counts directed entries. It is never taken from the data: it is what a user declares to be public
     knowledge, or None. `num_public` counts the nodes whose records are public knowledge, `num_public_edges` the edges
-    that are, one by one.
+    that are, one by one. With `multilabel` a node may have any number of the classes.
     """
 
     num_nodes: int
@@ -33,6 +33,7 @@ class Metadata:
     name: str = "graph"
     num_public: int = 0
     num_public_edges: int = 0
+    multilabel: bool = False
 
     def __post_init__(self) -> None:
         sizes = {name: value for name, value in vars(self).items() if name != "name" and value is not None}
@@ -84,7 +85,8 @@ class Metadata:
 
     def as_dict(self) -> dict[str, Any]:
         """The metadata as plain JSON values."""
-        return asdict(self)
+        values = asdict(self)
+        return values if self.multilabel else {key: value for key, value in values.items() if key != "multilabel"}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Metadata:

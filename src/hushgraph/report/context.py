@@ -23,6 +23,7 @@ from hushgraph.ledger.manifest import verify_model
 from hushgraph.ledger.project import default_ledger
 from hushgraph.ledger.statement import sign_off_words, statement
 from hushgraph.ledger.totals import Kind
+from hushgraph.methods.evaluation import main_measure
 from hushgraph.privacy import events
 from hushgraph.privacy.events import Event
 from hushgraph.privacy.loss import PrivacyLoss, WorstOf
@@ -125,9 +126,14 @@ class RunContext:
         return self.certificate.total if self.dataset is None else self.dataset.total
 
     def accuracy(self, split: str = "test") -> float | None:
-        """Accuracy in percent on a split, if it was measured."""
-        value = (self.metrics.get("accuracy") or {}).get(split)
+        """Accuracy (or what `measure` names) in percent on a split, if it was measured."""
+        value = main_measure(self.metrics)[1].get(split)
         return None if value is None else float(value)
+
+    @property
+    def measure(self) -> str:
+        """What the model was judged by: accuracy, or micro-F1 where a node may have several classes."""
+        return main_measure(self.metrics)[0]
 
     @property
     def by_class(self) -> Sequence[dict[str, Any]]:

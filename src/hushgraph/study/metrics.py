@@ -86,3 +86,15 @@ def of_classes(scores: Numbers, truth: Numbers, prefix: str) -> dict[str, float 
         f"{prefix}_auc": auc(truth, scores),
         f"{prefix}_recall_at_3": recall_at(np.eye(classes)[truth], scores, 3) if classes > 3 else None,
     }
+
+
+def of_labels(scores: Numbers, truth: Numbers, prefix: str) -> dict[str, float | None]:
+    """The measures of scores of several classes a node, above 0 where it has one; `truth` is 0/1 `[items, classes]`."""
+    if not len(truth):
+        return {}
+    areas = [_area(truth[:, one] == 1, scores[:, one]) for one in range(truth.shape[1])]
+    known = [area for area in areas if area is not None]
+    return {
+        f"{prefix}_micro_f1": micro_f1(truth, (scores > 0).astype(int)),
+        f"{prefix}_auc": float(np.mean(known)) if known else None,
+    }

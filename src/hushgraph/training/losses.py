@@ -59,6 +59,24 @@ def are_present(labels: Tensor) -> Tensor:
     return (labels != 0).any(1) if labels.is_floating_point() else labels != NULL_LABEL
 
 
+def mean_loss(scores: Tensor, labels: Tensor) -> Tensor:
+    """The mean cross entropy of classes, or of every 0/1 decision where labels are a matrix."""
+    if labels.dim() == 1:
+        return F.cross_entropy(scores, labels)
+    return F.binary_cross_entropy_with_logits(scores, labels.to(scores.dtype))
+
+
+def share_right(scores: Tensor, labels: Tensor) -> float:
+    """What an epoch is judged by: the share of right classes, or F1 over all 0/1 decisions together."""
+    return share_correct(scores, labels) if labels.dim() == 1 else micro_f1(scores > 0, labels)
+
+
+def micro_f1(predicted: Tensor, labels: Tensor) -> float:
+    """F1 over all 0/1 decisions `[n, classes]` together."""
+    hits = int((predicted.bool() & labels.bool()).sum())
+    return 2.0 * hits / max(1, int(predicted.sum()) + int(labels.sum()))
+
+
 def share_correct(scores: Tensor, labels: Tensor) -> float:
     """The share of rows whose own class scores higher than every other (several times faster than `argmax`)."""
     by_class = scores.t()

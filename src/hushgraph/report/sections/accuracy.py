@@ -51,7 +51,9 @@ def accuracy(context: RunContext) -> dict[str, Any]:
 
 
 def _other_measure(context: RunContext) -> str:
-    """The figure of a model that predicts links."""
+    """The figure of a model that predicts links; what stands in the table where it is not accuracy."""
+    if context.measure != "accuracy":
+        return f"A node may have several classes: the figures are {context.measure}, F1 over all decisions together."
     auc = context.metrics.get("test_auc")
     return "" if auc is None else f"Area under the ROC curve on test links: {float(auc):.1f}%."
 
@@ -88,7 +90,8 @@ def _plot(this: RunContext, on_curves: Sequence[RunContext], references: Sequenc
     ticks = tuple(sorted({float(f"{value:.2g}") for value in epsilons}))
     x = Axis("epsilon (logarithmic)", low, high, log=True, ticks=ticks)
     mine = f" This run: epsilon {this.epsilon:.3g}, {this.accuracy():.1f}%." if this in on_curves else ""
-    return line_chart(x, Axis("test accuracy, %", bottom, top), series, title=f"Test accuracy against epsilon.{mine}")
+    name = f"Test {this.measure} against epsilon.{mine}"
+    return line_chart(x, Axis(f"test {this.measure}, %", bottom, top), series, title=name)
 
 
 def _curves(runs: Sequence[RunContext]) -> list[Series]:

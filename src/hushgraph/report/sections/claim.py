@@ -95,7 +95,7 @@ def _tiles(context: RunContext) -> list[tuple[str, str, str]]:
         tiles.append(("best possible guess", shown, about))
     tiles.append(_total(context))
     if context.accuracy() is not None:
-        tiles.append(("test accuracy", f"{context.accuracy():.1f}%", EVALUATION))
+        tiles.append((f"test {context.measure}", f"{context.accuracy():.1f}%", EVALUATION))
     if context.certificate.mu is not None:
         tiles.append(("Gaussian DP", f"μ = {context.certificate.mu:.3g}", "the whole trade-off in one number"))
     return tiles

@@ -93,5 +93,9 @@ def _utility(context: RunContext) -> Row:
         found = "Accuracy is reported overall and for every class; other groups are not compared."
         return Row("Utility and bias", "partly", found)
     if context.accuracy() is not None:
-        return Row("Utility and bias", "partly", "Accuracy is reported overall; groups are not compared.")
+        return Row(
+            "Utility and bias",
+            "partly",
+            f"{context.measure.capitalize()} is reported overall; groups are not compared.",
+        )
     return Row("Utility and bias", "not handled", "No accuracy was measured; groups are not compared.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from hushgraph.study.axes import Needs
 from hushgraph.study.cell import INDUCTIVE
 from hushgraph.study.lab import Lab
-from hushgraph.study.metrics import of_classes
+from hushgraph.study.metrics import of_classes, of_labels
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -73,8 +73,9 @@ def measured(model: Model, data: Data) -> Metrics:
         return own
     scores, labels = model.scores.numpy(), data.y.numpy()
     for name in ("train", "val", "test"):
-        chosen = getattr(data, f"{name}_mask").numpy() & (labels >= 0)
-        own |= of_classes(scores[chosen], labels[chosen], name)
+        chosen = getattr(data, f"{name}_mask").numpy() & (labels >= 0).reshape(len(labels), -1).all(axis=1)
+        measures = of_classes if labels.ndim == 1 else of_labels
+        own |= measures(scores[chosen], labels[chosen], name)
     return own
 
 
