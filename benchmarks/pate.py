@@ -151,7 +151,7 @@ def accuracy(network: Any, x: Tensor, y: Tensor) -> float:
 
 
 def kernel(bench: Bench) -> None:
-    """Kernel and plain CNN students: labels against counts, few teachers, k-means queries, Laplace noise."""
+    """Kernel and plain CNN students: labels against counts, few teachers, k-means queries."""
     base = _base(bench)
     for seed in bench.options.seeds:
         for use_counts in (False, True):
