@@ -38,9 +38,9 @@ HEAD = f"""# PATE on a graph
 Written by `python benchmarks/pate_graph.py choose run` from `benchmarks/results/pate_graph.jsonl`. A fifth of the
 training nodes of {GRAPH} is public knowledge, features and the edges between them: PATE alone
 uses that, and it is not given these nodes' labels. Its teachers (`neighbors`) know the private nodes of their part, the
-edges between these, and the edges from these to public nodes ([votes](proofs/votes.md)). The unit of PATE and DP-MLP is a
-node with all its edges, however many; Chorus has no proof for it, and its rows are for the unit they name. delta is 1e-6.
-Test accuracy in percent; noise was seeded, as in all studies: figures outside the guarantee.
+edges between these, and the edges from these to public nodes ([votes](proofs/votes.md)). The unit of PATE and DP-MLP
+is a node with all its edges, however many; Chorus has no proof for it, and its rows are for the unit they name. delta
+is 1e-6. Test accuracy in percent; noise was seeded, as in all studies: figures outside the guarantee.
 
 The numbers of teachers and queries were chosen for each epsilon by the mean accuracy on *validation* nodes of
 {" and ".join(OTHERS)}, with a seed of its own; how a teacher and the student weigh
