@@ -2,8 +2,8 @@
 
     python benchmarks/pate.py quick                         # five minutes: a little of everything, on its own page
     python benchmarks/pate.py kernel                        # minutes: teachers once, then students in closed form
-    python benchmarks/pate.py kernel --data mnist           # the same on digits
-    python benchmarks/pate.py beta tau gan                  # settings chosen on public pictures, then four students
+    python benchmarks/pate.py plain --data mnist            # a part of it on digits
+    python benchmarks/pate.py tau gan beta                  # tau chosen on public pictures, then four students
     python benchmarks/pate.py page                          # write the page from what is there
 
 Needs HUSHGRAPH_DATA. Every cell is a line in benchmarks/results/pate.jsonl; a command that was stopped, killed even,
@@ -138,11 +138,11 @@ class Bench:
         append_cell(self.options.cells, line)
         self.done[key] = line
 
-    def chosen(self, what: str, student: str, setting: str) -> Any:
-        """The value of a setting that did best on public pictures, in cells that no table of results uses."""
-        cells = [c for c in self.done.values() if c["what"] == what and c["settings"]["student"] == student]
-        best = max(cells, key=lambda cell: cell["public"], default=None)
-        return getattr(PATE(), setting) if best is None else best["settings"][setting]
+    def chosen_tau(self) -> float:
+        """The tau that did best on public pictures, in cells that no table of results uses."""
+        tried = [cell for cell in self.done.values() if cell["what"] == "tau"]
+        best = max(tried, key=lambda cell: cell["public"], default=None)
+        return PATE().removed if best is None else float(best["settings"]["removed"])
 
 
 def accuracy(network: Any, x: Tensor, y: Tensor) -> float:
@@ -151,7 +151,7 @@ def accuracy(network: Any, x: Tensor, y: Tensor) -> float:
 
 
 def kernel(bench: Bench) -> None:
-    """Kernel and plain CNN students: labels against counts, few teachers, k-means queries, Laplace noise."""
+    """Kernel and plain CNN students: labels against counts, few teachers, k-means queries."""
     base = _base(bench)
     for seed in bench.options.seeds:
         for use_counts in (False, True):
@@ -164,10 +164,18 @@ def kernel(bench: Bench) -> None:
                 bench.cell("kernel", replace(base, ask=ask, queries=300, use_counts=False), epsilon, seed)
 
 
-def gan(bench: Bench) -> None:
-    """The four students of the thesis, small and of equal size, with beta and tau as chosen on public pictures."""
+def plain(bench: Bench) -> None:
+    """Kernel students alone, from labels and from counts."""
     for seed in bench.options.seeds:
-        for epsilon in BUDGETS:
+        for epsilon in (1.0, *BUDGETS):
+            for use_counts in (False, True):
+                bench.cell("kernel", replace(_base(bench), use_counts=use_counts), epsilon, seed)
+
+
+def gan(bench: Bench) -> None:
+    """The four students of the thesis, small and of equal size, with tau as chosen on public pictures."""
+    for epsilon in bench.options.budgets:
+        for seed in bench.options.seeds:
             for student in ("gan", "co-teaching", "pate+", "pate++"):
                 bench.cell("gan", _gan(bench, student), epsilon, seed)
 
@@ -182,7 +190,7 @@ def beta(bench: Bench) -> None:
 def tau(bench: Bench) -> None:
     """Table 3.3: the share of labels that is taken away, after one search for wrong labels, which is Fig. 3.3."""
     made = _gan(bench, "pate++")
-    methods = [replace(made, removed=removed) for removed in (0.091, 0.182, 0.227, 0.273, 0.318, 0.364)]
+    methods = [replace(made, removed=removed) for removed in (0.182, 0.318, 0.091, 0.227, 0.273, 0.364)]
     keys = [bench.key("tau", method, 4.05, CHOICE) for method in methods]
     if all(key in bench.done for key in keys):
         return
@@ -263,16 +271,9 @@ def _base(bench: Bench) -> PATE:
 
 
 def _gan(bench: Bench, student: str) -> PATE:
-    """Equal size for all; beta and tau as chosen, or as published where nothing was chosen."""
+    """Equal size for all; beta as published, tau as chosen, or as published where nothing was chosen."""
     small = {"epochs": bench.options.epochs, "width": bench.options.width, "use_counts": False}
-    co_teacher = "co-teaching" if student == "co-teaching" else "pate+"
-    return replace(
-        _base(bench),
-        student=student,
-        noise_rate=bench.chosen("beta", co_teacher, "noise_rate"),
-        removed=bench.chosen("tau", "pate++", "removed"),
-        **small,
-    )
+    return replace(_base(bench), student=student, removed=bench.chosen_tau(), **small)
 
 
 def _learner() -> Learner:
@@ -283,7 +284,7 @@ def _silent(done: int, total: int) -> None:
     """No progress."""
 
 
-PARTS = {"quick": quick, "kernel": kernel, "gan": gan, "beta": beta, "tau": tau}
+PARTS = {"quick": quick, "kernel": kernel, "plain": plain, "gan": gan, "beta": beta, "tau": tau}
 
 
 def main() -> None:
@@ -297,6 +298,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--width", type=int, default=8)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--budgets", type=float, nargs="+", default=list(BUDGETS), help="epsilons of the GANs")
     parser.add_argument("--cells", type=Path, default=CELLS, help="where results are kept")
     parser.add_argument("--page", type=Path, default=PAGE, help="the page that is written")
     parser.add_argument("--scratch", type=Path, default=SCRATCH, help="keeps exact votes between commands")

@@ -17,7 +17,8 @@ from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.plan import Plan, Stage
-from hushgraph.privacy.units import NodeReplace, Record, Unit
+from hushgraph.privacy.units import NodeReplace, NodeWithEdges, Record, Unit
+from hushgraph.training.learners import NeighborRidge
 
 GAUSSIAN = [Votes(3, 4), ConfidentVotes(3, 4, checks=8, threshold=2.0)]
 CANARIES = 1_000
@@ -51,6 +52,12 @@ def test_laplace_votes_are_consistent(queries: int) -> None:
 def test_half_of_laplace_noise_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(laplace_votes, "discrete_laplace", lambda scale, noise: discrete_laplace(scale // 2, noise))
     assert audited(LaplaceVotes(3, 40)).verdict is Verdict.CONTRADICTED
+
+
+def test_teachers_on_graphs_are_audited_for_a_node_with_all_its_edges() -> None:
+    found = audited(Votes(3, 4, NeighborRidge()), unit=NodeWithEdges())
+    assert found.verdict is Verdict.CONSISTENT
+    assert found.lower_bound > 0.75 * found.claimed
 
 
 def test_a_replaced_record_moves_a_vote_too() -> None:

@@ -13,6 +13,7 @@ import hushgraph as hg
 from hushgraph.errors import InputError, UnprovenError
 from hushgraph.methods.model import Model
 from hushgraph.methods.pate import PATE
+from hushgraph.privacy.metadata import Metadata
 from hushgraph.training.students import GRAPH_STUDENTS, STUDENTS
 
 BUDGET = hg.Budget(8.0, 1e-4)
@@ -97,11 +98,22 @@ def test_the_unit_on_graphs_is_a_node_with_all_its_edges(learner: str, student: 
     assert model.predict(social()).shape == (300,)
 
 
+@pytest.mark.parametrize(("queries", "asked", "counts"), [(40, None, False), (4000, None, True), (40, True, True)])
+def test_students_learn_from_counts_where_the_planned_noise_dominates(
+    queries: int, asked: bool | None, counts: bool
+) -> None:
+    method = PATE(teachers=100, queries=queries, use_counts=asked)
+    sizes = Metadata(9_000, 4_000, num_features=64, num_classes=3, num_public=5_000)
+    assert method.learns_counts(method.plan(sizes, hg.units.Record(), BUDGET)) is counts
+
+
 def test_what_does_not_go_together_is_said() -> None:
     with pytest.raises(InputError) as caught:
         PATE(learner="oracle", threshold=3.0, noise="laplace")
     assert "learner: got 'oracle'" in str(caught.value)
     assert "threshold: expected none with Laplace noise" in str(caught.value)
+    with pytest.raises(InputError, match="student: expected 'gnn' or 'neighbors' with a learner that reads edges"):
+        PATE(learner="neighbors")
     data = pictures()
     del data.public_mask
     with pytest.raises(InputError, match="public_mask"):

@@ -42,10 +42,7 @@ class Archive(NpzFile):
 
     def columns(self, name: str) -> int:
         """How many columns a matrix has; 1 for any other array."""
-        try:
-            shape = self._arrays[name].shape
-        except ValueError:  # an array of objects, which would have to be unpickled; reading it refuses it in words
-            return 1
+        shape, _ = self.header(name)
         return int(shape[1]) if len(shape) == 2 else 1
 
     def integers(self, name: str, shape: Shape) -> NDArray[np.int64]:

@@ -33,6 +33,9 @@ from hushgraph.training.students import GRAPH_STUDENTS, STUDENTS
 from hushgraph.training.teachers import central_rows
 from hushgraph.vault import Vault
 
+_NOISE_DOMINATES = 0.4
+"""Of the number of teachers: with more noise in a count, the largest noisy count is often of a wrong class."""
+
 
 @dataclass(frozen=True)
 class PATE(Method):
@@ -159,10 +162,14 @@ class PATE(Method):
             return torch.randperm(len(public.x), generator=generator)[:count]
         return central_rows(ballot.learner.rows(public.x), count, generator)
 
+    def learns_counts(self, plan: Plan) -> bool:
+        """Whether the student learns from counts: as asked, else where the planned noise dominates."""
+        if self.use_counts is not None:
+            return self.use_counts
+        return (plan["votes"].scale or 0.0) > _NOISE_DOMINATES * self.teachers
+
     def _lesson(self, vault: Vault, public: Part, labeled: Tensor, counts: Tensor) -> Lesson:
-        std = vault.plan["votes"].scale or 0.0
-        use_counts = std > 0.4 * self.teachers if self.use_counts is None else self.use_counts
-        return Lesson(public, labeled, counts, self.teachers, use_counts)
+        return Lesson(public, labeled, counts, self.teachers, self.learns_counts(vault.plan))
 
 
 def _ballot_of(plan: Plan) -> Ballot:

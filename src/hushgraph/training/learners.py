@@ -246,9 +246,10 @@ class NeighborRidge(Learner):
         known = torch.cat([part.x, around / count], dim=1)
         asked = torch.cat([queries.x, neighborhood(queries).mean(queries.x)], dim=1)
         center = asked.mean(dim=0)
-        targets = functional.one_hot(labels, classes).to(known.dtype) - 1.0 / classes
-        weights = (known - center).T @ solve((known - center) @ (known - center).T, targets, self.ridge)
-        shares = (asked - center) @ weights + 1.0 / classes
+        indicators = functional.one_hot(labels, classes).to(known.dtype)
+        prior = indicators.mean(dim=0)
+        weights = (known - center).T @ solve((known - center) @ (known - center).T, indicators - prior, self.ridge)
+        shares = (asked - center) @ weights + prior
         near = torch.zeros_like(shares).index_put_((links[1], labels[links[0]]), shares.new_ones(()), accumulate=True)
         return (shares.clamp(min=_LEAST_SHARE).log() + self.trust * near).argmax(dim=1)
 
