@@ -36,7 +36,7 @@ class Metadata:
     multilabel: bool = False
 
     def __post_init__(self) -> None:
-        sizes = {name: value for name, value in vars(self).items() if name != "name" and value is not None}
+        sizes = {name: value for name, value in vars(self).items() if name.startswith("num_") and value is not None}
         InputError.collect(
             f"{name}: expected a whole number; got {value!r}"
             for name, value in sizes.items()
