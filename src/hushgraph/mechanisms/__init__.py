@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from hushgraph.mechanisms.balanced_sum import BalancedSum
 from hushgraph.mechanisms.cluster_degrees import ClusterDegrees
+from hushgraph.mechanisms.coded_sum import CodedSum
 from hushgraph.mechanisms.dendrogram import DendrogramChain
 from hushgraph.mechanisms.dendrogram_choice import DendrogramChoice
 from hushgraph.mechanisms.dendrogram_edges import DendrogramEdges
+from hushgraph.mechanisms.divided_coded_sum import DividedCodedSum
 from hushgraph.mechanisms.edge_count import EdgeCount
 from hushgraph.mechanisms.edge_flip import EdgeFlip
 from hushgraph.mechanisms.gradient import Gradient
@@ -21,9 +23,11 @@ from hushgraph.mechanisms.rooted_gradient import RootedGradient
 __all__ = [
     "BalancedSum",
     "ClusterDegrees",
+    "CodedSum",
     "DendrogramChain",
     "DendrogramChoice",
     "DendrogramEdges",
+    "DividedCodedSum",
     "EdgeCount",
     "EdgeFlip",
     "Gradient",
