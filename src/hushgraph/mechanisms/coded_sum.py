@@ -24,6 +24,7 @@ from hushgraph.graph.codes import WHOLE, check_codes, decoded, messages
 from hushgraph.graph.edges import Edges
 from hushgraph.graph.labels import quantize_labels
 from hushgraph.mechanisms.canaries import BASE_NODES, Evidence, Layout, OpenVault, Tally, audit_graph, lay_out, room_for
+from hushgraph.mechanisms.label_sum import known_classes
 from hushgraph.noise.normal import in_steps
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.mechanism import GaussianMechanism
@@ -234,13 +235,6 @@ class CodedSum(GaussianMechanism):
         size = torch.where(labeled[layout.sender], 1.0, self.guess_norm).double()
         arrives = codes[layout.receiver, labels[layout.sender]] * size
         return torch.where(labeled[layout.receiver], 0.0, arrives)
-
-
-def known_classes(data: Any) -> Tensor:
-    """The labels of the training nodes; -1 for all others and where there is none."""
-    known = torch.full((data.metadata.num_nodes,), -1)
-    known[data.train] = data.labels[data.train].clamp(min=-1)
-    return known
 
 
 def _pairs(rows: Tensor, classes: Tensor) -> Tensor:

@@ -21,7 +21,8 @@ from hushgraph.errors import HushgraphError, InputError
 from hushgraph.graph.codes import WHOLE, check_codes, decoded, messages
 from hushgraph.graph.edges import Edges
 from hushgraph.mechanisms.canaries import BASE_NODES, Evidence, OpenVault, Tally, audit_graph, lay_out, room_for
-from hushgraph.mechanisms.coded_sum import example_codes, example_guesses, known_classes
+from hushgraph.mechanisms.coded_sum import example_codes, example_guesses
+from hushgraph.mechanisms.label_sum import known_classes
 from hushgraph.noise.normal import in_steps
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.mechanism import GaussianMechanism
