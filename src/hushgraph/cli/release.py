@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushgraph.cli.console import Json, Settings, command, progress_bar, require_new_folder, show_json, words
+from hushgraph.cli.console import Json, Settings, command, echo, progress_bar, require_new_folder, show_json, words
+from hushgraph.cli.data import read_graph
 from hushgraph.cli.ledger import LedgerOption, Operator, Purpose, occasion_of
 from hushgraph.cli.plan import Delta, Edges, Epsilon, PaperMode
 from hushgraph.cli.train import Continues, Data, Directed, Group, Separate, Split, Unpublished
@@ -69,15 +70,13 @@ def release(
     require_new_folder(out)
     if feature_epsilon is not None and paper_mode:
         raise InputError("--paper-mode: expected it without --feature-epsilon; publications state no such pair")
-    from hushgraph.datasets import load
     from hushgraph.ledger.identity import arrays_of
     from hushgraph.ledger.project import default_ledger
     from hushgraph.methods.feature_rr import FeatureRR
     from hushgraph.methods.hetero_rr import HeteroRR
     from hushgraph.methods.released import release_graph
 
-    options: dict[str, Any] = {"directed": True} if directed else {}
-    graph = load(data, split=split, **options)
+    graph = read_graph(data, split, directed=directed)
     declared = {"unpublished": unpublished, "group": group, "continues": continues, "separate": separate}
     book = default_ledger(ledger).on(occasion_of(operator, purpose, arrays=arrays_of(graph), **declared))
     with progress_bar(as_json) as progress:
@@ -117,7 +116,7 @@ def _show(found: ReleasedGraph, out: Path) -> None:
     nodes = found.plan.metadata.num_nodes
     for part in (found, found.features):
         if part is not None:
-            typer.echo(explain(part.certificate) + "\n")
-    typer.echo(f"released        {found.num_edges} edges (entries), {found.num_edges / nodes:.1f} a node")
-    typer.echo(f"time            {found.seconds:.1f} s")
-    typer.echo(f"graph           {out}")
+            echo(explain(part.certificate) + "\n")
+    echo(f"released        {found.num_edges} edges (entries), {found.num_edges / nodes:.1f} a node")
+    echo(f"time            {found.seconds:.1f} s")
+    echo(f"graph           {out}")

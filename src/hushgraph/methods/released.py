@@ -28,7 +28,7 @@ from hushgraph.methods.perturbed import GraphRelease
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.plan import Plan
 from hushgraph.privacy.units import Unit
-from hushgraph.text import write_json
+from hushgraph.text import nothing_half_written, write_json
 from hushgraph.vault import Progress
 
 if TYPE_CHECKING:
@@ -64,16 +64,16 @@ class ReleasedGraph:
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write the folder (created if needed) and return it."""
         target = Path(folder)
-        target.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_npz(self.data, target / GRAPH)
         config = {"format": 2, "released": "graph", "run_plan": None, **_written(self.method, self.plan)}
-        if self.features is not None:
-            config["features"] = _written(self.features.method, self.features.plan)
-            write_json(target / FEATURES_CERTIFICATE, self.features.certificate.as_dict())
-        write_json(target / CONFIG, config)
-        write_json(target / CERTIFICATE, self.certificate.as_dict())
-        if self.ledger is not None and self.ledger.folder is not None:
-            write_manifest(target, self.ledger, self.certificate.run)
+        with nothing_half_written(target):
+            write_npz(self.data, target / GRAPH)
+            if self.features is not None:
+                config["features"] = _written(self.features.method, self.features.plan)
+                write_json(target / FEATURES_CERTIFICATE, self.features.certificate.as_dict())
+            write_json(target / CONFIG, config)
+            write_json(target / CERTIFICATE, self.certificate.as_dict())
+            if self.ledger is not None:
+                write_manifest(target, self.ledger, self.certificate.run)
         return target
 
 
