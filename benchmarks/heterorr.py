@@ -30,6 +30,7 @@ KEPT = ROOT / "benchmarks" / "results" / "heterorr.jsonl"
 PREFACE = ROOT / "benchmarks" / "heterorr.md.in"
 PAGE = ROOT / "docs" / "results-heterorr.md"
 STUDIES = ("feature-rr", "hetero-rr")
+SHOWN = ("test_accuracy", "auc", "public_auc")
 COLUMNS = ("key", "identity", "code", "cell", "state", "metrics", "facts", "message", "seconds", "finished")
 
 
@@ -41,7 +42,9 @@ def keep(stores: list[Path]) -> None:
             query = f"SELECT {', '.join(COLUMNS)} FROM results WHERE state = 'done' ORDER BY finished"
             for values in connection.execute(query):
                 row = dict(zip(COLUMNS, values, strict=True))
-                rows[row["identity"]] = {**row, "facts": "{}", "seconds": round(row["seconds"], 1)}
+                shown = {name: value for name, value in json.loads(row["metrics"]).items() if name in SHOWN}
+                small = {"metrics": json.dumps(shown), "facts": "{}", "seconds": round(row["seconds"], 1)}
+                rows[row["identity"]] = {**row, **small}
     lines = (json.dumps(row, sort_keys=True) for row in sorted(rows.values(), key=lambda row: str(row["cell"])))
     KEPT.write_text("\n".join(lines) + "\n")
 
