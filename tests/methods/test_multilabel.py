@@ -125,7 +125,11 @@ def test_from_a_file_by_commands_to_a_report(tmp_path: Path) -> None:
     text = flat(run(*asked, "--out", out))
     assert "micro-F1" in text
     assert "not private: evaluation" in text
-    shown = run_json("predict", out)
+    shown = run_json("predict", out, "--out", tmp_path / "p.csv")
+    named = {"red": 0, "green": 1, "blue": 2}
+    lines = [line.split(",")[1] for line in (tmp_path / "p.csv").read_text().splitlines()[1:]]
+    told = [[int(name in line.split("; ")) for name in named] for line in lines]
+    assert told == shown["predictions"]
     assert shown["nodes"] == 120
     assert sum(map(sum, shown["predictions"])) == sum(shown["classes"].values())
     assert run("report", out, "--out", tmp_path / "page.html").exit_code == 0

@@ -83,7 +83,7 @@ def predict(
         from hushgraph.cli.predictions import write_predictions
 
         ids = None if about is None else about.get("user_ids")
-        write_predictions(out, probabilities, trained.class_names, ids)
+        write_predictions(out, probabilities, classes, trained.class_names, ids)
         shown["out"] = str(out)
     if as_json:
         shown["predictions"] = classes.tolist()

@@ -16,51 +16,60 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def write_predictions(out: Path, probabilities: Tensor, class_names: Sequence[str], ids: np.ndarray | None) -> None:
-    """Write the file, whole or not at all. Without `ids`, nodes are called by their number."""
+def write_predictions(
+    out: Path, probabilities: Tensor, classes: Tensor, class_names: Sequence[str], ids: np.ndarray | None
+) -> None:
+    """Write the file, whole or not at all. Without `ids`, nodes are called by their number.
+
+    `classes` is a class number for each node, or 0 and 1 for each class where a node may have several.
+    """
     found = probabilities.numpy()
     called = np.arange(len(found)) if ids is None else ids
     unfinished = out.with_name(f".{out.name}.{os.getpid()}.part")
     try:
         with told_if_unwritable(out):
-            FORMATS[out.suffix](unfinished, called, found, list(class_names))
+            FORMATS[out.suffix](unfinished, called, found, classes.numpy(), list(class_names))
             os.replace(unfinished, out)
     finally:
         unfinished.unlink(missing_ok=True)
 
 
-def columns(called: np.ndarray, found: np.ndarray, class_names: list[str]) -> dict[str, Any]:
-    """The id, the likeliest class by its name, and a probability for every class."""
-    best = np.array(class_names, dtype=object)[found.argmax(axis=1)] if len(found) else np.empty(0, dtype=object)
+def columns(called: np.ndarray, found: np.ndarray, classes: np.ndarray, class_names: list[str]) -> dict[str, Any]:
+    """The id, the class by its name (several: with semicolons between), and a probability for every class."""
+    names = np.array(class_names, dtype=object)
+    if classes.ndim == 1:
+        best = names[classes] if len(found) else np.empty(0, dtype=object)
+    else:
+        best = np.array(["; ".join(names[row == 1]) for row in classes], dtype=object)
     shares = {f"p({name})": found[:, number] for number, name in enumerate(class_names)}
     return {"id": called, "class": best, **shares}
 
 
-def _csv(path: Path, called: np.ndarray, found: np.ndarray, class_names: list[str]) -> None:
-    named = columns(called, found, class_names)
+def _csv(path: Path, called: np.ndarray, found: np.ndarray, classes: np.ndarray, class_names: list[str]) -> None:
+    named = columns(called, found, classes, class_names)
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(named)
         writer.writerows(zip(*(values.tolist() for values in named.values())))
 
 
-def _parquet(path: Path, called: np.ndarray, found: np.ndarray, class_names: list[str]) -> None:
+def _parquet(path: Path, called: np.ndarray, found: np.ndarray, classes: np.ndarray, class_names: list[str]) -> None:
     from hushgraph.importing.tables import arrow
 
     pa = arrow()
     from pyarrow import parquet
 
-    named = columns(called, found, class_names)
+    named = columns(called, found, classes, class_names)
     parquet.write_table(pa.table({name: values.tolist() for name, values in named.items()}), path)
 
 
-def _npz(path: Path, called: np.ndarray, found: np.ndarray, class_names: list[str]) -> None:
+def _npz(path: Path, called: np.ndarray, found: np.ndarray, classes: np.ndarray, class_names: list[str]) -> None:
     with path.open("wb") as file:
-        arrays = {"probabilities": found, "classes": found.argmax(axis=1), "ids": called}
+        arrays: dict[str, Any] = {"probabilities": found, "classes": classes, "ids": called}
         np.savez_compressed(file, class_names=np.array(class_names, dtype=np.str_), **arrays)
 
 
-FORMATS: dict[str, Callable[[Path, np.ndarray, np.ndarray, list[str]], None]] = {
+FORMATS: dict[str, Callable[[Path, np.ndarray, np.ndarray, np.ndarray, list[str]], None]] = {
     ".csv": _csv,
     ".parquet": _parquet,
     ".npz": _npz,
