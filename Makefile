@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test lint bench fuzz docs shape lock clean
+.PHONY: demo test lint bench fuzz sbom licenses docs shape lock clean
 
 $(READY): requirements.lock pyproject.toml
 	@echo "Setting up $(VENV) (a few minutes the first time) ..."
@@ -33,6 +33,12 @@ bench: $(READY)  ## ratios measured side by side on this machine
 
 fuzz: $(READY)  ## alter files of every kind and count what is not refused cleanly (COUNT of each, default 1000)
 	@$(BIN)/python tools/fuzz.py --count $(or $(COUNT),1000)
+
+sbom: $(READY)  ## a software bill of materials (CycloneDX) of the lock, in sbom.json
+	@$(BIN)/python tools/supply_chain.py sbom
+
+licenses: $(READY)  ## the licenses of all dependencies
+	@$(BIN)/python tools/supply_chain.py licenses
 
 docs: $(READY)  ## write the tables of README.md and docs/mechanisms.md from the registry
 	@$(BIN)/python tools/docs.py

@@ -3,11 +3,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from commands import run as run_command
 from hushgraph.cli import collect as cli
 from hushgraph.collect import client
 from hushgraph.collect.client import Answer
@@ -151,3 +153,23 @@ def test_importing_the_commands_is_light():
     )
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert json.loads(answer.stdout.replace("'", '"')) == []
+
+
+def test_tokens_are_not_lost_beside_files_that_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An operator's token of another store is in the way: nothing is made, and another name makes it whole."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "task.toml").write_text(TASK)
+    (tmp_path / "operator.token").write_text("of another store")
+    assert run_command("collect", "create", "task.toml").exit_code == 2
+    assert (tmp_path / "operator.token").read_text() == "of another store"
+    made = run_command("collect", "create", "task.toml", "--operator-token-file", "second.token")
+    assert made.exit_code == 0
+    assert len((tmp_path / "second.token").read_text().strip()) == 43
+    name = made.stdout.split()[1]
+    assert run_command("collect", "enroll", name, "--tokens", "missing/folder/tokens.csv").exit_code == 0
+    listed = (tmp_path / "missing/folder/tokens.csv").read_text().splitlines()
+    assert run_command("collect", "enroll", name, "--tokens", "again.csv").exit_code == 2
+    assert run_command("collect", "reissue", name, "--nodes", "0", "--tokens", "new.csv").exit_code == 0
+    assert (tmp_path / "new.csv").read_text().splitlines()[1] != listed[1]
+    assert run_command("collect", "revoke", name, "--nodes", "0-1").stdout.startswith("2 tokens revoked")
+    assert run_command("collect", "rotate-operator", "--operator-token-file", "third.token").exit_code == 0

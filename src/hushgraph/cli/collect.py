@@ -1,7 +1,7 @@
 """`hushgraph collect`: run a collection service, answer a task, export what arrived.
 
-Operator: `create`, `enroll`, `serve`, `status`, `close`, `export`, `train`. Person: `explain`, `answer`. Every command
-takes `--json`. Heavy imports happen when a command runs.
+Operator: `create`, `enroll`, `reissue`, `revoke`, `rotate-operator`, `serve`, `status`, `close`, `export`, `train`.
+Person: `explain`, `answer`. Every command takes `--json`. Heavy imports happen when a command runs.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+MOST_NODES_LISTED = 50_000_000
 StoreAddress = Annotated[str, typer.Option("--store", help="Path of an SQLite file, or postgresql://...")]
 Server = Annotated[str, typer.Option("--server", help="Address of the collection service.")]
 TaskName = Annotated[str, typer.Argument(help="Name of the task.")]
@@ -54,10 +55,8 @@ def create(
 
     task = _read_task(file)
     opened = open_store(store)
+    token = admin.make_operator_token(opened, lambda new: admin.write_secret(operator_token_file, new + "\n"))
     admin.create_task(opened, task)
-    token = admin.make_operator_token(opened)
-    if token is not None:
-        admin.write_secret(operator_token_file, token + "\n")
     found = {"task_id": task.id, "sha256": task.sha256, "epsilon": task.epsilon, "nodes": task.nodes}
     text = f"task {task.id} created; epsilon {task.epsilon:g} per person\nhash {task.sha256}"
     if token is not None:
@@ -79,11 +78,57 @@ def enroll(
     from hushgraph.collect import admin
     from hushgraph.collect.store import open_store
 
-    if tokens.exists():
-        raise InputError(f"expected a new file; {tokens} exists; tokens are not overwritten, choose another name")
-    made = admin.enroll(open_store(store), task, None if nodes is None else _node_list(nodes))
-    admin.write_secret(tokens, admin.tokens_csv(made))
+    made = admin.enroll(open_store(store), task, _nodes(nodes), _written_to(tokens))
     _show({"enrolled": len(made), "tokens": str(tokens)}, as_json, f"{len(made)} nodes enrolled; tokens in {tokens}")
+
+
+@app.command()
+@command
+def reissue(
+    task: TaskName,
+    nodes: Annotated[str, typer.Option(help="Nodes such as 0-99,200, whose tokens were lost or stolen.")],
+    tokens: Annotated[Path, typer.Option(help="New file for the tokens (node,token lines).")],
+    store: StoreAddress = "collect.db",
+    as_json: Json = False,
+) -> None:
+    """Give enrolled nodes new tokens; their old ones are refused from then on."""
+    from hushgraph.collect import admin
+    from hushgraph.collect.store import open_store
+
+    made = admin.reissue(open_store(store), task, _node_list(nodes), _written_to(tokens))
+    _show({"reissued": len(made), "tokens": str(tokens)}, as_json, f"{len(made)} new tokens in {tokens}")
+
+
+@app.command()
+@command
+def revoke(
+    task: TaskName,
+    nodes: Annotated[str, typer.Option(help="Nodes such as 0-99,200.")],
+    store: StoreAddress = "collect.db",
+    as_json: Json = False,
+) -> None:
+    """Refuse the tokens of nodes from now on. What they reported stays; they can be enrolled again."""
+    from hushgraph.collect import admin
+    from hushgraph.collect.store import open_store
+
+    count = admin.revoke(open_store(store), task, _node_list(nodes))
+    _show({"revoked": count}, as_json, f"{count} tokens revoked")
+
+
+@app.command("rotate-operator")
+@command
+def rotate_operator(
+    operator_token_file: Annotated[Path, typer.Option(help="New file for the operator's new token.")],
+    store: StoreAddress = "collect.db",
+    as_json: Json = False,
+) -> None:
+    """Make a new operator's token; the old one is refused from then on."""
+    from hushgraph.collect import admin
+    from hushgraph.collect.store import open_store
+
+    admin.rotate_operator_token(open_store(store), lambda new: admin.write_secret(operator_token_file, new + "\n"))
+    found = {"operator_token_file": str(operator_token_file)}
+    _show(found, as_json, f"new operator's token written to {operator_token_file}; the old one is refused from now on")
 
 
 @app.command()
@@ -284,14 +329,32 @@ def _secret(file: Path) -> str:
         raise InputError(f"expected a file with a token; got {file}; check the path") from error
 
 
+def _nodes(text: str | None) -> list[int] | None:
+    return None if text is None else _node_list(text)
+
+
+def _written_to(path: Path) -> Any:
+    """Writes tokens to a new file, before they become valid."""
+    from hushgraph.collect import admin
+
+    return lambda tokens: admin.write_secret(path, admin.tokens_csv(tokens))
+
+
 def _node_list(text: str) -> list[int]:
     """`0-99,200` as numbers."""
     try:
         nodes: list[int] = []
         for part in text.split(","):
             first, dash, last = part.partition("-")
-            nodes.extend(range(int(first), int(last) + 1) if dash else [int(first)])
+            begin, end = int(first), int(last) if dash else int(first)
+            if end - begin + len(nodes) > MOST_NODES_LISTED:
+                raise InputError(
+                    f"expected at most {MOST_NODES_LISTED:,} nodes; got {text[:40]!r}; leave --nodes out for all"
+                )
+            nodes.extend(range(begin, end + 1))
         return nodes
+    except InputError:
+        raise
     except ValueError as error:
         raise InputError(f"expected nodes such as 0-99,200; got {text!r}; write numbers") from error
 

@@ -1,6 +1,7 @@
 """What an operator does: create a task, enroll nodes, hold the operator's token, export.
 
-Tokens are shown once, in files only the operator can read; the store keeps their hashes.
+Tokens are shown once, in files only the operator can read; the store keeps their hashes. They are written before they
+are registered, so that a full disk or a wrong path never leaves tokens that are valid and lost.
 
 The operator's page: one HTML file without anything from elsewhere.
 
@@ -20,7 +21,7 @@ import io
 import os
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.resources import files
 from pathlib import Path
 
@@ -30,7 +31,10 @@ from hushgraph.collect.export import export_arrays
 from hushgraph.collect.store import Store, TaskRecord
 from hushgraph.collect.task import BinnedQuestion, FeatureQuestion, Task, explain_task, odds_factor
 from hushgraph.errors import InputError
+from hushgraph.text import flush_folder, told_if_unwritable
 
+Keep = Callable[[str], object]
+KeepAll = Callable[[Sequence[tuple[int, str]]], object]
 OPERATOR = "operator_token_sha256"
 ROUND_TO = 10
 
@@ -45,10 +49,23 @@ def token_hash(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 
-def make_operator_token(store: Store) -> str | None:
-    """A new operator's token, once per store; None if it has one already."""
+def make_operator_token(store: Store, keep: Keep = lambda token: None) -> str | None:
+    """A new operator's token, once per store; None if it has one already. `keep` writes it down before it is valid."""
+    if store.setting(OPERATOR) is not None:
+        return None
     token = new_token()
-    return token if store.set_once(OPERATOR, token_hash(token).hex()) else None
+    keep(token)
+    if not store.set_once(OPERATOR, token_hash(token).hex()):
+        raise InputError("another process made the operator's token meanwhile: what was written here is not valid")
+    return token
+
+
+def rotate_operator_token(store: Store, keep: Keep = lambda token: None) -> str:
+    """A new operator's token in the place of the old one, which is refused from then on."""
+    token = new_token()
+    keep(token)
+    store.set_setting(OPERATOR, token_hash(token).hex())
+    return token
 
 
 def is_operator(store: Store, token: str) -> bool:
@@ -72,30 +89,69 @@ def require_task(store: Store, task_id: str) -> TaskRecord:
     return record
 
 
-def enroll(store: Store, task_id: str, nodes: Sequence[int] | None = None) -> list[tuple[int, str]]:
-    """Tokens for nodes (all of the task by default). They cannot be shown again."""
-    task = require_task(store, task_id).task
-    chosen = list(range(task.nodes)) if nodes is None else [int(node) for node in nodes]
-    if len(set(chosen)) != len(chosen) or not all(0 <= node < task.nodes for node in chosen):
-        raise InputError(f"expected different nodes in 0..{task.nodes - 1}; got others; check the list")
+def enroll(
+    store: Store, task_id: str, nodes: Sequence[int] | None = None, keep: KeepAll = lambda tokens: None
+) -> list[tuple[int, str]]:
+    """Tokens for nodes (all of the task by default). `keep` writes them down before they are valid.
+
+    They cannot be shown again: tokens that were registered and then lost would shut their owners out.
+    """
+    chosen = _chosen(store, task_id, nodes)
+    taken = sorted(set(chosen) - set(store.without_token(task_id, chosen)))
+    if taken:
+        raise InputError(f"expected nodes without a token; node {taken[0]} has one; enroll only new nodes, or reissue")
     tokens = [(node, new_token()) for node in chosen]
+    keep(tokens)
     store.enroll(task_id, [(node, token_hash(token)) for node, token in tokens])
     return tokens
 
 
+def reissue(
+    store: Store, task_id: str, nodes: Sequence[int], keep: KeepAll = lambda tokens: None
+) -> list[tuple[int, str]]:
+    """New tokens for enrolled nodes; the old ones are refused from then on. A report that was sent stays theirs."""
+    chosen = _chosen(store, task_id, nodes)
+    if missing := store.without_token(task_id, chosen):
+        raise InputError(f"expected enrolled nodes; node {missing[0]} has no token; enroll it")
+    tokens = [(node, new_token()) for node in chosen]
+    keep(tokens)
+    store.reissue(task_id, [(node, token_hash(token)) for node, token in tokens])
+    return tokens
+
+
+def revoke(store: Store, task_id: str, nodes: Sequence[int]) -> int:
+    """Make the tokens of nodes unknown; how many had one. They can be enrolled again."""
+    return store.revoke(task_id, _chosen(store, task_id, nodes))
+
+
+def _chosen(store: Store, task_id: str, nodes: Sequence[int] | None) -> list[int]:
+    task = require_task(store, task_id).task
+    chosen = list(range(task.nodes)) if nodes is None else [int(node) for node in nodes]
+    if len(set(chosen)) != len(chosen) or not all(0 <= node < task.nodes for node in chosen):
+        raise InputError(f"expected different nodes in 0..{task.nodes - 1}; got others; check the list")
+    return chosen
+
+
 def write_secret(path: str | Path, content: str) -> Path:
-    """Write a new file that only its owner can read; an existing file is never overwritten."""
+    """Write a new file that only its owner can read, whole or not at all; an existing one is never overwritten."""
     target = Path(path)
-    try:
-        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        raise InputError(
-            f"expected a new file; {target} exists; tokens are not overwritten, choose another name"
-        ) from None
-    with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    with told_if_unwritable(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            raise InputError(
+                f"expected a new file; {target} exists; tokens are not overwritten, choose another name"
+            ) from None
+        try:
+            with os.fdopen(descriptor, "w", encoding="ascii") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        except BaseException:
+            target.unlink(missing_ok=True)
+            raise
+        flush_folder(target.parent)
     return target
 
 

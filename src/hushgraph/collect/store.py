@@ -133,6 +133,31 @@ class Store(ABC):
                 values = (task_id, token_hash, node_index)
                 run("INSERT INTO node(task_id, node_token_hash, node_index) VALUES (?, ?, ?)", values)
 
+    def reissue(self, task_id: str, token_hashes: Sequence[tuple[int, bytes]]) -> None:
+        """Put new tokens in the place of those that nodes have; the old ones are unknown from then on."""
+        with self._transaction(write=True) as run:
+            for node_index, token_hash in token_hashes:
+                found = run(
+                    "UPDATE node SET node_token_hash = ? WHERE task_id = ? AND node_index = ?",
+                    (token_hash, task_id, node_index),
+                )
+                if found.rowcount != 1:
+                    raise InputError(f"expected enrolled nodes; node {node_index} is not; enroll it")
+
+    def revoke(self, task_id: str, nodes: Sequence[int]) -> int:
+        """Make the tokens of nodes unknown; how many had one. What they reported stays."""
+        with self._transaction(write=True) as run:
+            return sum(
+                run("DELETE FROM node WHERE task_id = ? AND node_index = ?", (task_id, node)).rowcount for node in nodes
+            )
+
+    def without_token(self, task_id: str, nodes: Sequence[int]) -> list[int]:
+        """Those of the nodes that have no token."""
+        with self._transaction() as run:
+            rows = run("SELECT node_index FROM node WHERE task_id = ?", (task_id,)).fetchall()
+        enrolled = {int(row[0]) for row in rows}
+        return [node for node in nodes if node not in enrolled]
+
     def add(self, arrivals: Sequence[Arrival]) -> list[Outcome]:
         """Decide and store a batch in one transaction; when this returns, the stored ones are on disk."""
         order = sorted(range(len(arrivals)), key=lambda at: (arrivals[at].task_id, arrivals[at].token_hash))
@@ -215,6 +240,14 @@ class Store(ABC):
         with self._transaction(write=True) as run:
             statement = "INSERT INTO setting(name, value) VALUES (?, ?) ON CONFLICT DO NOTHING"
             return run(statement, (name, value)).rowcount == 1
+
+    def set_setting(self, name: str, value: str) -> None:
+        """Store a setting in the place of an older one."""
+        with self._transaction(write=True) as run:
+            run(
+                "INSERT INTO setting(name, value) VALUES (?, ?) ON CONFLICT(name) DO UPDATE SET value = excluded.value",
+                (name, value),
+            )
 
     def token_hashes(self, task_id: str) -> list[bytes]:
         """The hashes of all tokens of a task."""
