@@ -54,6 +54,7 @@ class Code(StrEnum):
     RAW_PREDICTIONS = "raw-predictions"
     PUBLIC_EDGES = "public-edges"
     PUBLIC_PART = "public-part"
+    LARGE_DELTA = "large-delta"
 
     # Whatever it is about, as an earlier version wrote it down
     EARLIER_WORDS = "earlier-words"
@@ -145,6 +146,9 @@ _SENTENCES = {
     Code.NUM_RECORDS: "the number of records",
     Code.CLASSES: "the list of classes",
     Code.PARTS: "the rule by which records fall into parts of their class",
+    Code.LARGE_DELTA: (
+        "one of {units} units, with probability {delta}: delta is that of the publication, which is above 1/{units}"
+    ),
     Code.RAW_PREDICTIONS: (
         "predictions: they read the raw records of the nodes around each node; only the model's weights are protected"
     ),
