@@ -20,11 +20,11 @@ import torch
 from cells import Cell, Cells
 from inversion import FACES
 from pictures import Centered, digits, faces, strip
-from torch import nn
+from torch import Tensor, nn
 from torch_geometric.data import Data
 
 import hushgraph as hg
-from hushgraph.attacks.inversion import EnhancedInversion, Inversion, class_distances
+from hushgraph.attacks.inversion import EnhancedInversion, Inversion, Metric, class_distances
 from hushgraph.methods.class_dp import ClassDP
 
 RESULTS = Path(__file__).parent / "results" / "class_dp.jsonl"
@@ -33,6 +33,8 @@ NOISE_AND_STEPS = ((1.6, 84), (3.0, 130), (3.65, 161))
 """The thesis states its noise, not its steps: these are those at which its accountant gives what it claims."""
 NUMBERS_OF_PARTS = (1, 5, 10, 50, 200, 1000)
 RECORD_RATE = 0.01
+DIGIT_RECORD_NOISE = (1.0,)
+"""By record, besides what `RECORDS_PER_GROUP` gives: the usual noise."""
 DIGIT_NOISE = (3.65, 16.0, 32.0, 1.6, 8.0)
 PUBLISHED_FACES = ((0.8, 15), (1.2, 43), (1.6, 105))
 FACE_NOISE = (0.08, 0.12, 0.24)
@@ -100,8 +102,10 @@ def digit_models(cells: Cells, seeds: int) -> None:
             by_record = _with(plain, noise_multiplier=RECORDS_PER_GROUP["digits"] * noise, sample_rate=RECORD_RATE)
             _invert(cells, f"digits-{kind}-subclass-{noise}", by_class, data, subclass, attack, 0)
             _invert(cells, f"digits-{kind}-record-{noise}", by_record, data, record, attack, 0)
-        usual = _with(plain, noise_multiplier=1.0, sample_rate=RECORD_RATE)
-        _invert(cells, f"digits-{kind}-record-usual", usual, data, record, attack, 0)
+        for noise in DIGIT_RECORD_NOISE:
+            by_record = _with(plain, noise_multiplier=noise, sample_rate=RECORD_RATE)
+            _invert(cells, f"digits-{kind}-record-at-{noise}", by_record, data, record, attack, 0)
+    cells.measure("digits-black", _black, data, "euclidean")
 
 
 def face_models(cells: Cells, seeds: int) -> None:
@@ -122,6 +126,7 @@ def face_models(cells: Cells, seeds: int) -> None:
             _invert(cells, f"faces-softmax-published-{noise}-{seed}", published, data, person, FACES, seed)
         usual = _with(plain, noise_multiplier=10.0)
         _invert(cells, f"faces-softmax-record-usual-{seed}", usual, data, record, FACES, seed)
+    cells.measure("faces-black", _black, data, "ssim")
 
 
 def _invert(cells: Cells, key: str, method: ClassDP, data: Data, unit: hg.Unit, attack: Inversion, seed: int) -> None:
@@ -138,11 +143,21 @@ def _inverted(key: str, method: ClassDP, data: Data, unit: hg.Unit, attack: Inve
     images = attack.reconstruct(network, len(data.class_names), shape).clamp(0.0, 1.0)
     if seed == 0:
         strip(key, images)
+    judged = _judged(images, data, "ssim" if attack.metric == "ssim" else "euclidean")
+    return {**said, **judged, "attack seconds": time.process_time() - started}
+
+
+def _judged(images: Tensor, data: Data, metric: Metric) -> Cell:
+    """The distance of each picture to the nearest original of its class that trained, and their mean."""
     train = data.train_mask & data.original_mask
-    x, y = data.pixels[train].view(-1, *shape).numpy(), data.y[train].numpy()
-    distances = class_distances(images.numpy(), x, y, "ssim" if attack.metric == "ssim" else "euclidean")
-    mean = float(sum(distances) / len(distances))
-    return {**said, "distances": distances, "distance": mean, "attack seconds": time.process_time() - started}
+    x, y = data.pixels[train].view(-1, *data.image_shape).numpy(), data.y[train].numpy()
+    distances = class_distances(images.numpy(), x, y, metric)
+    return {"distances": distances, "distance": float(sum(distances) / len(distances))}
+
+
+def _black(data: Data, metric: Metric) -> Cell:
+    """What a black picture of every class is worth, which is known without any model."""
+    return {"unit": "black", **_judged(torch.zeros(len(data.class_names), *data.image_shape), data, metric)}
 
 
 def _with(method: ClassDP, **settings: object) -> ClassDP:

@@ -85,6 +85,8 @@ def _inversion(cells: Cells, study: str, unit: str) -> str:
     measure = "1 - SSIM" if "faces" in study else "Euclidean distance"
     head = ["protected", "noise", "epsilon", "accuracy", f"mean distance ({measure})"]
     rows = [_row(found) for found in (vanilla, *_by_noise(grouped), *_by_noise(records))]
+    for black in cells.where(key=f"{study.split('-')[0]}-black"):
+        rows.append(["a black picture", "-", "-", "-", mean([black], "distance", 3)])
     pairs = _pairs(_by_noise(grouped), _by_noise(records), CLOSE[unit])
     parts = [table(head, rows) + "\n", _seen(pairs, vanilla, unit), _classes(pairs, vanilla, unit)]
     return "\n".join([*parts, _curves(study, unit, grouped, records), _strips(study, unit, vanilla, pairs)])
