@@ -1,17 +1,20 @@
-"""PATE on Fashion-MNIST: students of four kinds, counts against labels, k-means queries. Writes docs/results-pate.md.
+"""PATE on pictures: students of four kinds, counts against labels, k-means queries. Writes docs/results-pate.md.
 
-    python benchmarks/pate.py kernel            # minutes: teachers once, then students in closed form
-    python benchmarks/pate.py gan --epochs 20   # minutes to hours, by --width and --epochs
-    python benchmarks/pate.py beta tau figure   # Tables 3.2 and 3.3 and Fig. 3.3 of the thesis, small
-    python benchmarks/pate.py page              # write the page from what is there
+    python benchmarks/pate.py quick                         # five minutes: a little of everything, on its own page
+    python benchmarks/pate.py kernel                        # minutes: teachers once, then students in closed form
+    python benchmarks/pate.py kernel --data mnist           # the same on digits
+    python benchmarks/pate.py beta tau gan                  # settings chosen on public pictures, then four students
+    python benchmarks/pate.py page                          # write the page from what is there
 
-Needs HUSHGRAPH_DATA. Every cell is a line in benchmarks/results/pate.jsonl; a command that was stopped goes on with the
-cells that are missing. Noise is seeded: these are research runs on public data.
+Needs HUSHGRAPH_DATA. Every cell is a line in benchmarks/results/pate.jsonl; a command that was stopped, killed even,
+goes on with the cells that are missing. Noise is seeded: these are research runs on public data.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import copy
 import hashlib
 import json
 import time
@@ -28,20 +31,22 @@ from hushgraph.data.checks import CheckedGraph, check_graph
 from hushgraph.mechanisms.view import View
 from hushgraph.mechanisms.votes import Ballot, Votes
 from hushgraph.methods.pate import PATE
+from hushgraph.nn.gan import Panel
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.plan import Plan
 from hushgraph.training.learners import Learner, Part, learner_from
 from hushgraph.training.lesson import Lesson
 from hushgraph.training.semi_gan import PatePlusPlus
-from hushgraph.training.students import STUDENTS
 from hushgraph.training.teachers import central_rows
 
 HERE = Path(__file__).parent
 CELLS = HERE / "results" / "pate.jsonl"
 PAGE = HERE.parent / "docs" / "results-pate.md"
+SCRATCH = HERE.parent / "runs" / "pate"
 DELTA = 1e-5
 BUDGETS = (4.05, 5.04)
-SEEDS = (0, 1, 2)
+CHOICE = 100
+"""The seed of cells by which settings are chosen; no result is taken from it."""
 PUBLISHED = {
     4.05: {"gan": 74.8, "co-teaching": 77.3, "pate+": 76.5, "pate++": 79.6},
     5.04: {"gan": 82.1, "co-teaching": 82.5, "pate+": 82.7, "pate++": 82.9},
@@ -51,23 +56,23 @@ PUBLISHED = {
 class Bench:
     """The data, the teachers' exact votes on all public pictures, and the cells that are done."""
 
-    def __init__(self, scratch: Path, limit: int | None) -> None:
-        data = hg.datasets.load("fashion_mnist", public=9000)
-        if limit is not None:
-            data.train_mask[limit:] = False
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        data = hg.datasets.load(options.data, public=options.public)
         self.graph: CheckedGraph = check_graph(data, needs_edges=False)
         self.public = Part(self.graph.features[self.graph.public])
         self.truth = self.graph.labels[self.graph.public]
-        self.scratch, self.limit = scratch, limit
-        self.done = {line["key"]: line for line in map(json.loads, _lines(CELLS))}
+        self.done = {line["key"]: line for line in read_cells(options.cells)}
 
     def counts(self, teachers: int) -> Tensor:
-        """Exact counts on all 9,000 public pictures; kept in the scratch folder, because teachers take a while."""
-        path = self.scratch / f"counts-{teachers}-{self.limit}.npy"
+        """Exact counts on all public pictures; kept in the scratch folder, because teachers take a while."""
+        path: Path = self.options.scratch / f"counts-{self.options.data}-{teachers}.npy"
         if not path.is_file():
             ballot = Votes(teachers=teachers, queries=len(self.public), learner=_learner())
             view = View(self.graph, ballot.reads, None, NoiseSource.seeded(0), "bench")
-            np.save(path, ballot.counts(view, self.public).numpy())
+            unfinished = path.with_suffix(".part.npy")
+            np.save(unfinished, ballot.counts(view, self.public).numpy())
+            unfinished.replace(path)
         return torch.from_numpy(np.load(path))
 
     def lesson(self, method: PATE, epsilon: float, seed: int) -> tuple[Lesson, Plan]:
@@ -83,187 +88,231 @@ class Bench:
         noisy = exact + source.stream("votes").integer_gaussian(tuple(exact.shape), plan["votes"].scale or 0.0)
         return Lesson(self.public, asked, noisy, method.teachers, bool(method.use_counts)), plan
 
-    def cell(self, what: str, method: PATE, epsilon: float, seed: int, **more: Any) -> None:
+    def cell(self, what: str, method: PATE, epsilon: float, seed: int) -> None:
         """Run one cell unless it is there already."""
-        named = {"what": what, "epsilon": epsilon, "seed": seed, "limit": self.limit, **more, **method.as_dict()}
-        key = hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:16]
-        if key in self.done:
-            return
-        started = time.process_time()
-        lesson, plan = self.lesson(method, epsilon, seed)
-        network = method.network(plan, torch.Generator().manual_seed(seed))
-        student = method.student_with_settings()
-        found = student.learn(network, lesson, torch.Generator().manual_seed(seed), lambda done, total: None)
+        key = self.key(what, method, epsilon, seed)
+        if key not in self.done:
+            started = time.process_time()
+            lesson, plan = self.lesson(method, epsilon, seed)
+            network = method.network(plan, torch.Generator().manual_seed(seed))
+            student = method.student_with_settings()
+            student.learn(network, lesson, torch.Generator().manual_seed(seed), lambda done, total: None)
+            self.write(key, what, method, epsilon, seed, plan, lesson, network, time.process_time() - started)
+
+    def key(self, what: str, method: PATE, epsilon: float, seed: int) -> str:
+        """Names a cell by all its settings."""
+        named = [what, self.options.data, self.options.public, epsilon, seed, method.as_dict()]
+        return hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:16]
+
+    def write(
+        self,
+        key: str,
+        what: str,
+        method: PATE,
+        epsilon: float,
+        seed: int,
+        plan: Plan,
+        lesson: Lesson,
+        network: Any,
+        seconds: float,
+        **more: Any,
+    ) -> None:
+        """Add a line, at once: accuracy on test pictures, and on the public pictures that nobody voted on."""
         wrong = lesson.labels != self.truth[lesson.labeled]
+        others = torch.ones(len(self.public), dtype=torch.bool).index_fill_(0, lesson.labeled, False)
         line = {
             "key": key,
             "what": what,
+            "data": self.options.data,
             "epsilon": epsilon,
             "seed": seed,
-            "settings": {**method.as_dict(), **more},
+            "settings": method.as_dict(),
             "std": plan["votes"].scale,
             "spent": plan.epsilon,
             "wrong": 100.0 * float(wrong.float().mean()),
-            "accuracy": self.accuracy(network),
-            "found": found,
-            "seconds": time.process_time() - started,
-            "limit": self.limit,
+            "accuracy": accuracy(network, self.graph.features[self.graph.test], self.graph.labels[self.graph.test]),
+            "public": accuracy(network, self.public.x[others], self.truth[others]),
+            "seconds": seconds,
+            **more,
         }
-        self.write(line)
+        append_cell(self.options.cells, line)
+        self.done[key] = line
 
-    def accuracy(self, network: Any) -> float:
-        """On the last 1,000 pictures."""
-        test = self.graph.test
-        return 100.0 * float(
-            (network.eval()(self.graph.features[test]).argmax(1) == self.graph.labels[test]).float().mean()
-        )
-
-    def write(self, line: dict[str, Any]) -> None:
-        """Add a line, at once."""
-        _append(line)
-        self.done[line["key"]] = line
+    def chosen(self, what: str, student: str, setting: str) -> Any:
+        """The value of a setting that did best on public pictures, in cells that no table of results uses."""
+        cells = [c for c in self.done.values() if c["what"] == what and c["settings"]["student"] == student]
+        best = max(cells, key=lambda cell: cell["public"], default=None)
+        return getattr(PATE(), setting) if best is None else best["settings"][setting]
 
 
-def kernel(bench: Bench, options: argparse.Namespace) -> None:
-    """Kernel and plain CNN students: labels against counts, few teachers, k-means queries."""
-    for seed in SEEDS:
-        for epsilon in (*BUDGETS, 1.0):
-            for use_counts in (False, True):
-                bench.cell("kernel", PATE(use_counts=use_counts), epsilon, seed)
+def accuracy(network: Any, x: Tensor, y: Tensor) -> float:
+    """In percent."""
+    return 100.0 * float((network.eval()(x).argmax(1) == y).float().mean())
+
+
+def kernel(bench: Bench) -> None:
+    """Kernel and plain CNN students: labels against counts, few teachers, k-means queries, Laplace noise."""
+    base = _base(bench)
+    for seed in bench.options.seeds:
         for use_counts in (False, True):
-            bench.cell("few teachers", PATE(teachers=100, use_counts=use_counts), 4.05, seed)
+            for epsilon in (*BUDGETS, 1.0):
+                bench.cell("kernel", replace(base, use_counts=use_counts), epsilon, seed)
+                bench.cell("kernel", replace(base, teachers=100, use_counts=use_counts), epsilon, seed)
         for epsilon in BUDGETS:
-            bench.cell("cnn", PATE(student="cnn", use_counts=False), epsilon, seed)
+            bench.cell("kernel", replace(base, student="cnn", use_counts=False), epsilon, seed)
             for ask in ("centers", "random"):
-                bench.cell("300 queries", PATE(ask=ask, queries=300, use_counts=False), epsilon, seed)
+                bench.cell("kernel", replace(base, ask=ask, queries=300, use_counts=False), epsilon, seed)
 
 
-def gan(bench: Bench, options: argparse.Namespace) -> None:
-    """The four students of the thesis, small and of equal size."""
-    for seed in SEEDS[: options.seeds]:
+def gan(bench: Bench) -> None:
+    """The four students of the thesis, small and of equal size, with beta and tau as chosen on public pictures."""
+    for seed in bench.options.seeds:
         for epsilon in BUDGETS:
             for student in ("gan", "co-teaching", "pate+", "pate++"):
-                bench.cell("gan", _gan(student, options), epsilon, seed)
+                bench.cell("gan", _gan(bench, student), epsilon, seed)
 
 
-def beta(bench: Bench, options: argparse.Namespace) -> None:
+def beta(bench: Bench) -> None:
     """Table 3.2: the expected share of wrong labels."""
     for rate in (0.1, 0.2, 0.3, 0.4):
         for student in ("co-teaching", "pate+"):
-            bench.cell("beta", replace(_gan(student, options), noise_rate=rate), 4.05, 0)
+            bench.cell("beta", replace(_gan(bench, student), noise_rate=rate), 4.05, CHOICE)
 
 
-def tau(bench: Bench, options: argparse.Namespace) -> None:
-    """Table 3.3: the share of labels that is taken away."""
-    for removed in (0.091, 0.182, 0.227, 0.273, 0.318, 0.364):
-        bench.cell("tau", replace(_gan("pate++", options), removed=removed), 4.05, 0)
+def tau(bench: Bench) -> None:
+    """Table 3.3: the share of labels that is taken away, after one search for wrong labels, which is Fig. 3.3."""
+    made = _gan(bench, "pate++")
+    methods = [replace(made, removed=removed) for removed in (0.091, 0.182, 0.227, 0.273, 0.318, 0.364)]
+    keys = [bench.key("tau", method, 4.05, CHOICE) for method in methods]
+    if all(key in bench.done for key in keys):
+        return
+    lesson, plan = bench.lesson(made, 4.05, CHOICE)
+    network = cast(Panel, made.network(plan, torch.Generator().manual_seed(CHOICE)))
+    first, generator = copy.deepcopy(network.state_dict()), torch.Generator().manual_seed(CHOICE)
+    student, curve = cast(PatePlusPlus, made.student_with_settings()), Curve(lesson, bench.truth)
+    search = (lesson.labeled, lesson.labels, generator, _silent)
+    dispute = student.train(network, lesson, *search, curve.watch)
+    for key, method in zip(keys, methods):
+        if key not in bench.done:
+            started = time.process_time()
+            cleansing = cast(PatePlusPlus, method.student_with_settings())
+            kept = cleansing.cleansed(dispute)
+            network.load_state_dict(first)
+            cleansing.train(network, lesson, lesson.labeled[kept], lesson.labels[kept], generator, _silent)
+            seconds = time.process_time() - started
+            found = {"curve": curve.rows, **curve.found(kept)}
+            bench.write(key, "tau", method, 4.05, CHOICE, plan, lesson, network, seconds, **found)
 
 
-def figure(bench: Bench, options: argparse.Namespace) -> None:
-    """Fig. 3.3: accuracies, disagreements and wrong labels among them; and how well PATE++ finds wrong labels."""
-    method = _gan("pate++", options)
-    lesson, plan = bench.lesson(method, 4.05, 0)
-    wrong = lesson.labels != bench.truth[lesson.labeled]
-    student, curve = PatePlusPlus(**{n: getattr(method, n) for n in STUDENTS["pate++"].settings()}), []
+class Curve:
+    """What is seen of the search for wrong labels, epoch by epoch."""
 
-    def watch(epoch: int, said: list[Tensor]) -> None:
+    def __init__(self, lesson: Lesson, truth: Tensor) -> None:
+        self.labels, self.wrong = lesson.labels, lesson.labels != truth[lesson.labeled]
+        self.rows: list[list[float]] = []
+
+    def watch(self, epoch: int, said: list[Tensor]) -> None:
+        """How often each agrees with the labels, how often they disagree, and the wrong labels among these."""
         apart = said[0] != said[1]
-        right = [100.0 * float((one == lesson.labels).float().mean()) for one in said]
-        curve.append([epoch + 1, *right, int(apart.sum()), 100.0 * float(wrong[apart].float().mean())])
+        right = [100.0 * float((one == self.labels).float().mean()) for one in said]
+        among = 100.0 * float(self.wrong[apart].float().mean()) if bool(apart.any()) else 0.0
+        self.rows.append([epoch + 1, *right, int(apart.sum()), among])
 
-    network = method.network(plan, torch.Generator().manual_seed(0))
-    generator = torch.Generator().manual_seed(0)
-    dispute = student.train(network, lesson, lesson.labeled, lesson.labels, generator, lambda *a: None, watch)
-    removed = torch.ones_like(wrong).index_fill_(0, student.cleansed(dispute), False)
-    hits = float((removed & wrong).sum())
-    line = {
-        "key": f"figure-{options.epochs}-{options.width}",
-        "what": "figure",
-        "epsilon": 4.05,
-        "seed": 0,
-        "settings": method.as_dict(),
-        "curve": curve,
-        "chance": 100.0 * float(wrong.float().mean()),
-        "precision": 100.0 * hits / float(removed.sum()),
-        "recall": 100.0 * hits / float(wrong.sum()),
-        "removed": 100.0 * float(removed.float().mean()),
-        "accuracy": bench.accuracy(network),
-    }
-    bench.write(line)
+    def found(self, kept: Tensor) -> dict[str, float]:
+        """How many of the labels that were taken away are wrong, and how many wrong ones were."""
+        removed = torch.ones_like(self.wrong).index_fill_(0, kept, False)
+        hits = float((removed & self.wrong).sum())
+        return {
+            "chance": 100.0 * float(self.wrong.float().mean()),
+            "precision": 100.0 * hits / max(float(removed.sum()), 1.0),
+            "recall": 100.0 * hits / max(float(self.wrong.sum()), 1.0),
+        }
 
 
-def graph(bench: Bench | None, options: argparse.Namespace) -> None:
-    """PATE on a graph beside DP-MLP and Chorus at the same epsilon, through `fit` as everybody uses it."""
-    done = {line["key"] for line in map(json.loads, _lines(CELLS))}
-    name = "facebook100/Berkeley13"
-    for seed in SEEDS:
-        data = hg.datasets.load(name, split=f"{name}-split")
-        train = data.train_mask.nonzero().squeeze(1)
-        public = train[torch.randperm(len(train), generator=torch.Generator().manual_seed(seed))[: len(train) // 5]]
-        shared = data.clone()
-        shared.train_mask[public] = False
-        shared.public_mask = torch.zeros_like(data.train_mask).index_fill_(0, public, True)
-        pate = PATE(teachers=100, queries=100, learner="gnn", student="gnn", width=32, epochs=100, lr=0.01)
-        whole, capped = hg.units.NodeWithEdges(), hg.units.Node()
-        for epsilon in (4.0, 8.0):
-            for method, unit, given in (
-                (pate, whole, shared),
-                (hg.DPMLP(), whole, data),
-                (hg.Chorus(), capped, data),
-            ):
-                key = f"graph-{method.name}-{unit.name}-{epsilon}-{seed}"
-                if key not in done:
-                    model = method.fit(given, unit, hg.Budget(epsilon, 1e-6), seed=seed, ledger=hg.Ledger())
-                    settings = {"method": method.name, "unit": unit.name, "student": method.name}
-                    line = {"key": key, "what": "graph", "epsilon": epsilon, "seed": seed, "settings": settings}
-                    _append({**line, "accuracy": model.metrics["accuracy"]["test"]})
+def quick(bench: Bench) -> None:
+    """A little of everything with one seed: labels, counts, k-means queries, and the four students of a few epochs."""
+    base = _base(bench)
+    for use_counts in (False, True):
+        bench.cell("kernel", replace(base, use_counts=use_counts), 4.05, 0)
+    bench.cell("kernel", replace(base, ask="centers", queries=min(300, base.queries), use_counts=False), 4.05, 0)
+    for student in ("gan", "co-teaching", "pate+", "pate++"):
+        bench.cell("gan", _gan(bench, student), 4.05, 0)
 
 
-def _append(line: dict[str, Any]) -> None:
+def append_cell(path: Path, line: dict[str, Any]) -> None:
     """Add a line, at once."""
-    CELLS.parent.mkdir(exist_ok=True)
-    with CELLS.open("a") as file:
-        file.write(json.dumps(line) + "\n")
-    print(
-        line["what"], line["epsilon"], line["seed"], line["settings"]["student"], f"{line['accuracy']:.1f}", flush=True
+    path.parent.mkdir(parents=True, exist_ok=True)
+    cut_off = path.is_file() and not path.read_text().endswith("\n") and path.stat().st_size > 0
+    with path.open("a") as file:
+        file.write("\n" * cut_off + json.dumps(line) + "\n")
+    shown = [line["what"], line["data"], line["epsilon"], line["seed"], line["settings"]["student"]]
+    print(*shown, f"{line['accuracy']:.1f}", flush=True)
+
+
+def read_cells(path: Path) -> list[dict[str, Any]]:
+    """All whole lines; one that was cut off by a kill is left out."""
+    cells = []
+    for line in path.read_text().splitlines() if path.is_file() else []:
+        with contextlib.suppress(json.JSONDecodeError):
+            cells.append(json.loads(line))
+    return cells
+
+
+def _base(bench: Bench) -> PATE:
+    return PATE(teachers=bench.options.teachers, queries=bench.options.queries)
+
+
+def _gan(bench: Bench, student: str) -> PATE:
+    """Equal size for all; beta and tau as chosen, or as published where nothing was chosen."""
+    small = {"epochs": bench.options.epochs, "width": bench.options.width, "use_counts": False}
+    co_teacher = "co-teaching" if student == "co-teaching" else "pate+"
+    return replace(
+        _base(bench),
+        student=student,
+        noise_rate=bench.chosen("beta", co_teacher, "noise_rate"),
+        removed=bench.chosen("tau", "pate++", "removed"),
+        **small,
     )
-
-
-def _gan(student: str, options: argparse.Namespace) -> PATE:
-    return PATE(student=student, epochs=options.epochs, width=options.width, use_counts=False)
 
 
 def _learner() -> Learner:
     return learner_from({"name": PATE().learner})
 
 
-def _lines(path: Path) -> list[str]:
-    return path.read_text().splitlines() if path.is_file() else []
+def _silent(done: int, total: int) -> None:
+    """No progress."""
 
 
-PARTS = {"kernel": kernel, "gan": gan, "beta": beta, "tau": tau, "figure": figure, "graph": graph}
+PARTS = {"quick": quick, "kernel": kernel, "gan": gan, "beta": beta, "tau": tau}
 
 
 def main() -> None:
     """Run the parts that were named, then write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="+", choices=[*PARTS, "page"])
+    parser.add_argument("--data", default="fashion_mnist", help="fashion_mnist or mnist")
+    parser.add_argument("--public", type=int, default=9000, help="public pictures; the other test pictures test")
+    parser.add_argument("--teachers", type=int, default=PATE().teachers)
+    parser.add_argument("--queries", type=int, default=PATE().queries)
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--width", type=int, default=8)
-    parser.add_argument("--seeds", type=int, default=1, help="seeds of the GAN students")
-    parser.add_argument("--limit", type=int, default=None, help="use so many private pictures, for a trial")
-    parser.add_argument("--scratch", type=Path, default=Path("/tmp"), help="keeps exact votes between commands")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--cells", type=Path, default=CELLS, help="where results are kept")
+    parser.add_argument("--page", type=Path, default=PAGE, help="the page that is written")
+    parser.add_argument("--scratch", type=Path, default=SCRATCH, help="keeps exact votes between commands")
     options = parser.parse_args()
+    if "quick" in options.parts and options.cells == CELLS:
+        options.cells, options.page = (options.scratch / name for name in ("quick.jsonl", "quick.md"))
+        options.epochs = 5
     torch.set_num_threads(1)
-    if set(options.parts) - {"page"}:
-        options.scratch.mkdir(parents=True, exist_ok=True)
-        bench = Bench(options.scratch, options.limit)
-        for part in options.parts:
-            if part != "page":
-                PARTS[part](bench, options)
+    options.scratch.mkdir(parents=True, exist_ok=True, mode=0o700)
+    bench = None if options.parts == ["page"] else Bench(options)
+    for part in options.parts:
+        if bench is not None and part != "page":
+            PARTS[part](bench)
     from pate_page import write_page
 
-    write_page(CELLS, PAGE, PUBLISHED)
+    write_page(read_cells(options.cells), options.page, PUBLISHED)
 
 
 if __name__ == "__main__":

@@ -44,6 +44,7 @@ def app_of(model: hg.Model, graph: Any) -> FastAPI:
 
 
 def main() -> None:
+    """Serve one model on this machine."""
     import uvicorn
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

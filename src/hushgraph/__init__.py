@@ -20,10 +20,12 @@ if _TYPE_CHECKING:
     from hushgraph.methods.auto import Auto, fit
     from hushgraph.methods.base import Method, Output
     from hushgraph.methods.chorus import Chorus
+    from hushgraph.methods.chorus_codes import ChorusCodes
     from hushgraph.methods.dpgnn import DPGNN
     from hushgraph.methods.edge_rr import EdgeRR, PrivHRG
     from hushgraph.methods.feature_rr import FeatureRR
     from hushgraph.methods.gap import GAP
+    from hushgraph.methods.hetero_rr import HeteroRR
     from hushgraph.methods.lpgnet import LPGNet
     from hushgraph.methods.lpgnn import LPGNN
     from hushgraph.methods.mlp import DPMLP, MLP
@@ -51,6 +53,7 @@ _PLACES = {
     "Budget": "privacy.budget",
     "Certificate": "ledger.certificate",
     "Chorus": "methods.chorus",
+    "ChorusCodes": "methods.chorus_codes",
     "DPGNN": "methods.dpgnn",
     "DiskEdges": "graph.disk",
     "DPMLP": "methods.mlp",
@@ -64,6 +67,7 @@ _PLACES = {
     "GIN": "methods.plain_gnn",
     "Graph": "importing.graph",
     "GraphSAGE": "methods.plain_gnn",
+    "HeteroRR": "methods.hetero_rr",
     "LPGNN": "methods.lpgnn",
     "LPGNet": "methods.lpgnet",
     "LapGraph": "methods.perturbed",
@@ -107,6 +111,7 @@ __all__ = [
     "Budget",
     "Certificate",
     "Chorus",
+    "ChorusCodes",
     "DiskEdges",
     "EdgeRR",
     "EdgeRand",
@@ -114,6 +119,7 @@ __all__ = [
     "FeatureScores",
     "Graph",
     "GraphSAGE",
+    "HeteroRR",
     "LPGNet",
     "LapGraph",
     "Ledger",

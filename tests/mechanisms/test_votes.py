@@ -9,19 +9,22 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 import hushgraph as hg
+from hushgraph.data.checks import CheckedGraph
 from hushgraph.errors import InputError, UnprovenError
+from hushgraph.graph.edges import MemoryEdges
 from hushgraph.mechanisms.confident_votes import ConfidentVotes
 from hushgraph.mechanisms.laplace_votes import LaplaceVotes
-from hushgraph.mechanisms.votes import Votes
+from hushgraph.mechanisms.votes import Ballot, Votes
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy import units
 from hushgraph.privacy.mechanism import mechanism_from_dict
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.testing import Variations
-from hushgraph.training.learners import GraphNet, Part, Ridge
-from hushgraph.training.teachers import parts_of
+from hushgraph.training.learners import GraphNet, NeighborRidge, Part, Ridge
+from hushgraph.training.teachers import _links, parts_of
 from matrix_graphs import GRAPHS, fits, view_of
 
 EDGELESS = torch.empty((2, 0), dtype=torch.int64)
@@ -56,6 +59,62 @@ def test_teachers_on_graphs_move_one_vote_at_a_time_whatever_the_degree(unit: un
             assert int(change.abs().sum(dim=1).max()) <= 2
             moved += bool(change.any())
     assert moved or unit.footprint.records == 0
+
+
+def with_public_nodes(graph: CheckedGraph, public: Tensor) -> CheckedGraph:
+    train = graph.train[~torch.isin(graph.train, public)]
+    metadata = replace(graph.metadata, num_public=public.numel(), num_train=train.numel())
+    return replace(graph, public=public, train=train, metadata=metadata)
+
+
+@pytest.mark.parametrize("unit", [units.NodeWithEdges(), units.UndirectedEdge()], ids=str)
+def test_edges_to_public_nodes_are_seen_by_the_teacher_of_the_private_node_alone(unit: units.Unit) -> None:
+    """Among the graphs: a hub that everybody is linked to, public nodes among them, moves one vote a query."""
+    public, moved, linked = torch.tensor([1, 2, 7]), 0, 0
+    made = Votes(teachers=2, queries=3, learner=NeighborRidge(trust=3.0))
+    for graph in (one for one in GRAPHS[:7] if fits(one, unit)):
+        known = Part(graph.features[public], graph.edges.load().induced(public).edge_index())
+        before = made.query(view_of(with_public_nodes(graph, public), made, unit), known).counts
+        for other in unit.neighbors(Variations(graph), np.random.default_rng(0)):
+            if torch.equal(other.features[public], graph.features[public]):  # public nodes do not change
+                change = made.query(view_of(with_public_nodes(other, public), made, unit), known).counts - before
+                assert int(change.abs().sum(dim=1).max()) <= 2
+                moved += bool(change.any())
+        alone = replace(graph, edges=MemoryEdges.from_edge_index(EDGELESS, graph.metadata.num_nodes))
+        without = made.query(view_of(with_public_nodes(alone, public), made, unit), replace(known, edge_index=EDGELESS))
+        linked += not torch.equal(before, without.counts)
+    assert moved
+    assert linked
+
+
+def test_links_of_parts_are_those_between_them_and_public_nodes() -> None:
+    ends = torch.tensor([[0, 1, 2, 3, 0, 4, 3, 2], [4, 0, 4, 5, 5, 5, 0, 3]])
+    edges = MemoryEdges.from_edge_index(ends, 6)
+    first, second = _links(edges, [torch.tensor([0, 2]), torch.tensor([3])], torch.tensor([5, 4]), 2)
+    assert first.T.tolist() == [[0, 0], [0, 1], [1, 1]]  # node 0 to 5 and 4, node 2 to 4; node 1 is in no part
+    assert second.T.tolist() == [[0, 0]]
+    with pytest.raises(InputError, match="expected all 2 public nodes"):
+        _links(edges, [torch.tensor([0])], torch.tensor([5, 4]), 3)
+
+
+@pytest.mark.parametrize(
+    "made", [Votes(4, 9), LaplaceVotes(4, 9), ConfidentVotes(4, 5, checks=9)], ids=lambda m: m.name
+)
+def test_all_data_of_one_teacher_replaced_moves_one_vote_a_query(made: Ballot) -> None:
+    graph, queries, moved = GRAPHS[0], asked(9), 0
+    before = made.counts(view_of(graph, made, units.Record()), queries)
+    for part in parts_of(graph.train, made.teachers, made.seed):
+        for seed in range(5):
+            random = torch.Generator().manual_seed(seed)
+            x, y = graph.features.clone(), graph.labels.clone()
+            x[part] = 3.0 * torch.randn(part.numel(), x.shape[1], generator=random)
+            y[part] = torch.randint(-1, 2, (part.numel(),), generator=random)
+            other = replace(graph, features=x, labels=y)
+            change = made.counts(view_of(other, made, units.Record()), queries) - before
+            assert float(change.double().norm(dim=1).max()) <= math.sqrt(2.0) + 1e-12
+            assert int(change.abs().sum(dim=1).max()) <= 2
+            moved += bool(change.any())
+    assert moved > 5
 
 
 def test_units_that_change_more_than_one_record_are_refused() -> None:

@@ -13,7 +13,7 @@ import hushgraph as hg
 from hushgraph.errors import InputError, UnprovenError
 from hushgraph.methods.model import Model
 from hushgraph.methods.pate import PATE
-from hushgraph.training.students import STUDENTS
+from hushgraph.training.students import GRAPH_STUDENTS, STUDENTS
 
 BUDGET = hg.Budget(8.0, 1e-4)
 SMALL: dict[str, Any] = {"teachers": 20, "queries": 40, "epochs": 2, "width": 2, "batch_size": 20}
@@ -57,7 +57,7 @@ def social(count: int = 300) -> Data:
     )
 
 
-@pytest.mark.parametrize("student", [name for name in STUDENTS if name != "gnn"])
+@pytest.mark.parametrize("student", [name for name in STUDENTS if name not in GRAPH_STUDENTS])
 def test_every_student_learns_within_the_budget_and_is_read_back(student: str, tmp_path: Path) -> None:
     data = pictures()
     model = PATE(**SMALL, student=student).fit(data, hg.units.Record(), BUDGET, seed=0, ledger=hg.Ledger())
@@ -77,6 +77,7 @@ def test_every_student_learns_within_the_budget_and_is_read_back(student: str, t
         {"ask": "centers"},
         {"use_counts": True},
         {"learner": "cnn"},
+        {"student": "pate++", "look": "pixels"},
     ],
     ids=str,
 )
@@ -86,8 +87,9 @@ def test_ways_to_ask(settings: dict[str, Any]) -> None:
     assert model.released["votes"][0].counts.shape[0] <= 40
 
 
-def test_the_unit_on_graphs_is_a_node_with_all_its_edges() -> None:
-    method = PATE(**SMALL, learner="gnn", student="gnn", lr=0.01)
+@pytest.mark.parametrize(("learner", "student"), [("gnn", "gnn"), ("neighbors", "neighbors"), ("gnn", "neighbors")])
+def test_the_unit_on_graphs_is_a_node_with_all_its_edges(learner: str, student: str) -> None:
+    method = PATE(**SMALL, learner=learner, student=student, lr=0.01)
     model = method.fit(social(), None, BUDGET, seed=0, ledger=hg.Ledger())
     assert model.unit == hg.units.NodeWithEdges()
     assert "raw records" in str(model)

@@ -9,7 +9,7 @@ import torch
 
 from hushgraph.errors import InputError
 from hushgraph.graph.edges import MemoryEdges
-from hushgraph.training.learners import ConvNet, GraphNet, HogRidge, Learner, Part, Ridge, learner_from
+from hushgraph.training.learners import ConvNet, GraphNet, HogRidge, Learner, NeighborRidge, Part, Ridge, learner_from
 from hushgraph.training.teachers import Ensemble, parts_of
 
 MADE = torch.Generator().manual_seed(3)
@@ -32,7 +32,9 @@ def test_parts_are_disjoint_complete_and_of_nearly_equal_size() -> None:
     assert sum(part.numel() == 0 for part in parts_of(torch.arange(2), 5, 0)) == 3
 
 
-@pytest.mark.parametrize("learner", [Ridge(), HogRidge(), ConvNet(epochs=1, width=2), GraphNet(epochs=2)], ids=str)
+@pytest.mark.parametrize(
+    "learner", [Ridge(), HogRidge(), ConvNet(epochs=1, width=2), GraphNet(epochs=2), NeighborRidge()], ids=str
+)
 def test_every_teacher_gives_one_class_per_query_even_without_records(learner: Learner) -> None:
     found = votes(Ensemble(4, learner), torch.where(torch.arange(40) % 2 == 0, Y, -1))
     assert found.shape == (4, 7)

@@ -46,8 +46,9 @@ class Family:
     unit: Unit
 
     def loss(self, scale: float, grid: float = COARSE_GRID) -> PrivacyLoss:
-        """The loss when all noise is `scale` times what is planned."""
-        scaled = [replace(stage, scale=scale * (stage.scale or 0.0)).event(self.unit) for stage in self.stages]
+        """The loss when all noise is `scale` times what is planned, or the next that can be drawn."""
+        scales = [stage.mechanism.usable_scale(scale * (stage.scale or 0.0)) for stage in self.stages]
+        scaled = [replace(stage, scale=one).event(self.unit) for stage, one in zip(self.stages, scales)]
         return PrivacyLoss(events.composed(scaled), self.unit.relation, grid)
 
     def epsilon(self, scale: float, delta: float) -> float:

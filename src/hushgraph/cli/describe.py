@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushgraph.cli.console import Json, command, show_json, show_words
+from hushgraph.cli.console import Json, command, echo, show_json, show_words
 from hushgraph.cli.data import load_graph
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def _lines(data: str) -> list[str]:
 
 def _show(shown: dict[str, Any]) -> None:
     holder, classes = shown["holder"], shown["classes"]
-    typer.echo(f"{shown['nodes']:,} nodes, {shown['features']:,} features")
+    echo(f"{shown['nodes']:,} nodes, {shown['features']:,} features")
     if classes is not None:
         how = "declared" if shown["classes_declared"] else "read off the labels"
         show_words(f"{len(classes)} classes ({how}): {', '.join(classes)}", indent=2)
@@ -83,7 +83,7 @@ def _show(shown: dict[str, Any]) -> None:
         f"from one node, {holder['nodes_without_label']:,} nodes without a label ({_HOLDER})",
         indent=2,
     )
-    typer.echo("\nwhat it means for privacy")
+    echo("\nwhat it means for privacy")
     for line in meaning(shown):
         show_words(f"  - {line}", indent=4)
     if shown["lines"]:

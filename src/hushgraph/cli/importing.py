@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushgraph.cli.console import Json, command, show_json, show_words
+from hushgraph.cli.console import Json, command, echo, show_json, show_words
 from hushgraph.errors import InputError
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def _show(done: Imported, columns: NodeColumns) -> None:
     kind = "directed edges" if facts.directed else "undirected edges"
     count = done.num_edges if facts.directed else done.num_edges // 2
     width = len(facts.feature_names)
-    typer.echo(f"{facts.num_nodes:,} nodes, {count:,} {kind}, {width:,} feature{'s' if width > 1 else ''}")
+    echo(f"{facts.num_nodes:,} nodes, {count:,} {kind}, {width:,} feature{'s' if width > 1 else ''}")
     for one in done.findings:
         show_words(f"  - {one}", indent=4)
     show_words(

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushgraph.cli.console import Json, command, show_json, show_words
+from hushgraph.cli.console import Json, command, echo, show_json, show_words
 from hushgraph.cli.data import Directed, load_graph
 from hushgraph.cli.ledger import LedgerOption, Operator, Purpose, occasion_of
 from hushgraph.cli.plan import Edges, number
-from hushgraph.cli.predictions import FORMATS, write_predictions
 from hushgraph.cli.train import Continues, Separate
 from hushgraph.errors import InputError
 
@@ -76,6 +76,8 @@ def predict(
     shown |= {"nodes": int(classes.numel()), "classes": dict(zip(trained.class_names, counts))}
     shown["classes_note"] = EVALUATION if _reads_records(answering, data) else ""
     if out is not None:
+        from hushgraph.cli.predictions import write_predictions
+
         ids = None if about is None else about.get("user_ids")
         write_predictions(out, probabilities, trained.class_names, ids)
         shown["out"] = str(out)
@@ -106,11 +108,17 @@ def _problems(data: str | None, on: str | None, of_release: dict[str, Any], out:
         problems += [f"{name}: expected --on GRAPH, the other graph that this release is about" for name in given]
     elif of_release["--epsilon"] is None:
         problems.append("--on: expected --epsilon too, because another graph is a new release; got none")
-    if out is not None and out.suffix not in FORMATS:
-        problems.append(f"--out: expected a file {', '.join(FORMATS)}; got '{out.name}'")
+    if out is not None and out.suffix not in (known := _formats()):
+        problems.append(f"--out: expected a file {', '.join(known)}; got '{out.name}'")
     if out is not None and out.exists():
         problems.append(f"--out: expected a new file; {out} exists already")
     return problems
+
+
+def _formats() -> Iterable[str]:
+    from hushgraph.cli.predictions import FORMATS
+
+    return FORMATS
 
 
 def _own_features(trained: Model, data: str | None) -> str:
@@ -146,11 +154,11 @@ def _unprotected_predictions(model: Model) -> list[str]:
 def _show(shown: dict[str, Any], model: Model) -> None:
     if shown["files"] != "verified":
         show_words("NOT VERIFIED: no ledger confirms the files of this model (hushgraph verify tells more)", indent=2)
-    typer.echo(f"{shown['nodes']} nodes predicted with the model in {shown['model']}")
+    echo(f"{shown['nodes']} nodes predicted with the model in {shown['model']}")
     if shown["classes_note"]:
-        typer.echo(f"nodes in each class ({shown['classes_note']}):")
+        echo(f"nodes in each class ({shown['classes_note']}):")
     for name, count in shown["classes"].items():
-        typer.echo(f"  {name:<20} {count}")
+        echo(f"  {name:<20} {count}")
     if shown["charged"]:
         from hushgraph.report.words import claim
 
@@ -160,4 +168,4 @@ def _show(shown: dict[str, Any], model: Model) -> None:
     for line in shown["not_protected"]:
         show_words(f"NOT PROTECTED: {line}", indent=2)
     if "out" in shown:
-        typer.echo(f"written to {shown['out']}")
+        echo(f"written to {shown['out']}")

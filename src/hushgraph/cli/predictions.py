@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushgraph.text import told_if_full
+from hushgraph.text import told_if_unwritable
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,7 +22,7 @@ def write_predictions(out: Path, probabilities: Tensor, class_names: Sequence[st
     called = np.arange(len(found)) if ids is None else ids
     unfinished = out.with_name(f".{out.name}.{os.getpid()}.part")
     try:
-        with told_if_full(out):
+        with told_if_unwritable(out):
             FORMATS[out.suffix](unfinished, called, found, list(class_names))
             os.replace(unfinished, out)
     finally:

@@ -8,7 +8,7 @@ not exist), which no neighbor of a graph that passes is. A node without a label 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from torch import Tensor
 from hushgraph.data.rows import Rows, SparseRows
 from hushgraph.errors import InputError
 from hushgraph.graph.edges import Edges, MemoryEdges
-from hushgraph.privacy.metadata import Metadata
+from hushgraph.privacy.metadata import MOST_CLASSES, Metadata
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,18 @@ class CheckedGraph:
     def split(self, name: str) -> Tensor:
         """The node numbers of `train`, `val` or `test`."""
         return {"train": self.train, "val": self.val, "test": self.test}[name]
+
+    def only(self, parts: frozenset[str]) -> CheckedGraph:
+        """The graph without what is not among `parts`: no edges, no columns of features, no label."""
+        nodes, nothing = self.metadata.num_nodes, torch.empty((2, 0), dtype=torch.int64)
+        without: dict[str, Any] = {}
+        if "edges" not in parts:
+            without |= {"edges": MemoryEdges.from_edge_index(nothing, nodes), "public_edges": None}
+        if "features" not in parts:
+            without["features"] = torch.empty(nodes, 0)
+        if "labels" not in parts:
+            without["labels"] = torch.full_like(self.labels, -1)
+        return replace(self, **without)
 
 
 def check_graph(
@@ -244,6 +256,8 @@ def _class_names(data: Any, labels: Tensor) -> tuple[tuple[str, ...], bool]:
     declared = stated is not None
     if stated is None:
         stated = int(labels.max()) + 1 if labels.numel() else 0
+    if int(stated) > MOST_CLASSES:
+        raise InputError(f"labels: expected at most {MOST_CLASSES:,} classes; got {int(stated):,}; number them from 0")
     return tuple(str(i) for i in range(int(stated))), declared
 
 

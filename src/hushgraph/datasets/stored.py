@@ -28,7 +28,7 @@ from hushgraph.datasets.splits import MASKS
 from hushgraph.errors import InputError
 from hushgraph.graph.disk import DiskEdges
 from hushgraph.graph.external_sort import read_array
-from hushgraph.text import read_json, told_if_full, write_whole
+from hushgraph.text import read_json, told_if_unwritable, write_whole
 
 FORMAT = "hushgraph graph 1"
 HEADER = "graph.json"
@@ -67,7 +67,7 @@ def new_folder(target: Path) -> Iterator[Path]:
     target.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=f".{target.name}.partial-", dir=target.parent))
     try:
-        with told_if_full(target):
+        with told_if_unwritable(target):
             yield work
             work.rename(target)
     except BaseException:

@@ -13,11 +13,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy import stats
 from torch import Tensor
 
 from hushgraph.errors import InputError
+from hushgraph.mechanisms.canaries import Evidence, OpenVault
 from hushgraph.mechanisms.votes import Answers, Votes
 from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy.plan import Stage
 from hushgraph.privacy.units import Unit
 from hushgraph.training.learners import Part
 
@@ -99,6 +102,28 @@ class ConfidentVotes(Votes):
             cls(teachers=4, queries=2, checks=4, threshold=3.0),
         ]
 
-    def canary(self, stage: Any, unit: Unit, coins: Any, open_vault: Any, rng: Any) -> None:
-        """None is known: which queries are answered is part of what is released."""
-        return None
+    def canary(
+        self, stage: Stage, unit: Unit, coins: np.ndarray, open_vault: OpenVault, rng: np.random.Generator
+    ) -> Evidence | None:
+        """One teacher's vote on every query: which checks pass, and the counts of those that do."""
+        made = self.plant(unit, rng)
+        largest = [counts.max(dim=1).values.numpy() for counts in (made.absent, made.planted)]
+
+        def ratio(answers: Answers, std: float) -> float:
+            passed = self._seen(answers)
+            absent, planted = (self._log_law(passed, one[: len(passed)], std) for one in largest)
+            return planted - absent + made.gaussian_ratio(answers, std)
+
+        return Evidence(made.ratios(stage, coins, open_vault, ratio), "record")
+
+    def _seen(self, answers: Answers) -> np.ndarray:
+        """Which checks passed, up to the last one that was made."""
+        full = len(answers.queries) == self.queries
+        passed = np.zeros(int(answers.queries[-1]) + 1 if full else self.checks, dtype=bool)
+        passed[answers.queries.numpy()] = True
+        return passed
+
+    def _log_law(self, passed: np.ndarray, largest: np.ndarray, std: float) -> float:
+        """The log probability of so many checks with these outcomes; noise is rounded to whole numbers."""
+        place = (np.ceil(self.threshold - largest) - 0.5) / (self.check_noise * std)
+        return float(np.where(passed, stats.norm.logsf(place), stats.norm.logcdf(place)).sum())

@@ -10,12 +10,14 @@ import numpy as np
 import torch
 from dp_accounting import dp_event as dpa
 
+from hushgraph.mechanisms.canaries import Evidence, OpenVault
 from hushgraph.mechanisms.votes import Answers, Ballot
 from hushgraph.noise.discrete import discrete_laplace
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy import events
 from hushgraph.privacy.events import Event
 from hushgraph.privacy.mechanism import PureMechanism
+from hushgraph.privacy.plan import Stage
 from hushgraph.privacy.units import Unit
 from hushgraph.training.learners import Part
 
@@ -24,8 +26,8 @@ from hushgraph.training.learners import Part
 class LaplaceVotes(Ballot, PureMechanism):
     """Counts of all classes for every query, with whole-number Laplace noise.
 
-    Bound (L1): one unit moves one teacher, whose vote leaves one class for another: 2 a query. A query costs the pure
-    epsilon e = 2 / scale, hence e^2 / 2 of zero-concentrated DP, and these add up over the queries.
+    Bound (L1): one unit moves one teacher, whose vote leaves one class for another: two counts a query move, by 1 each.
+    A count costs the pure epsilon e = 1 / scale, hence e^2 / 2 of zero-concentrated DP, and these add up.
     """
 
     name = "laplace-votes"
@@ -39,11 +41,11 @@ class LaplaceVotes(Ballot, PureMechanism):
         return 2.0 if self.one_teacher(unit) else math.inf
 
     def event(self, unit: Unit, scale: float) -> Event:
-        """Zero-concentrated DP of all queries, or their pure epsilon where there is one query."""
+        """Zero-concentrated DP of all counts that move, or their pure epsilon where there is one query."""
         pure = super().event(unit, scale)
         if self.queries == 1 or isinstance(pure, dpa.NonPrivateDpEvent):
             return pure
-        return events.zero_concentrated(self.queries * (2.0 / scale) ** 2 / 2.0)
+        return events.zero_concentrated(2 * self.queries * (1.0 / scale) ** 2 / 2.0)
 
     def query(self, data: Any, queries: Part, **options: Any) -> Answers:
         """The exact counts."""
@@ -62,3 +64,20 @@ class LaplaceVotes(Ballot, PureMechanism):
     def after_noise(self, data: Any, scale: float, noise: Any, *inputs: Any) -> np.ndarray:
         """The noisy counts."""
         return self.release(data, scale, noise, *inputs).counts.numpy().astype(np.float64)
+
+    def realized(self, unit: Unit, scale: float) -> float | None:
+        """Pure epsilon is what is charged for one query only: for several there is a smaller epsilon at delta."""
+        return super().realized(unit, scale) if self.queries == 1 else None
+
+    def canary(
+        self, stage: Stage, unit: Unit, coins: np.ndarray, open_vault: OpenVault, rng: np.random.Generator
+    ) -> Evidence | None:
+        """One teacher's vote on every query."""
+        made = self.plant(unit, rng)
+
+        def ratio(answers: Answers, scale: float) -> float:
+            counts = answers.counts.double()
+            nearer = (counts - made.absent).abs() - (counts - made.planted).abs()
+            return float(nearer.sum()) / scale
+
+        return Evidence(made.ratios(stage, coins, open_vault, ratio), "record")

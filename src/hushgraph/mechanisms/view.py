@@ -50,6 +50,11 @@ class View:
         """The numbers of the validation nodes (public)."""
         return self._graph.val
 
+    @property
+    def public(self) -> Tensor:
+        """The numbers of the nodes whose records are public knowledge."""
+        return self._graph.public
+
     def labeled(self, split: str) -> Tensor:
         """The nodes of a split that have a label; only for a mechanism that reads labels."""
         return labeled_nodes(self._graph.split(split), self.labels, split)

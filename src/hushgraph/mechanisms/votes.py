@@ -19,7 +19,8 @@ from torch import Tensor
 
 from hushgraph.data.checks import CheckedGraph
 from hushgraph.errors import InputError
-from hushgraph.mechanisms.canaries import SCALES, Evidence, OpenVault, audit_graph
+from hushgraph.mechanisms.canaries import Evidence, OpenVault
+from hushgraph.mechanisms.planted_votes import PlantedVotes, room_for
 from hushgraph.mechanisms.view import View
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.mechanism import GaussianMechanism, Mechanism
@@ -82,13 +83,25 @@ class Ballot(Mechanism):
         classes = data.metadata.classes
         edges = data.whole_lists if "edges" in self.reads else None
         total = torch.zeros((len(queries), classes), dtype=torch.int64)
-        votes = made.votes(data.features, data.labels, edges, data.train, queries, classes)
+        votes = made.votes(data.features, data.labels, edges, data.train, queries, classes, data.public)
         for number, voted in enumerate(votes):
             total[torch.arange(len(voted)), voted] += 1
             data.report(number + 1, self.teachers)
         if not bool((total.sum(dim=1) == self.teachers).all()):
             raise InputError(f"{self.name}: expected one vote of each teacher on every query; got others")
         return total
+
+    def most_canaries(self, stage: Stage, unit: Unit) -> int:
+        """Every canary has a release of its own."""
+        return room_for(self.asked)
+
+    def plant(self, unit: Unit, rng: np.random.Generator) -> PlantedVotes:
+        """What all canaries of votes begin with."""
+
+        def counts_of(graph: CheckedGraph, asked: Part) -> Tensor:
+            return self.counts(View(graph, self.reads, None, NoiseSource.from_os(), "canary"), asked)
+
+        return PlantedVotes.make(self.learner, self.asked, unit, counts_of, rng)
 
     @classmethod
     def read(cls, values: dict[str, Any]) -> Mechanism:
@@ -145,45 +158,11 @@ class Votes(Ballot, GaussianMechanism):
         """The noisy counts."""
         return self.release(data, scale, noise, *inputs).counts.numpy().astype(np.float64)
 
-    def most_canaries(self, stage: Stage, unit: Unit) -> int:
-        """Every canary has a release of its own."""
-        return 400
-
     def canary(
         self, stage: Stage, unit: Unit, coins: np.ndarray, open_vault: OpenVault, rng: np.random.Generator
     ) -> Evidence | None:
-        """A record that alone decides what one teacher votes, on every query; each canary has a vault of its own."""
-        columns = _canary_columns(self.learner)
-        picture = torch.from_numpy(rng.random((1, columns))).float()
-        asked = Part(picture.repeat(self.asked, 1), torch.empty((2, 0), dtype=torch.int64))
-        worlds = [_world(picture, label) for label in ((0, 1) if unit.footprint.replaced else (-1, 1))]
-        absent, planted = (self._clear(graph, asked) for graph in worlds)
-        change, std = planted - absent, stage.scale or 1.0
-        information = float(change.square().sum()) / std**2
-        totals = np.empty(len(coins))
-        for number, coin in enumerate(coins):
-            vault = open_vault(worlds[int(coin)])
-            residual = vault.release(stage.name, asked).counts.double() - absent
-            totals[number] = float((residual * change).sum()) / std**2
-        ratios = np.stack([(totals - information / 2.0) / scale**2 for scale in SCALES])
+        """One teacher's vote on every query; the ratios are Gaussian."""
+        made = self.plant(unit, rng)
+        information = float((made.planted - made.absent).square().sum()) / (stage.scale or 1.0) ** 2
+        ratios = made.ratios(stage, coins, open_vault, made.gaussian_ratio)
         return Evidence(ratios, "record", information=np.full(len(coins), information))
-
-    def _clear(self, graph: CheckedGraph, asked: Part) -> Tensor:
-        """What would be released without noise from a graph made for the audit."""
-        view = View(graph, self.reads, None, NoiseSource.from_os(), "canary")
-        return self.query(view, asked).counts.double()
-
-
-def _canary_columns(learner: Learner) -> int:
-    """Rows that every learner takes: pictures of 16 x 16 pixels, or of the height that the learner expects."""
-    height = getattr(learner, "image_height", None)
-    return 256 if height is None else 16 * int(height)
-
-
-def _world(picture: Tensor, label: int) -> CheckedGraph:
-    """One training record, empty where the label is -1, and a second that is not for training."""
-    rows = torch.cat([picture if label >= 0 else torch.zeros_like(picture), torch.zeros_like(picture)])
-    graph = audit_graph(rows, torch.empty((2, 0), dtype=torch.int64), torch.tensor([max(label, 0), 0]))
-    if label >= 0:
-        return graph
-    return replace(graph, labels=torch.tensor([-1, 0]))

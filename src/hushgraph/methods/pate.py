@@ -29,7 +29,7 @@ from hushgraph.privacy.units import NodeWithEdges, Record, Unit
 from hushgraph.settings import setting
 from hushgraph.training.learners import PICTURE_LEARNERS, Part, learner_from, learner_names
 from hushgraph.training.lesson import Lesson, Student
-from hushgraph.training.students import STUDENTS
+from hushgraph.training.students import GRAPH_STUDENTS, STUDENTS
 from hushgraph.training.teachers import central_rows
 from hushgraph.vault import Vault
 
@@ -42,8 +42,8 @@ class PATE(Method):
     it. `use_counts` None: by rule, where the noise is large against the number of teachers.
     """
 
-    teachers: int = setting(250, least=1, help="disjoint parts of the training records")
-    learner: str = setting("hog-ridge", help="what a teacher is: ridge, hog-ridge, cnn, gnn, or one of yours")
+    teachers: int = setting(250, least=1, most=100_000, help="disjoint parts of the training records")
+    learner: str = setting("hog-ridge", help="a teacher: ridge, hog-ridge, cnn, gnn, neighbors, or one of yours")
     queries: int = setting(2200, least=1, help="public records that are labeled, at most")
     ask: str = setting("random", among=("random", "centers"), help="which: a random choice, or centers of k-means")
     noise: str = setting("gaussian", among=("gaussian", "laplace"))
@@ -52,14 +52,15 @@ class PATE(Method):
     check_noise: float = setting(2.0, above=0, help="noise of a check over that of a count")
     student: str = setting("kernel", among=STUDENTS)
     use_counts: bool | None = setting(None, help="learn from noisy counts instead of the largest one's class")
-    width: int = setting(16, least=1, help="channels of convolutions, or hidden units, of the student")
+    look: str = setting("hog", among=("hog", "pixels"), help="what students with a GAN see of a picture")
+    width: int = setting(16, least=1, most=1 << 16, help="channels of convolutions, or hidden units, of the student")
     epochs: int = setting(30, least=1, help="passes of the student over its records")
     batch_size: int = setting(100, least=1)
     lr: float = setting(0.002, above=0, help="learning rate of the student")
     noise_rate: float = setting(0.2, least=0, below=1, help="beta: share of wrong labels that co-teaching expects")
     removed: float = setting(0.318, least=0, below=1, help="tau: share of labels that PATE++ takes away")
     decay: float = setting(0.9, above=0, most=1, help="alpha: weight of earlier epochs in the counts of PATE++")
-    image_height: int | None = setting(None, least=8, help="of pictures that are not square")
+    image_height: int | None = setting(None, least=8, most=1 << 16, help="of pictures that are not square")
     workers: int = setting(1, least=1, help="processes that train teachers")
     folder: str | None = setting(
         None, help="keeps votes WITHOUT noise until all teachers are done, to go on after a stop"
@@ -74,11 +75,17 @@ class PATE(Method):
         found = super().problems()
         if self.learner not in learner_names():
             found.append(f"learner: got '{self.learner}'; expected one of {', '.join(learner_names())}")
-        if (self.student == "gnn") != (self.learner == "gnn"):
-            found.append("student: expected 'gnn' with the learner 'gnn', which needs the edges, and only there")
+        elif (self.student in GRAPH_STUDENTS) != self.reads_edges:
+            graph = " or ".join(f"'{name}'" for name in GRAPH_STUDENTS)
+            found.append(f"student: expected {graph} with a learner that reads edges, and only there")
         if self.threshold is not None and self.noise == "laplace":
             found.append("threshold: expected none with Laplace noise, for which no filter is proved here")
         return found
+
+    @property
+    def reads_edges(self) -> bool:
+        """Whether teachers look at a graph."""
+        return "edges" in learner_from({"name": self.learner}).reads
 
     def stages(self, metadata: Metadata, unit: Unit, budget: Budget) -> Sequence[Stage]:
         """The votes on all queries, in one release."""
@@ -104,11 +111,11 @@ class PATE(Method):
 
     def default_unit(self, graph: CheckedGraph) -> Unit:
         """A node with all its edges where edges are read, else a record."""
-        return NodeWithEdges() if self.learner == "gnn" else Record()
+        return NodeWithEdges() if self.reads_edges else Record()
 
     def unprotected_notes(self, metadata: Metadata, unit: Unit) -> Sequence[Note]:
         """A student on graphs reads the raw neighborhood of whatever it predicts."""
-        return (note(Code.RAW_PREDICTIONS),) if self.student == "gnn" else ()
+        return (note(Code.RAW_PREDICTIONS),) if self.student in GRAPH_STUDENTS else ()
 
     def network(self, plan: Plan, generator: torch.Generator) -> nn.Module:
         """The student's."""
@@ -133,13 +140,13 @@ class PATE(Method):
             answers: Answers = vault.release("votes", _chosen(public, asked), workers=self.workers, folder=folder)
             lesson = self._lesson(vault, public, asked[answers.queries], answers.counts)
             found = student.learn(network, lesson, vault.generator("student"), vault.progress_of("student"))
-        if self.student == "gnn":
+        if self.student in GRAPH_STUDENTS:
             return Output(scores=vault.raw_scores(network), settings=found)
         return Output(scores=vault.scores(network, vault.features), settings=found)
 
     def _public(self, vault: Vault) -> Part:
         rows = dense_rows(vault.public_features)
-        return Part(rows, vault.public_node_edges.edge_index() if self.learner == "gnn" else None)
+        return Part(rows, vault.public_node_edges.edge_index() if self.reads_edges else None)
 
     def _asked(self, vault: Vault, public: Part) -> Tensor:
         """The public records that are put to the teachers, by public randomness."""

@@ -64,10 +64,31 @@ class Backbone(nn.Module, ABC):
             part.reset_parameters()
 
 
+class MeanRidge(nn.Module):
+    """A linear map of a node's features and of the means over its neighbors and their neighbors."""
+
+    def __init__(self, columns: int, classes: int, hops: int = 2) -> None:
+        super().__init__()
+        self.register_buffer("weights", torch.zeros((hops + 1) * columns, classes))
+        self.register_buffer("center", torch.zeros((hops + 1) * columns))
+        self.hops = hops
+
+    def rows(self, x: Tensor, graph: Neighborhood) -> Tensor:
+        """What is mapped: means weigh twice, because they spread less than single features."""
+        found = [x]
+        for _ in range(self.hops):
+            found.append(graph.mean(found[-1]))
+        return torch.cat([found[0], *(2.0 * mean for mean in found[1:])], dim=1)
+
+    def forward(self, x: Tensor, graph: Neighborhood) -> Tensor:
+        """Class scores."""
+        return (self.rows(x, graph) - self.get_buffer("center")) @ self.get_buffer("weights")
+
+
 class RawGraph(nn.Module):
     """A backbone on features and edges as a vault holds them; what it computes reads raw neighborhoods."""
 
-    def __init__(self, backbone: Backbone) -> None:
+    def __init__(self, backbone: Backbone | MeanRidge) -> None:
         super().__init__()
         self.backbone = backbone
 

@@ -21,27 +21,11 @@ _BATCH = 1_000
 
 @rowwise("Only passes rows through the layers inside it.")
 class Discriminator(nn.Module):
-    """Four convolutions, of which three halve the picture, then two linear layers."""
+    """A body of `8 width` features, and one linear layer to the classes."""
 
-    def __init__(self, shape: tuple[int, int], width: int, classes: int) -> None:
+    def __init__(self, body: nn.Sequential, width: int, classes: int) -> None:
         super().__init__()
-        down, across = (_halved(_halved(_halved(size))) for size in shape)
-        self.body = nn.Sequential(
-            AsPictures(shape),
-            PictureConv(1, width, 5, stride=2, padding=2),
-            nn.LeakyReLU(0.2),
-            PictureConv(width, 2 * width, 3, stride=2, padding=1),
-            nn.LeakyReLU(0.2),
-            nn.Dropout(0.2),
-            PictureConv(2 * width, 2 * width, 3, padding=1),
-            nn.LeakyReLU(0.2),
-            PictureConv(2 * width, 4 * width, 3, stride=2, padding=1),
-            nn.LeakyReLU(0.2),
-            nn.Flatten(),
-            nn.Dropout(0.3),
-            nn.Linear(4 * width * down * across, 8 * width),
-            nn.LeakyReLU(0.2),
-        )
+        self.body = body
         self.head = nn.Linear(8 * width, classes)
 
     def features(self, x: Tensor) -> Tensor:
@@ -55,8 +39,41 @@ class Discriminator(nn.Module):
         return logits
 
 
+def convolutions(shape: tuple[int, int], width: int) -> nn.Sequential:
+    """Four convolutions, of which three halve the picture, then a linear layer."""
+    down, across = (_halved(_halved(_halved(size))) for size in shape)
+    return nn.Sequential(
+        AsPictures(shape),
+        PictureConv(1, width, 5, stride=2, padding=2),
+        nn.LeakyReLU(0.2),
+        PictureConv(width, 2 * width, 3, stride=2, padding=1),
+        nn.LeakyReLU(0.2),
+        nn.Dropout(0.2),
+        PictureConv(2 * width, 2 * width, 3, padding=1),
+        nn.LeakyReLU(0.2),
+        PictureConv(2 * width, 4 * width, 3, stride=2, padding=1),
+        nn.LeakyReLU(0.2),
+        nn.Flatten(),
+        nn.Dropout(0.3),
+        nn.Linear(4 * width * down * across, 8 * width),
+        nn.LeakyReLU(0.2),
+    )
+
+
+def layers(columns: int, width: int) -> nn.Sequential:
+    """Two linear layers, for rows that say more than pixels."""
+    return nn.Sequential(
+        nn.Dropout(0.2),
+        nn.Linear(columns, 8 * width),
+        nn.LeakyReLU(0.2),
+        nn.Dropout(0.5),
+        nn.Linear(8 * width, 8 * width),
+        nn.LeakyReLU(0.2),
+    )
+
+
 class Generator(nn.Sequential):
-    """Three linear layers from noise to pixels."""
+    """Three linear layers from noise to rows of numbers from 0 to 1."""
 
     def __init__(self, columns: int, width: int) -> None:
         super().__init__(
@@ -73,10 +90,11 @@ class Generator(nn.Sequential):
 
 @rowwise("Adds up what its members say about the same row.")
 class Panel(nn.Module):
-    """One discriminator, or two whose probabilities are averaged."""
+    """One discriminator, or two whose probabilities are averaged; they see what `look` makes of a row."""
 
-    def __init__(self, members: Sequence[Discriminator]) -> None:
+    def __init__(self, look: nn.Module, members: Sequence[Discriminator]) -> None:
         super().__init__()
+        self.look = look
         self.members = nn.ModuleList(members)
 
     @torch.no_grad()
@@ -85,7 +103,8 @@ class Panel(nn.Module):
         return torch.cat([self._scores(rows) for rows in dense_rows(x).split(_BATCH)])
 
     def _scores(self, rows: Tensor) -> Tensor:
-        return torch.stack([member(rows).softmax(dim=1) for member in self.members]).mean(dim=0).log()
+        seen = self.look(rows)
+        return torch.stack([member(seen).softmax(dim=1) for member in self.members]).mean(dim=0).log()
 
 
 def _halved(size: int) -> int:

@@ -30,12 +30,14 @@ from hushgraph.training.kernel_ridge import kernel_width, solve
 class Part:
     """Rows and the edges between them (`[2, E]`, numbered as the rows; None where a learner reads none).
 
-    `nodes` are the rows that are meant, where others are there as their neighbors only.
+    `nodes` are the rows that are meant, where others are there as their neighbors only. `links` are pairs of a row of
+    this part and a row of the queries with an edge between them, `[2, L]`.
     """
 
     x: Tensor
     edge_index: Tensor | None = None
     nodes: Tensor | None = None
+    links: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.x) if self.nodes is None else self.nodes.numel()
@@ -60,6 +62,8 @@ class Learner(Settings):
         """Name and settings as plain JSON values."""
         return {"name": self.name, **super().as_dict()}
 
+
+_LEAST_SHARE = 0.02
 
 _LEARNERS: dict[str, type[Learner]] = {}
 PICTURE_LEARNERS = ("hog-ridge", "cnn")
@@ -217,6 +221,36 @@ class GraphNet(Learner):
         with torch.no_grad():
             scores: Tensor = module(queries.x, neighborhood(queries))
         return scores.argmax(dim=1)
+
+
+@learner
+@dataclass(frozen=True)
+class NeighborRidge(Learner):
+    """Ridge regression on features of a node and of its public neighbors, and the classes of a query's own neighbors.
+
+    The public neighbors of the part's nodes and the neighbors that a query has in the part are known from the edges
+    between them: each is an edge of one private node, so the part of that node may use it.
+    """
+
+    ridge: float = setting(10.0, above=0)
+    trust: float = setting(1.0, least=0, help="log odds that a neighbor of a query adds to its own class")
+
+    name = "neighbors"
+    reads = frozenset({"edges", "features", "labels"})
+
+    def votes(self, part: Part, labels: Tensor, queries: Part, classes: int, generator: torch.Generator) -> Tensor:
+        """The likeliest class of every public node."""
+        links = torch.empty((2, 0), dtype=torch.int64) if part.links is None else part.links
+        around = torch.zeros_like(part.x).index_add_(0, links[0], queries.x[links[1]])
+        count = torch.bincount(links[0], minlength=len(part.x)).clamp(min=1).unsqueeze(1)
+        known = torch.cat([part.x, around / count], dim=1)
+        asked = torch.cat([queries.x, neighborhood(queries).mean(queries.x)], dim=1)
+        center = asked.mean(dim=0)
+        targets = functional.one_hot(labels, classes).to(known.dtype) - 1.0 / classes
+        weights = (known - center).T @ solve((known - center) @ (known - center).T, targets, self.ridge)
+        shares = (asked - center) @ weights + 1.0 / classes
+        near = torch.zeros_like(shares).index_put_((links[1], labels[links[0]]), shares.new_ones(()), accumulate=True)
+        return (shares.clamp(min=_LEAST_SHARE).log() + self.trust * near).argmax(dim=1)
 
 
 def sage(columns: int, hidden: int, classes: int) -> Backbone:

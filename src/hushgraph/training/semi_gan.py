@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from hushgraph.nn.gan import NOISE_COLUMNS, Discriminator, Generator, Panel
-from hushgraph.nn.hog import image_shape
+from hushgraph.nn.gan import NOISE_COLUMNS, Discriminator, Generator, Panel, convolutions, layers
+from hushgraph.nn.hog import HOG, image_shape
 from hushgraph.training.lesson import Lesson, Report, Student
 
 _RAMP = 15
@@ -37,6 +37,7 @@ class GanStudent(Student):
     batch_size: int = 100
     lr: float = 0.002
     noise_rate: float = 0.2
+    look: str = "hog"
     image_height: int | None = None
 
     members: ClassVar[int] = 1
@@ -44,8 +45,13 @@ class GanStudent(Student):
 
     def network(self, columns: int, classes: int, most: int) -> nn.Module:
         """The discriminators."""
+        if self.look == "hog":
+            hog = HOG(columns, self.image_height)
+            bodies = [layers(hog.width_out, self.width) for _ in range(self.members)]
+            return Panel(hog, [Discriminator(body, self.width, classes) for body in bodies])
         shape = image_shape(columns, self.image_height)
-        return Panel([Discriminator(shape, self.width, classes) for _ in range(self.members)])
+        bodies = [convolutions(shape, self.width) for _ in range(self.members)]
+        return Panel(nn.Identity(), [Discriminator(body, self.width, classes) for body in bodies])
 
     def learn(self, network: nn.Module, lesson: Lesson, generator: torch.Generator, report: Report) -> dict[str, float]:
         """Train on all labels."""
@@ -66,7 +72,8 @@ class GanStudent(Student):
 
         In dispute: the discriminators disagree, and neither says what the label says.
         """
-        x, public = lesson.public.x[labeled], lesson.public.x
+        public: Tensor = panel.look(lesson.public.x)
+        x = public[labeled]
         others = torch.ones(len(public), dtype=torch.bool).index_fill_(0, labeled, False).nonzero().squeeze(1)
         unlabeled = public[others] if others.numel() else public
         dispute = torch.zeros(len(labels))

@@ -8,13 +8,15 @@ from typing import cast
 import torch
 from torch import nn
 
-from hushgraph.nn.backbones import RawGraph
+from hushgraph.nn.backbones import Backbone, MeanRidge, RawGraph
 from hushgraph.nn.hog import HOG, image_shape
 from hushgraph.nn.pictures import KernelStudent
-from hushgraph.training.kernel_ridge import fit_kernels
-from hushgraph.training.learners import PICTURE_LEARNERS, fit_classes, fit_nodes, sage, small_convnet
+from hushgraph.training.kernel_ridge import best_weights, fit_kernels
+from hushgraph.training.learners import PICTURE_LEARNERS, fit_classes, fit_nodes, neighborhood, sage, small_convnet
 from hushgraph.training.lesson import Lesson, Report, Student
 from hushgraph.training.semi_gan import GAN_STUDENTS
+
+_GRAPH_RIDGES = tuple(10.0 ** (step / 2.0) for step in range(-2, 9))
 
 
 @dataclass(frozen=True)
@@ -75,16 +77,42 @@ class GraphStudent(Student):
     def learn(self, network: nn.Module, lesson: Lesson, generator: torch.Generator, report: Report) -> dict[str, float]:
         """All public nodes take part; those with votes have a loss."""
         targets = lesson.counts.float() / lesson.teachers if lesson.use_counts else lesson.labels
-        module = cast(RawGraph, network).backbone
+        module = cast(Backbone, cast(RawGraph, network).backbone)
         fit_nodes(module, lesson.public, lesson.labeled, targets, self.epochs, self.lr, 5e-4)
         report(1, 1)
         return {"labeled": float(lesson.labeled.numel())}
+
+
+@dataclass(frozen=True)
+class NeighborStudent(Student):
+    """Ridge regression on the votes, from means over neighbors; the ridge is the one that predicts left-out votes best.
+
+    Noisy counts are enough: their noise has mean 0 and is averaged away, as it is not in a network that fits them.
+    """
+
+    def network(self, columns: int, classes: int, most: int) -> nn.Module:
+        """Two hops."""
+        return RawGraph(MeanRidge(columns, classes))
+
+    def learn(self, network: nn.Module, lesson: Lesson, generator: torch.Generator, report: Report) -> dict[str, float]:
+        """In closed form, on the public graph."""
+        module = cast(MeanRidge, cast(RawGraph, network).backbone)
+        rows = module.rows(lesson.public.x, neighborhood(lesson.public))
+        module.get_buffer("center").copy_(rows.mean(dim=0))
+        known = rows[lesson.labeled] - rows.mean(dim=0)
+        weights, ridge = best_weights(known @ known.T, lesson.targets, _GRAPH_RIDGES)
+        module.get_buffer("weights").copy_(known.T @ weights)
+        report(1, 1)
+        return {"ridge": ridge, "labeled": float(lesson.labeled.numel())}
 
 
 STUDENTS: dict[str, type[Student]] = {
     "kernel": Kernel,
     "cnn": Convolutions,
     "gnn": GraphStudent,
+    "neighbors": NeighborStudent,
     **GAN_STUDENTS,
 }
 """By name."""
+GRAPH_STUDENTS = ("gnn", "neighbors")
+"""Those that read edges."""

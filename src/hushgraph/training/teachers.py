@@ -23,7 +23,8 @@ import torch
 from torch import Tensor
 
 from hushgraph.data.rows import Rows, dense_rows, take_rows
-from hushgraph.graph.edges import Edges
+from hushgraph.errors import InputError
+from hushgraph.graph.edges import Edges, MemoryEdges
 from hushgraph.training.learners import Learner, Part, learner_from
 
 _ROUNDS = 15
@@ -49,19 +50,32 @@ class Ensemble:
     folder: Path | None = None
 
     def votes(
-        self, features: Rows, labels: Tensor, edges: Edges | None, members: Tensor, queries: Part, classes: int
+        self,
+        features: Rows,
+        labels: Tensor,
+        edges: Edges | None,
+        members: Tensor,
+        queries: Part,
+        classes: int,
+        public: Tensor | None = None,
     ) -> Iterator[Tensor]:
-        """What each teacher votes, teacher by teacher: one class per query."""
+        """What each teacher votes, teacher by teacher: one class per query.
+
+        `public` are the nodes that the rows of `queries` are, where the graph has such nodes.
+        """
         asked = replace(queries, x=self.learner.rows(queries.x))
+        parts = parts_of(members, self.teachers, self.seed)
         cut = None if edges is None else edges.load()
+        links = [None] * self.teachers if cut is None else _links(cut, parts, public, len(queries.x))
         tasks = [
             _Task(
                 number,
                 dense_rows(take_rows(features, part)),
                 labels[part],
                 None if cut is None else cut.induced(part).edge_index(),
+                links[number],
             )
-            for number, part in enumerate(parts_of(members, self.teachers, self.seed))
+            for number, part in enumerate(parts)
         ]
         return self._finished(tasks, asked, classes)
 
@@ -85,10 +99,34 @@ class _Task:
     x: Tensor
     labels: Tensor
     edge_index: Tensor | None
+    links: Tensor | None
+
+    @property
+    def content(self) -> str:
+        """A digest of its part of the data."""
+        return _content(self.x, self.labels, self.edge_index, self.links)
+
+
+def _links(edges: MemoryEdges, parts: Sequence[Tensor], public: Tensor | None, queries: int) -> Sequence[Tensor]:
+    """For every part, its links: rows of the part and public rows with an edge between them, in either direction."""
+    if public is None or not public.numel():
+        return [torch.empty((2, 0), dtype=torch.int64)] * len(parts)
+    if public.numel() != queries:
+        raise InputError(f"queries: expected all {public.numel()} public nodes, the others as neighbors; got {queries}")
+    part_of, row_of, public_row = (torch.full((edges.num_nodes,), -1) for _ in range(3))
+    public_row[public] = torch.arange(queries)
+    part_of[torch.cat(list(parts))] = torch.repeat_interleave(torch.tensor([part.numel() for part in parts]))
+    row_of[torch.cat(list(parts))] = torch.cat([torch.arange(part.numel()) for part in parts])
+    ends = edges.edge_index()
+    both = torch.cat([ends, ends.flip(0)], dim=1)
+    own, other = both[:, (part_of[both[0]] >= 0) & (public_row[both[1]] >= 0)]
+    pairs = torch.unique(torch.stack([part_of[own], row_of[own], public_row[other]]), dim=1)
+    sizes = torch.bincount(pairs[0], minlength=len(parts)).tolist()
+    return pairs[1:].split(sizes, dim=1)
 
 
 def _vote(task: _Task, learner: dict, asked: Part, classes: int, seed: int, kept: _Kept) -> Tensor:
-    name = f"{task.number}-{_content(task.x, task.labels, task.edge_index)}" if kept.folder is not None else ""
+    name = "" if kept.folder is None else f"{task.number}-{task.content}"
     found = kept.get(name)
     if found is not None:
         return found
@@ -103,7 +141,8 @@ def one_vote(learner: Learner, task: _Task, asked: Part, classes: int, seed: int
     if not known.numel():
         return torch.zeros(len(asked), dtype=torch.int64)
     edges = None if task.edge_index is None else _between(task.edge_index, known, len(task.labels))
-    part = Part(learner.rows(task.x[known]), edges)
+    links = None if task.links is None else _of_rows(task.links, known, len(task.labels))
+    part = Part(learner.rows(task.x[known]), edges, links=links)
     generator = torch.Generator().manual_seed(seed * 1_000_003 + task.number)
     voted = learner.votes(part, task.labels[known], asked, classes, generator)
     voted = voted if asked.nodes is None else voted[asked.nodes]
@@ -111,10 +150,18 @@ def one_vote(learner: Learner, task: _Task, asked: Part, classes: int, seed: int
 
 
 def _between(edge_index: Tensor, nodes: Tensor, count: int) -> Tensor:
-    number = torch.full((count,), -1, dtype=torch.int64)
-    number[nodes] = torch.arange(nodes.numel())
-    ends = number[edge_index]
+    ends = _numbers(nodes, count)[edge_index]
     return ends[:, (ends >= 0).all(dim=0)]
+
+
+def _of_rows(links: Tensor, nodes: Tensor, count: int) -> Tensor:
+    own = _numbers(nodes, count)[links[0]]
+    return torch.stack([own, links[1]])[:, own >= 0]
+
+
+def _numbers(nodes: Tensor, count: int) -> Tensor:
+    """The place of every node in `nodes`; -1 where it has none."""
+    return torch.full((count,), -1).index_copy_(0, nodes, torch.arange(nodes.numel()))
 
 
 @dataclass(frozen=True)
