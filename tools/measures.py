@@ -26,7 +26,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"mechanisms"}),
     frozenset({"vault"}),
     frozenset({"methods"}),
-    frozenset({"audit", "attacks", "collect", "testing"}),
+    frozenset({"audit", "attacks", "collect", "testing", "torch"}),
     frozenset({"report"}),
     frozenset({"study"}),
     frozenset({"cli"}),

@@ -13,7 +13,7 @@ import numbers
 import types
 import typing
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from hushgraph.errors import InputError, did_you_mean
 
@@ -68,6 +68,25 @@ class Settings:
     def as_dict(self) -> dict[str, Any]:
         """The settings as plain JSON values."""
         return dataclasses.asdict(self)
+
+    def changed(self) -> dict[str, Any]:
+        """The settings that are not at their defaults."""
+        values = {field.name: (getattr(self, field.name), field.default) for field in dataclasses.fields(self)}
+        return {name: value for name, (value, default) in values.items() if value is not default and value != default}
+
+    # In the words of scikit-learn
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The settings by name; there is nothing deeper."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.init}
+
+    def set_params(self, **given: Any) -> Self:
+        """The same with other values. Settings never change once they are made: this is a new object."""
+        known = self.get_params()
+        InputError.collect(
+            f"unknown setting '{name}'; {did_you_mean(name, known)}" for name in given if name not in known
+        )
+        return dataclasses.replace(self, **given)
 
     @classmethod
     def from_words(cls, words: dict[str, str]) -> dict[str, Any]:

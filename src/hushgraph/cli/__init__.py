@@ -32,7 +32,7 @@ app = typer.Typer(
     name="hushgraph",
     help="Train, audit and report on graph neural networks with differential privacy.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

@@ -76,6 +76,13 @@ class Method(Settings):
         given = {one.name: getattr(self, one.name) for one in fields(self) if one.metadata.get("in_python")}
         return {name: module for name, module in given.items() if module is not None}
 
+    def __init_subclass__(cls, **given: Any) -> None:
+        super().__init_subclass__(**given)
+        cls.__repr__ = Method.__repr__  # type: ignore[method-assign]  # a dataclass would write out every setting
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.changed().items())})"
+
     def problems(self) -> list[str]:
         """Those of all settings, and modules that are none."""
         return super().problems() + [
@@ -134,6 +141,10 @@ class Method(Settings):
     def unprotected_notes(self, metadata: Metadata, unit: Unit) -> Sequence[Note]:
         """What this method leaves unprotected beyond what the unit does."""
         return ()
+
+    def classifier(self, network: nn.Module, plan: Plan) -> tuple[nn.Module, Tensor] | None:
+        """What turns rows of numbers into class scores, and rows of the right shape; None: it takes other input."""
+        return None
 
     def default_unit(self, graph: CheckedGraph) -> Unit:
         """The undirected edge for a symmetric graph, the directed edge otherwise."""
@@ -213,10 +224,7 @@ class Method(Settings):
         """
         budget, named = as_budget(budget), None if unit is None else as_unit(unit)
         needs_edges = named is None or named.has_edges
-        given = isinstance(graph, CheckedGraph)
-        from hushgraph.importing.graph import as_graph  # PyG takes a second, and plans need no graph
-
-        checked = graph if given else check_graph(as_graph(graph), num_edges=num_edges, needs_edges=needs_edges)
+        checked = graph if isinstance(graph, CheckedGraph) else _checked(graph, num_edges, needs_edges)
         default = self.default_unit(checked) if named is None else named
         unit = default.published if named is None and paper_mode else default
         unit.check(checked, paper_mode=paper_mode)
@@ -263,6 +271,12 @@ class Method(Settings):
         except InputError:
             return False
         return True
+
+
+def _checked(graph: Any, num_edges: int | None, needs_edges: bool) -> CheckedGraph:
+    from hushgraph.importing.graph import as_graph  # loads PyTorch Geometric, which a plan does not need
+
+    return check_graph(as_graph(graph), num_edges=num_edges, needs_edges=needs_edges)
 
 
 def _is_proved(method: str, unit: Unit) -> bool:

@@ -98,6 +98,11 @@ class GAP(Method):
             head=self.head,
         )
 
+    def classifier(self, network: nn.Module, plan: Plan) -> tuple[nn.Module, torch.Tensor]:
+        """Hops 0 to K of a node, `[n, K + 1, width]`, to class scores."""
+        assert isinstance(network, GapNetwork)
+        return network.classifier, torch.zeros(2, self.hops + 1, network.encoder.width)
+
     def run(self, vault: Vault, network: nn.Module, *, train: bool) -> Output:
         """Encode, aggregate, classify."""
         assert isinstance(network, GapNetwork)

@@ -61,6 +61,10 @@ class _FeatureMethod(Method):
             generator=generator,
         )
 
+    def classifier(self, network: nn.Module, plan: Plan) -> tuple[nn.Module, torch.Tensor]:
+        """Features to class scores: all there is."""
+        return network, torch.zeros(2, plan.metadata.features)
+
     def run(self, vault: Vault, network: nn.Module, *, train: bool) -> Output:
         """Train on the features."""
         if train:

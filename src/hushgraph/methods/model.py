@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,7 @@ from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.notes import Note
 from hushgraph.privacy.plan import Plan
 from hushgraph.privacy.units import Unit
-from hushgraph.text import nothing_half_written, read_json, write_json, write_whole
+from hushgraph.text import nothing_half_written, read_json, rounded_up, write_json, write_whole
 from hushgraph.untrusted.files import Form, damage_named, require_fields
 from hushgraph.untrusted.modules import WithinBudget
 from hushgraph.vault import Replay
@@ -105,6 +106,28 @@ class Model:
 
     def __str__(self) -> str:
         return self.explain()
+
+    @property
+    def _doubt(self) -> str:
+        """What has to be said before an epsilon, if anything."""
+        if not self.certificate.is_private:
+            return "NOT PRIVATE: "
+        if self.altered is not None:
+            return "ALTERED AFTER THE RUN: "
+        return "NOT VERIFIED: " if self.files is Status.NOT_VERIFIED else ""
+
+    def _repr_html_(self) -> str:
+        """A short table for notebooks."""
+        promise = self.certificate
+        rows = {
+            "method": repr(self.method),
+            "unit": promise.unit.name,
+            "epsilon": f"{self._doubt}{rounded_up(promise.epsilon)} at delta {promise.delta:g}",
+            "dataset": f"{self.metadata.name}, {self.metadata.num_nodes:,} nodes",
+            "run": promise.run,
+        }
+        cells = (f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in rows.items())
+        return f"<table>{''.join(cells)}</table>"
 
     def explain(self) -> str:
         """The certificate in words."""
@@ -215,6 +238,40 @@ class Model:
             return evaluate_labels(self.scores, graph.labels, splits)
         return evaluate_classes(self.scores, graph.labels, splits, len(graph.class_names))
 
+    def score(self, graph: Any, split: str = "test") -> float:
+        """The share of right predictions among the labeled nodes of a split: an evaluation, outside the guarantee."""
+        checked = self._training_graph(graph)
+        nodes = checked.split(split)
+        nodes = nodes[checked.labels[nodes] >= 0]
+        if not nodes.numel():
+            raise InputError(f"score: expected labeled nodes in the split '{split}'; got none")
+        return float((self.predict(checked)[nodes] == checked.labels[nodes]).double().mean())
+
+    @torch.no_grad()
+    def predict_nodes(self, x: Any) -> Tensor:
+        """The likeliest class of nodes that came later, from their features: costs nothing.
+
+        Only for methods that read features alone: what others sum over neighbors would have to be released again.
+        """
+        if any("edges" in stage.mechanism.reads for stage in self.plan.stages):
+            raise InputError(
+                f"predict_nodes: expected a method that reads features alone; got {self.method.name}, which sums over "
+                "neighbors. For nodes that came later use predict_on with the new graph and a budget of its own"
+            )
+        found = self.method.classifier(self.network.eval(), self.plan)
+        if found is None:
+            raise InputError(f"predict_nodes: {self.method.name} does not classify rows of features; use predict_on")
+        rows = torch.as_tensor(x, dtype=torch.float32)
+        if rows.dim() != 2 or rows.shape[1] != found[1].shape[1]:
+            raise InputError(f"predict_nodes: expected rows of {found[1].shape[1]} features; got {list(rows.shape)}")
+        return found[0](rows).argmax(dim=1)
+
+    def export(self, path: str | os.PathLike[str]) -> Path:
+        """Write the classifier alone for other programs: torch.export (.pt2) or ONNX (.onnx); see `methods.export`."""
+        from hushgraph.methods.export import export_classifier
+
+        return export_classifier(self, Path(path))
+
     def get_epsilon(self, delta: float) -> float:
         """Epsilon of this run at any delta, from its plan; what was planned and not used counts as spent."""
         return (self.run_plan or self.plan).loss.epsilon(delta)
@@ -301,12 +358,13 @@ class Model:
             )
         require_fields(config, _CONFIG, source / "config.json")
         _require_known(source, config)
-        method: Method = registry.load("methods", config["method"]).from_dict(config["parameters"], modules)
         plan = Plan.from_dict(config["plan"])
         tensors = _read_tensors(source / "model.safetensors")
         kept = _under("kept", tensors)
         trained = None if config["trained"] is None else Plan.from_dict(config["trained"])
         weights = _under("weights", tensors)
+        with WithinBudget(weights.values(), source / "config.json"):
+            method: Method = registry.load("methods", config["method"]).from_dict(config["parameters"], modules)
         with WithinBudget(weights.values(), source / "config.json"):
             network = method.network(trained or plan, torch.Generator())
         network.load_state_dict(weights)
