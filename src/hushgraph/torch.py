@@ -87,6 +87,7 @@ class PrivateSteps:
             for number in range(self.noisy.steps):
                 with torch.no_grad():
                     total = next(sums)
+                assert total is not None, "only a resumed run leaves steps out"
                 self._step(parameters, total, perturb)
                 yield number + 1
         finally:
