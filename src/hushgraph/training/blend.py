@@ -50,6 +50,6 @@ def _likeliest(first: Tensor, second: Tensor, labels: Tensor) -> Tensor:
         return value
 
     with torch.enable_grad():
-        search.step(loss)  # type: ignore[arg-type]
+        search.step(loss)
     found = blend.detach().float()
     return found if bool(torch.isfinite(found).all()) else start.float()
