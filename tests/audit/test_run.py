@@ -129,7 +129,7 @@ def test_sums_that_were_charged_are_audited_whichever_model_was_kept(monkeypatch
     found = audit_run(model, canaries=2000, seed=1)
     assert model.method.name == "mlp"
     assert found.verdict is Verdict.CONSISTENT
-    assert {finding.stages for finding in found.findings} == {("label sums",)}
+    assert {finding.stages for finding in found.findings} == {("coded sums",)}
 
 
 def test_a_model_that_reads_no_edges_has_nothing_to_audit() -> None:
@@ -176,7 +176,7 @@ def test_branches_that_may_follow_are_named(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(auto, "needed_degree", lambda *_: 6.0)
     plan = auto.Auto().plan(SIZES, Node(max_degree=5), Budget(4.0, 1e-6))
     found = audit_plan(plan, canaries=200, seed=1)
-    assert found.skipped == (Skipped(Reason.BRANCH, "chorus"), Skipped(Reason.BRANCH, "dp-mlp"))
+    assert found.skipped == (Skipped(Reason.BRANCH, "chorus-codes"), Skipped(Reason.BRANCH, "dp-mlp"))
 
 
 @pytest.mark.parametrize("mechanism", [EdgeCount(7), PairCount()])

@@ -39,7 +39,7 @@ def test_a_run_with_a_choice_costs_what_it_could_have_taken(tmp_path: Path) -> N
     import hushgraph as hg
     from hushgraph import datasets
 
-    graph = datasets.load("campus", num_nodes=1500)
+    graph = datasets.load("campus", num_nodes=2500)
     model = hg.Auto().fit(graph, hg.units.Node(max_degree=10), hg.Budget(8.0, 1e-5))
     found = read_context(model.save(tmp_path / "m"))
     assert found.run_plan is not None

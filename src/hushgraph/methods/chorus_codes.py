@@ -12,7 +12,7 @@ training nodes, the learners, receive it too and teach in one quiet lesson what 
 train the model of features at no further cost, because a record is in one of the two lessons only. The later rounds
 speak louder to nodes in doubt. Codes and weights follow from releases alone there, never from a receiver's own record.
 
-Proofs: docs/proofs/chorus-codes.md; measured: docs/results.md.
+Proofs: docs/proofs/chorus-codes.md.
 """
 
 from __future__ import annotations
