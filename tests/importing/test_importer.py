@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -209,4 +210,14 @@ def test_a_damaged_folder_is_refused(tmp_path: Path) -> None:
     import_files(tmp_path / "g", files[1], files[0], COLUMNS, MUTUAL)
     (tmp_path / "g" / "labels.bin").write_bytes(b"1234")
     with pytest.raises(InputError, match="import the graph again"):
+        load(tmp_path / "g")
+
+
+@pytest.mark.parametrize("change", [{"num_nodes": "many"}, {"feature_names": 7}, {"more": 1}, {"id_type": "O"}])
+def test_a_changed_header_is_refused(change: dict, tmp_path: Path) -> None:
+    files = write_people(tmp_path)
+    import_files(tmp_path / "g", files[1], files[0], COLUMNS, MUTUAL)
+    header = tmp_path / "g" / "graph.json"
+    header.write_text(json.dumps(json.loads(header.read_text()) | change))
+    with pytest.raises(InputError, match=r"(?i)import the graph again"):
         load(tmp_path / "g")

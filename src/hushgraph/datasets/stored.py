@@ -29,6 +29,7 @@ from hushgraph.errors import InputError
 from hushgraph.graph.disk import DiskEdges
 from hushgraph.graph.external_sort import read_array
 from hushgraph.text import read_json, told_if_unwritable, write_whole
+from hushgraph.untrusted.files import damage_named
 
 FORMAT = "hushgraph graph 1"
 HEADER = "graph.json"
@@ -89,7 +90,8 @@ def read_facts(folder: str | Path) -> GraphFacts:
     values = read_json(source / HEADER, of="an imported graph")
     if values.get("format") != FORMAT:
         raise InputError(f"{source}: expected a graph of '{FORMAT}'; got {values.get('format')!r}; import it again")
-    return GraphFacts(**values)
+    with damage_named(source / HEADER, do="Import the graph again"):
+        return GraphFacts(**values)
 
 
 def read_stored(folder: str | Path) -> Data:
@@ -98,6 +100,11 @@ def read_stored(folder: str | Path) -> Data:
     `user_ids` are the ids that the data came with, in the order of the nodes.
     """
     source, facts = Path(folder).expanduser(), read_facts(folder)
+    with damage_named(source, do="Import the graph again"):
+        return _read_graph(source, facts)
+
+
+def _read_graph(source: Path, facts: GraphFacts) -> Data:
     count, width = facts.num_nodes, len(facts.feature_names)
     edges = DiskEdges.open(source / "edges")
     data = Data(
