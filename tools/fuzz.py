@@ -7,7 +7,7 @@ read again. An altered file may be refused by an error of the project's own, or 
 counted are
 
 - raw: any other exception;
-- hang: more than ten seconds;
+- hang: more than ten seconds of computing;
 - silent: it was read, says something else than before, and nothing said so.
 
 `largest` is how much memory the reading took beyond what the process had before. The exit code is 1 if any count but
@@ -404,13 +404,13 @@ def _clock() -> Iterator[None]:
     def ring(*_: Any) -> None:
         raise Hang
 
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    before = signal.signal(signal.SIGPROF, ring)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def main() -> int:
