@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test lint bench docs shape lock clean
+.PHONY: demo test lint bench fuzz docs shape lock clean
 
 $(READY): requirements.lock pyproject.toml
 	@echo "Setting up $(VENV) (a few minutes the first time) ..."
@@ -30,6 +30,9 @@ lint: $(READY)  ## style and types
 
 bench: $(READY)  ## ratios measured side by side on this machine
 	@$(BIN)/python benchmarks
+
+fuzz: $(READY)  ## alter files of every kind and count what is not refused cleanly (COUNT of each, default 1000)
+	@$(BIN)/python tools/fuzz.py --count $(or $(COUNT),1000)
 
 docs: $(READY)  ## write the tables of README.md and docs/mechanisms.md from the registry
 	@$(BIN)/python tools/docs.py

@@ -7,6 +7,7 @@ import numpy as np
 from hushgraph.audit.run import VaultMaker
 from hushgraph.mechanisms import Gradient, RootedGradient
 from hushgraph.mechanisms.canaries import Evidence, flip_coins
+from hushgraph.mechanisms.weighted_gradient import WeightedGradient
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.mechanism import Mechanism
@@ -38,6 +39,11 @@ def gradient_plan(unit: Unit, steps: int, scale: float, rate: float) -> Plan:
 def rooted_plan(unit: Unit, steps: int, scale: float, rate: float, degree: int, layers: int) -> Plan:
     """Private training on roots with clip norm 1."""
     return plan_of(unit, Stage("network", RootedGradient(1.0, rate, steps, degree, layers), scale=scale))
+
+
+def weighted_plan(unit: Unit, steps: int, scale: float, rate: float, support: int) -> Plan:
+    """Private training on rows of others with clip norm 1."""
+    return plan_of(unit, Stage("network", WeightedGradient(1.0, rate, steps, support), scale=scale))
 
 
 def observed(plan: Plan, canaries: int, seed: int, noise: NoiseSource | None = None) -> tuple[np.ndarray, Evidence]:

@@ -108,6 +108,8 @@ def realized(cell: Cell, graph: CheckedGraph, other: CheckedGraph, seed: int, ch
     change = before - after
     if mechanism.stays_private(unit):
         change[own_rows(graph, other)] = 0.0
+    if mechanism.name == "pagerank-top":  # K picks a row, each by scores that move by so much at most
+        return float(np.sqrt(mechanism.top * (np.abs(change).max(axis=1) ** 2).sum()))
     return float(np.sqrt((change**2).sum()) if mechanism.law == "gaussian" else np.abs(change).sum())
 
 

@@ -31,7 +31,7 @@ _QUICK: dict[str, Any] = {
     "low": -3.0,
     "high": 3.0,
 }
-_QUICK |= {"learner": "ridge", "teachers": 3, "queries": 4}
+_QUICK |= {"learner": "ridge", "teachers": 3, "queries": 4, "steps": 3, "frequencies": 8}
 
 
 def quick(name: str) -> hg.Method:

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from hushgraph import registry
 from hushgraph.cli import app
+from importing.tables_of_people import write_people
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -32,6 +33,7 @@ def test_the_readme_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_readme_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("HUSHGRAPH_LEDGER")  # the project's own, which `hushgraph init` makes here
+    write_people(tmp_path, count=300)
     commands = [
         line.split("#")[0].strip()
         for block in _blocks(ROOT / "README.md", "")

@@ -43,7 +43,14 @@ LOOSE = {
     "rooted-gradient",  # needs a graph of its own: tests/mechanisms/test_rooted_gradient.py reaches its bound
     "dendrogram-chain",  # needs the worst of all trees: tests/graph/test_dendrogram.py reaches the bound
     "dendrogram-choice",
+    "weighted-gradient",  # needs rows that are all moved at once: tests/mechanisms/test_weighted_gradient.py
+    "pagerank-gradient",  # charged as if every example turned into its opposite
+    "pagerank-rows",  # these need a star whose hub goes: tests/mechanisms/test_pagerank_rows.py
+    "pagerank-top",
+    "pagerank-values",
+    "pagerank-laplace",
 }
+LOOSE_PAIRS = {("group-gradient", "node-replace")}  # likewise: tests/mechanisms/test_group_gradient.py
 
 
 def ids(value: Any) -> str:
@@ -80,6 +87,8 @@ def test_bounds_are_tight_for_some_variant_of_every_bounded_pair() -> None:
     for cell in cells("bounded"):
         if noisy(cell) and cell.mechanism.name not in LOOSE:
             pair = (cell.mechanism.name, cell.unit.name)
+            if pair in LOOSE_PAIRS:
+                continue
             best[pair] = max(best[pair], largest_share(cell))
     assert {pair: share for pair, share in best.items() if share < TIGHT} == {}
 

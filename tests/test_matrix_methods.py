@@ -23,7 +23,7 @@ from hushgraph.testing import units
 from small_graphs import random_graph, with_public_nodes
 
 QUICK = {"epochs": 2, "hidden_channels": 4, "batch_size": 8, "patience": 2, "low": -3.0, "high": 3.0, "label_steps": 2}
-QUICK |= {"learner": "ridge", "teachers": 4, "queries": 3}
+QUICK |= {"learner": "ridge", "teachers": 4, "queries": 3, "steps": 3, "frequencies": 8}
 BUDGETS = [Budget(4.0), Budget(math.inf)]
 
 

@@ -13,7 +13,17 @@ from hypothesis import strategies as st
 
 from hushgraph.errors import InputError, LedgerError
 from hushgraph.ledger.lock import private_folder
-from hushgraph.text import number, plain, read_json, rounded_up, sha256_of, write_json, write_whole
+from hushgraph.text import (
+    nothing_half_written,
+    number,
+    plain,
+    read_json,
+    require_writable,
+    rounded_up,
+    sha256_of,
+    write_json,
+    write_whole,
+)
 
 
 def test_printed_numbers_are_rounded_up() -> None:
@@ -96,3 +106,32 @@ def test_json_is_written_and_read_with_a_name_to_every_problem(tmp_path: Path) -
     assert mode(write_json(path, {"value": math.inf})) == 0o600
     assert read_json(path) == {"value": "inf"}
     assert sha256_of(path) != sha256_of(write_whole(tmp_path / "other", "x"))
+
+
+def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    (tmp_path / "old").write_text("before")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(LedgerError, match=r"could not be written \(No space left on device\)\. Make room"):
+        write_whole(tmp_path / "old", "after")
+    with pytest.raises(LedgerError, match="No space left"):
+        _write_two(tmp_path / "folder")
+    assert [path.name for path in tmp_path.iterdir()] == ["old"]
+    assert (tmp_path / "old").read_text() == "before"
+
+
+def _write_two(folder: Path) -> None:
+    with nothing_half_written(folder):
+        (folder / "first").write_text("first")
+        write_whole(folder / "second", "second")
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_anything_is_spent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require_writable(tmp_path / "new" / "folder")
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(InputError, match=r"is read-only. Name another place"):
+        require_writable(tmp_path / "new" / "folder")

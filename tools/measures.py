@@ -15,10 +15,12 @@ SOURCE = ROOT / "src" / "hushgraph"
 
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"errors"}),
+    frozenset({"untrusted"}),
     frozenset({"registry", "settings", "text"}),
     frozenset({"privacy", "noise", "local"}),
     frozenset({"ledger", "graph"}),
     frozenset({"data", "datasets"}),
+    frozenset({"importing"}),
     frozenset({"nn"}),
     frozenset({"training"}),
     frozenset({"mechanisms"}),

@@ -13,16 +13,19 @@ if _TYPE_CHECKING:
 
     from hushgraph import datasets, local, mechanisms, testing
     from hushgraph.graph.disk import DiskEdges
+    from hushgraph.importing.graph import Graph
     from hushgraph.ledger.certificate import Certificate
     from hushgraph.ledger.ledger import Ledger
     from hushgraph.ledger.project import default_ledger
     from hushgraph.methods.auto import Auto, fit
     from hushgraph.methods.base import Method, Output
     from hushgraph.methods.chorus import Chorus
+    from hushgraph.methods.chorus_codes import ChorusCodes
     from hushgraph.methods.dpgnn import DPGNN
     from hushgraph.methods.edge_rr import EdgeRR, PrivHRG
     from hushgraph.methods.feature_rr import FeatureRR
     from hushgraph.methods.gap import GAP
+    from hushgraph.methods.hetero_rr import HeteroRR
     from hushgraph.methods.lpgnet import LPGNet
     from hushgraph.methods.lpgnn import LPGNN
     from hushgraph.methods.mlp import DPMLP, MLP
@@ -50,6 +53,7 @@ _PLACES = {
     "Budget": "privacy.budget",
     "Certificate": "ledger.certificate",
     "Chorus": "methods.chorus",
+    "ChorusCodes": "methods.chorus_codes",
     "DPGNN": "methods.dpgnn",
     "DiskEdges": "graph.disk",
     "DPMLP": "methods.mlp",
@@ -61,7 +65,9 @@ _PLACES = {
     "GAT": "methods.plain_gnn",
     "GCN": "methods.plain_gnn",
     "GIN": "methods.plain_gnn",
+    "Graph": "importing.graph",
     "GraphSAGE": "methods.plain_gnn",
+    "HeteroRR": "methods.hetero_rr",
     "LPGNN": "methods.lpgnn",
     "LPGNet": "methods.lpgnet",
     "LapGraph": "methods.perturbed",
@@ -105,12 +111,15 @@ __all__ = [
     "Budget",
     "Certificate",
     "Chorus",
+    "ChorusCodes",
     "DiskEdges",
     "EdgeRR",
     "EdgeRand",
     "FeatureRR",
     "FeatureScores",
+    "Graph",
     "GraphSAGE",
+    "HeteroRR",
     "LPGNet",
     "LapGraph",
     "Ledger",

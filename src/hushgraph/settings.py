@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import numbers
 import types
 import typing
 from collections.abc import Iterable
@@ -49,11 +50,16 @@ class Settings:
 
     def problems(self) -> list[str]:
         """Everything wrong with the values, in words; subclasses add what concerns several settings at once."""
+        hints = _hints(type(self))
         return [
             problem
             for field in dataclasses.fields(self)
-            if (problem := _problem(field.name, _rules(type(self), field.name), getattr(self, field.name))) is not None
+            if (problem := self._wrong(field.name, hints.get(field.name))) is not None
         ]
+
+    def _wrong(self, name: str, hint: Any) -> str | None:
+        value = getattr(self, name)
+        return _problem(name, _rules(type(self), name), value) or _kind_problem(name, hint, value)
 
     def as_dict(self) -> dict[str, Any]:
         """The settings as plain JSON values."""
@@ -107,6 +113,27 @@ def _problem(name: str, rules: dict[str, Any], value: Any) -> str | None:
     words = {"least": "at least", "above": "above", "below": "below", "most": "at most"}
     broken = [f"{words[key]} {numeric[key]:g}" for key in numeric if not checks[key]]
     return f"{name}: expected {' and '.join(broken)}; got {value!r}" if broken else None
+
+
+def _hints(cls: type) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(cls)
+    except NameError:  # of a class whose annotations name what it imports for type checkers alone
+        return {}
+
+
+_PLAIN = (int, float, bool, str)
+
+
+def _kind_problem(name: str, hint: Any, value: Any) -> str | None:
+    """What is wrong with the type of a value; of settings of other types than plain ones, nothing is known here."""
+    options = _options(hint)
+    if hint is None or value is None or not all(option in (*_PLAIN, type(None)) for option in options):
+        return None
+    fits = {bool: isinstance(value, bool), str: isinstance(value, str)}
+    fits[int] = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    fits[float] = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    return None if any(fits.get(option) for option in options) else f"{name}: expected {_describe(hint)}; got {value!r}"
 
 
 def _convert(word: str, hint: Any) -> Any:

@@ -142,6 +142,22 @@ class Variations:
             edges = _edges([*others, *((node, receiver) for receiver in receivers)], self.metadata.num_nodes)
         return replace(self.graph, features=features, labels=labels, edges=edges)
 
+    def with_group(self, label: int, part: int, parts: int, change: str, rng: np.random.Generator) -> CheckedGraph:
+        """The table with other records in one part of a class; the part of a record is its number modulo `parts`.
+
+        `change`: all become empty ("removed"), get random or opposite features, or random ones in every other record.
+        """
+        features, labels = dense_rows(self.graph.features).clone(), self.graph.labels.clone()
+        numbers = torch.arange(len(labels))
+        members = numbers[(labels == label) & (numbers % parts == part)]
+        gone = members if change == "removed" else members[::2] if change == "fewer" else members[:0]
+        if change in ("random", "fewer"):
+            drawn = 3.0 * rng.standard_normal((len(members), features.shape[1]))
+            features[members] = torch.from_numpy(drawn).to(features.dtype)
+        features[members] *= -1.0 if change == "opposite" else 1.0
+        features[gone], labels[gone] = 0.0, -1
+        return replace(self.graph, features=features, labels=labels)
+
     def random_record(
         self, node: int, rng: np.random.Generator, *, keep_list: bool = False, keep_label: bool = False
     ) -> NodeRecord:

@@ -11,9 +11,10 @@ import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from hushgraph.errors import InputError, LedgerError
+from hushgraph.untrusted.files import LARGEST_JSON, damage_named, parse_json, read_within
 
 
 def rounded_up(value: float, digits: int = 4) -> str:
@@ -54,30 +55,76 @@ def number(value: float | str | None) -> float | None:
 
 def write_whole(path: str | os.PathLike[str], data: bytes | str) -> Path:
     """Write a file for its owner only (0600), whole or not at all, and wait until it and its name are on the disk."""
+    with written_whole(path) as file:
+        file.write(data.encode() if isinstance(data, str) else data)
+    return Path(path)
+
+
+@contextlib.contextmanager
+def written_whole(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """A file to write into that takes its name when all is on the disk; nothing is left of one that failed."""
     target = Path(path)
-    with told_if_full(target):
+    with told_if_unwritable(target):
         handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(data.encode() if isinstance(data, str) else data)
+                yield file
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, target)
         except BaseException:
-            Path(temporary).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
             raise
         flush_folder(target.parent)
-    return target
 
 
 @contextlib.contextmanager
-def told_if_full(path: Path) -> Iterator[None]:
-    """Turn the system's word for a full disk into an error that says what to do."""
+def nothing_half_written(folder: Path) -> Iterator[None]:
+    """Make `folder` if it is not there; where what follows fails, take away what it has put there."""
+    made = not folder.exists()
+    with told_if_unwritable(folder):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        before = set(folder.iterdir())
+        try:
+            yield
+        except BaseException:
+            with contextlib.suppress(OSError):
+                for path in set(folder.iterdir()) - before:
+                    path.unlink()
+                if made:
+                    folder.rmdir()
+            raise
+
+
+def require_writable(path: Path) -> None:
+    """Refuse a place that could not be written later, before anything is spent on what goes there."""
+    place = next(one for one in (path, *path.absolute().parents) if one.exists())
+    folder = place if place.is_dir() else place.parent
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InputError(f"expected a folder that can be written; {folder} is read-only. Name another place")
+
+
+_UNWRITABLE = {
+    errno.ENOSPC: "Make room on the disk",
+    errno.EDQUOT: "Make room on the disk",
+    errno.EROFS: "Name a place that can be written",
+    errno.EACCES: "Name a place that can be written",
+    errno.EPERM: "Name a place that can be written",
+    errno.ENAMETOOLONG: "Choose a shorter name",
+    errno.EFBIG: "Make room on the disk",
+}
+
+
+@contextlib.contextmanager
+def told_if_unwritable(path: Path) -> Iterator[None]:
+    """Turn the system's word for a full or read-only disk into an error that says what to do."""
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise LedgerError(f"{path}: could not be written ({error.strerror}). Make room on the disk") from error
+        if error.errno in _UNWRITABLE:
+            do = _UNWRITABLE[error.errno]
+            raise LedgerError(f"{path}: could not be written ({error.strerror}). {do}") from error
         raise
 
 
@@ -104,15 +151,11 @@ def write_json(path: str | os.PathLike[str], values: Any) -> Path:
 
 def read_json(path: str | os.PathLike[str], *, of: str = "a JSON file") -> dict[str, Any]:
     """The one JSON object in a file; where it is missing or damaged, an error that says what it is part `of`."""
-    source = Path(path)
-    try:
-        values = json.loads(source.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise InputError(f"expected {of} in {source.parent}; {source.name} is missing") from error
-    except (ValueError, OSError) as error:
-        raise InputError(f"{source} is damaged or cannot be read: {error}") from error
+    content = read_within(path, LARGEST_JSON, of=of)
+    with damage_named(path):
+        values = parse_json(content)
     if not isinstance(values, dict):
-        raise InputError(f"expected one JSON object in {source}; got {type(values).__name__}")
+        raise InputError(f"expected one JSON object in {path}; got {type(values).__name__}")
     return values
 
 

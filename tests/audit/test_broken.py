@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from audit_plans import SIZES, gradient_plan, plan_of, rooted_plan
+from audit_plans import SIZES, gradient_plan, plan_of, rooted_plan, weighted_plan
 from hushgraph.audit.result import Bound, Verdict
 from hushgraph.audit.run import audit_plan
 from hushgraph.data.checks import CheckedGraph, check_graph
@@ -23,8 +23,8 @@ from hushgraph.mechanisms import NeighborSum
 from hushgraph.methods.gap import GAP
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.budget import Budget
-from hushgraph.privacy.plan import Stage
-from hushgraph.privacy.units import DirectedEdge, Node, NodeReplace, UndirectedEdge
+from hushgraph.privacy.plan import Plan, Stage
+from hushgraph.privacy.units import DirectedEdge, Node, NodeReplace, NodeWithEdges, UndirectedEdge
 from hushgraph.testing import Variations
 from hushgraph.training.clipping import ClippedGradient
 from small_graphs import capped_edges, random_graph
@@ -102,11 +102,29 @@ def test_half_the_noise_is_caught_in_rooted_gradients(half_noise: Callable[[int]
     assert found.lower_bound > 1.5 * found.claimed
 
 
-def test_cached_batches_accounted_as_poisson_are_caught() -> None:
-    plan = gradient_plan(Node(), 400, 2.0, 0.05)
-    right = audit_plan(plan, canaries=2000, seed=2)
-    broken = CachedBatches(NoiseSource.seeded(2), 2000)
-    found = audit_plan(plan, canaries=2000, seed=2, noise=broken)  # type: ignore[arg-type]
+@pytest.mark.parametrize("unit", [NodeWithEdges(), NodeReplace()])
+def test_half_the_noise_is_caught_in_gradients_over_rows(
+    half_noise: Callable[[int], NoiseSource], unit: NodeWithEdges
+) -> None:
+    plan = weighted_plan(unit, 20, 6.0, 0.2, 2)
+    right = audit_plan(plan, canaries=500, seed=1)
+    found = audit_plan(plan, canaries=500, seed=1, noise=half_noise(1))
+    assert right.verdict is Verdict.CONSISTENT
+    assert right.lower_bound > 0.4 * plan.epsilon
+    assert found.verdict is Verdict.CONTRADICTED
+
+
+@pytest.mark.parametrize(
+    ("plan", "canaries", "examples"),
+    [
+        (gradient_plan(Node(), 400, 2.0, 0.05), 2000, 2000),
+        (weighted_plan(NodeWithEdges(), 400, 2.0, 0.05, 0), 2000, 2000),
+    ],
+)
+def test_cached_batches_accounted_as_poisson_are_caught(plan: Plan, canaries: int, examples: int) -> None:
+    right = audit_plan(plan, canaries=canaries, seed=2)
+    broken = CachedBatches(NoiseSource.seeded(2), examples)
+    found = audit_plan(plan, canaries=canaries, seed=2, noise=broken)  # type: ignore[arg-type]
     assert right.verdict is Verdict.CONSISTENT
     caught = [finding for finding in found.findings if finding.contradicts]
     assert Bound.REPEATED in {finding.bound for finding in caught}  # the statistic made for it sees it

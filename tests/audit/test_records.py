@@ -32,6 +32,7 @@ def model() -> Model:
 def audited(model: Model, folder: Path, edit: Edit) -> AuditResult:
     """The audit of a folder whose certificate was edited."""
     path = model.save(folder) / "certificate.json"
+    (folder / "manifest.json").unlink()
     certificate = json.loads(path.read_text())
     edit(certificate)
     path.write_text(json.dumps(certificate))

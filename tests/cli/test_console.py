@@ -68,3 +68,25 @@ def test_errors_and_summaries_fit_80_columns_and_are_not_cut() -> None:
     assert refused.exit_code == 2
     assert max(len(line) for line in refused.stderr.splitlines()) <= 80
     assert not [line for line in run("--help").stdout.splitlines()[1:] if line.endswith("...")]
+
+
+def test_what_steers_a_terminal_is_written_out(capsys: pytest.CaptureFixture[str]) -> None:
+    show_words("class \x1b[31mred\x1b[0m\x07")
+    show_table(["name"], [["a\x1b]0;title\x07"]])
+    assert "\x1b" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("error", [PermissionError(13, "Permission denied", "/a/file"), MemoryError()])
+def test_what_the_system_refuses_is_said_with_where_things_stand(
+    error: Exception, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @command
+    def failing() -> None:
+        raise error
+
+    with pytest.raises(typer.Exit) as stopped:
+        failing()
+    assert stopped.value.exit_code == 2
+    said = capsys.readouterr().err
+    assert "what was charged stays charged" in " ".join(said.split())
+    assert "/a/file" in said or "out of memory" in said

@@ -47,3 +47,14 @@ def test_public_edges_of_a_file_come_out(tmp_path: Path) -> None:
     run_json("release", "edge-rand", "--data", data, "--out", tmp_path / "out", *BUDGET)
     released = set(map(tuple, load(tmp_path / "out").edge_index.t().tolist()))
     assert set(map(tuple, graph.public_edge_index.t().tolist())) <= released
+
+
+def test_features_and_edges_are_released_together(data: Path, tmp_path: Path) -> None:
+    wide = ["--set", "low=-4", "--set", "high=4", "--set", "steps_per_node=5"]
+    asked = ["release", "hetero-rr", "--data", data, *BUDGET, *wide]
+    assert "--feature-epsilon" in run(*asked, "--out", tmp_path / "none").output
+    found = run_json(*asked, "--feature-epsilon", "2", "--out", tmp_path / "out")
+    assert (found["unit"], found["features"]["unit"]["name"]) == ("undirected-edge", "local")
+    assert found["features"]["epsilon"] <= 2.0
+    assert run("verify", tmp_path / "out").exit_code == 0
+    assert load(tmp_path / "out").x.min() >= 0.0

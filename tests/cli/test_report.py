@@ -40,4 +40,19 @@ def test_a_contradicted_run_has_a_page_and_its_own_exit_code(model: Path, tmp_pa
 def test_another_ledger_is_refused(model: Path, tmp_path: Path) -> None:
     result = run("report", model, "--ledger", tmp_path / "nowhere")
     assert result.exit_code == 2
-    assert "expected a ledger that holds the run" in result.output
+    assert "expected a ledger that holds the run" in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize(
+    ("form", "file"),
+    [("markdown", "report.md"), ("card", "README.md"), ("json", "privacy.json"), ("deployment", "deployment.yaml")],
+)
+def test_other_forms(model: Path, form: str, file: str) -> None:
+    assert run("report", model, "--format", form).exit_code == 0
+    assert (model / file).stat().st_size > 500
+
+
+def test_an_unknown_form_is_refused(model: Path) -> None:
+    result = run("report", model, "--format", "jsn")
+    assert result.exit_code == 2
+    assert "did you mean 'json'" in result.output

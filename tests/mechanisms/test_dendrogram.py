@@ -106,7 +106,7 @@ def test_trees_are_drawn_by_the_stated_law_and_not_another() -> None:
 def test_candidates_follow_from_public_edges_alone() -> None:
     rng = np.random.default_rng(0)
     known = numbered([1, 5, 9, 20], 9)
-    choice, shown = DendrogramChoice(steps=400, candidates=4), []
+    choice, shown = DendrogramChoice(steps_per_node=45, candidates=4), []
     for _ in range(3):
         edges = numbered(np.union1d([1, 5, 9, 20], rng.integers(0, 36, 12)).tolist(), 9)
         trees, _ = choice._candidates(view(edges, known), NoiseSource.seeded(1))
@@ -120,14 +120,14 @@ def test_only_the_chain_is_asymptotic() -> None:
     assert not DendrogramEdges.asymptotic
 
 
-@pytest.mark.parametrize("mechanism", [DendrogramChain(steps=50), DendrogramChoice(steps=50, candidates=3)])
+@pytest.mark.parametrize("mechanism", [DendrogramChain(10), DendrogramChoice(10, candidates=3)])
 def test_trees_go_through_tensors_and_refuse_odd_settings(mechanism: Any) -> None:
     tree = mechanism.release(view(numbered([0, 3, 7], 6)), 1.0, NoiseSource.seeded(2))
     again = mechanism.from_tensors(mechanism.to_tensors(tree))
     assert np.array_equal(again.order, tree.order)
     assert np.array_equal(again.depths, tree.depths)
-    with pytest.raises(InputError, match="steps"):
-        type(mechanism)(steps=0)
+    with pytest.raises(InputError, match="steps_per_node"):
+        type(mechanism)(steps_per_node=0)
 
 
 # Cells and edges

@@ -10,7 +10,9 @@ from sklearn.metrics import roc_auc_score
 import hushgraph as hg
 from hushgraph.attacks.links import LinkTeller
 from hushgraph.attacks.targets import target_of
-from hushgraph.audit.run import audit_run
+from hushgraph.audit.result import Verdict
+from hushgraph.audit.run import audit_plan, audit_run
+from hushgraph.errors import InputError
 from hushgraph.ledger.certificate import Certificate
 from hushgraph.ledger.checking import Status
 from hushgraph.ledger.ledger import Ledger
@@ -23,8 +25,11 @@ from small_graphs import random_graph
 
 BUDGET = hg.Budget(2.0, 1e-3)
 SIZES = Metadata.from_sizes(2_000, None, None, 50, 5)
-CHAIN, CHOICE = hg.EdgeRR(steps=500, epochs=3), hg.EdgeRR(tree="choice", candidates=4, steps=500, epochs=3)
-HRG = hg.PrivHRG(steps=500, epochs=3)
+CHAIN, CHOICE = (
+    hg.EdgeRR(steps_per_node=10, epochs=3),
+    hg.EdgeRR(tree="choice", candidates=4, steps_per_node=10, epochs=3),
+)
+HRG = hg.PrivHRG(steps_per_node=10, epochs=3)
 
 
 def partly_public() -> Any:
@@ -46,12 +51,12 @@ def test_epsilon_is_divided_between_the_tree_and_the_counts(share: float) -> Non
     assert 1.0 / tree.scale == pytest.approx(share, rel=1e-3)
     assert 1.0 / graph.scale == pytest.approx(1.0 - share, rel=1e-3)
     assert 0.999 < plan.epsilon <= 1.0
-    assert tree.mechanism.steps == 200 * 2_000
+    assert tree.mechanism.steps_per_node == 100
 
 
 def test_the_exact_choice_is_planned_by_a_setting() -> None:
     plan = CHOICE.plan(SIZES, hg.units.PrivateEdge(), hg.Budget(2.0, 1e-6))
-    assert plan["tree"].mechanism == DendrogramChoice(steps=500, candidates=4)
+    assert plan["tree"].mechanism == DendrogramChoice(steps_per_node=10, candidates=4)
 
 
 @pytest.mark.parametrize(("method", "limit"), [(CHAIN, ("tree",)), (CHOICE, ()), (HRG, ("tree",))])
@@ -89,8 +94,27 @@ def test_a_released_graph_loads_verifies_and_is_audited(method: Any, tmp_path: P
     assert directions(hg.datasets.load(folder).edge_index) == directions(found.data.edge_index)
     result = audit_run(folder, canaries=1_000, seed=0)
     assert result.verdict.value == "consistent"
-    assert {finding.stages for finding in result.findings} >= {("graph",)}
-    assert [skipped.stage for skipped in result.skipped] == ["tree"]
+    assert {finding.stages for finding in result.findings} >= {("graph",), ("tree",)}
+    assert not result.skipped
+
+
+@pytest.mark.parametrize("method", [CHAIN, CHOICE])
+def test_a_tree_stage_with_a_fraction_of_its_noise_is_caught(method: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """1,000 canaries from a fixed seed; the tree is drawn at 8 times its epsilon."""
+    plan = method.plan(Metadata.from_sizes(200, None, None, 10, 2), hg.units.PrivateEdge(), hg.Budget(2.0, 1e-4))
+    right = audit_plan(plan, canaries=1_000, seed=0)
+    assert right.verdict is Verdict.CONSISTENT
+    kind = type(plan["tree"].mechanism)
+    drawn = kind.release
+    monkeypatch.setattr(kind, "release", lambda self, data, scale, noise: drawn(self, data, scale / 8.0, noise))
+    assert audit_plan(plan, canaries=1_000, seed=0).verdict is Verdict.CONTRADICTED
+
+
+def test_long_chains_are_refused_where_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hushgraph.methods.edge_rr.COMPILED", False)
+    with pytest.raises(InputError, match=r"at most 1000000 proposals .* numba"):
+        hg.EdgeRR().plan(Metadata.from_sizes(20_000, None, None, 10, 2), hg.units.PrivateEdge(), hg.Budget(2.0, 1e-7))
+    assert CHAIN.plan(SIZES, hg.units.PrivateEdge(), hg.Budget(1.0, 1e-6)).epsilon <= 1.0
 
 
 @pytest.mark.parametrize("method", [CHAIN, CHOICE, HRG])
@@ -118,5 +142,5 @@ def test_linkteller_finds_private_edges_in_a_raw_graph_and_none_in_a_released_on
 
     assert auc(data) > 0.9
     for epsilon in (0.1, 1.0):
-        released = hg.release_graph(hg.EdgeRR(steps=80_000), data, None, hg.Budget(epsilon, 1e-6), seed=2)
+        released = hg.release_graph(hg.EdgeRR(steps_per_node=200), data, None, hg.Budget(epsilon, 1e-6), seed=2)
         assert 0.4 < auc(released.data) < 0.6

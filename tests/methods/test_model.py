@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -12,7 +13,7 @@ from safetensors.torch import load_file
 from torch_geometric.data import Data
 
 from charges import charged_stages
-from hushgraph.errors import ContradictionError, InputError
+from hushgraph.errors import ContradictionError, InputError, LedgerError
 from hushgraph.ledger.checking import Status
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.manifest import verify_model
@@ -224,6 +225,7 @@ def test_links_are_predicted_after_loading(tmp_path: Path) -> None:
 
 def test_a_folder_of_another_format_is_refused_with_the_command_that_trains_again(folder: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
+    (folder / "manifest.json").unlink()
     for known in ({**config, "format": 1}, {**config, "format": 3}, {k: v for k, v in config.items() if k != "format"}):
         (folder / "config.json").write_text(json.dumps(known))
         with pytest.raises(
@@ -235,6 +237,7 @@ def test_a_folder_of_another_format_is_refused_with_the_command_that_trains_agai
 def test_damaged_and_missing_files_are_named(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"expected a trained model in .*config.json is missing"):
         load(tmp_path / "nowhere")
+    (folder / "manifest.json").unlink()
     weights = (folder / "model.safetensors").read_bytes()
     (folder / "model.safetensors").write_bytes(weights[: len(weights) // 2])
     with pytest.raises(InputError, match=r"expected a readable model\.safetensors"):
@@ -242,7 +245,7 @@ def test_damaged_and_missing_files_are_named(folder: Path, tmp_path: Path) -> No
     (folder / "model.safetensors").write_bytes(weights)
     assert load(folder).predict().shape == (40,)
     (folder / "certificate.json").write_text("{")
-    with pytest.raises(InputError, match=r"certificate.json is damaged"):
+    with pytest.raises(InputError, match=r"certificate.json: is damaged"):
         load(folder)
 
 
@@ -257,6 +260,7 @@ def test_a_folder_that_was_changed_since_it_was_saved_is_refused(tmp_path: Path)
 
 def test_a_method_that_is_not_known_here_is_named(folder: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
+    (folder / "manifest.json").unlink()
     (folder / "config.json").write_text(json.dumps({**config, "method": "gapp"}))
     with pytest.raises(InputError, match="the method 'gapp' of this model is not known here"):
         load(folder)
@@ -278,3 +282,28 @@ def test_a_model_that_was_changed_after_fit_is_saved_only_with_a_word_about_it(t
         loaded = Model.load(folder)
         assert loaded.altered == "tuned on public data"
         assert str(loaded).startswith("ALTERED AFTER THE RUN: not verified (tuned on public data)")
+
+
+def test_a_folder_of_a_run_in_memory_is_listed_too(tmp_path: Path) -> None:
+    """No ledger can confirm it; what was changed in it since is still noticed."""
+    folder = GAP(epochs=1).fit(random_graph(0), EDGE, BUDGET).save(tmp_path / "model")
+    assert load(folder).files is Status.NOT_VERIFIED
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "class_names": config["class_names"][::-1]}))
+    with pytest.raises(ContradictionError, match=r"config\.json: was changed since it was saved"):
+        load(folder)
+
+
+def test_a_disk_that_fills_leaves_no_half_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = GAP(epochs=1).fit(random_graph(0), EDGE, BUDGET)
+    done: list[int] = []
+
+    def fills(_: int) -> None:
+        done.append(1)
+        if len(done) > 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fills)
+    with pytest.raises(LedgerError, match="Make room on the disk"):
+        model.save(tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []

@@ -16,11 +16,11 @@ from torch_geometric.data import Data
 
 from hushgraph.attacks.base import Progress, Target, silent
 from hushgraph.attacks.inversion import EnhancedInversion, Inversion, OriginalInversion, class_distances
-from hushgraph.errors import InputError, did_you_mean
+from hushgraph.errors import InputError
 from hushgraph.methods.evaluation import EVALUATION
+from hushgraph.nn.pictures import NETWORKS, picture_layers
 
-KINDS = ("softmax", "mlp", "cnn")
-_LEAST_SIDE = 14
+KINDS = NETWORKS
 _AT_ONCE = 2000
 _COLUMNS = 10
 _SSIM_PER_CLASS = 1000  # structural similarity is slow: it is taken to the first so many images of each class
@@ -42,32 +42,7 @@ def read_images(path: str | os.PathLike[str]) -> Data:
 
 def image_model(kind: str, shape: tuple[int, int], classes: int) -> nn.Module:
     """A classifier of gray images `[n, 1, height, width]`."""
-    pixels = shape[0] * shape[1]
-    if kind == "softmax":
-        return nn.Sequential(nn.Flatten(), nn.Linear(pixels, classes))
-    if kind == "mlp":
-        return nn.Sequential(nn.Flatten(), nn.Linear(pixels, 200), nn.Sigmoid(), nn.Linear(200, classes))
-    if kind == "cnn":
-        return _cnn(shape, classes)
-    raise InputError(f"unknown image model '{kind}'; {did_you_mean(kind, KINDS)}")
-
-
-def _cnn(shape: tuple[int, int], classes: int) -> nn.Module:
-    """Two convolutions with strides and wide kernels and two dense layers: the shape usual in work on DP-SGD."""
-    if min(shape) < _LEAST_SIDE:
-        raise InputError(f"cnn: expected images of at least {_LEAST_SIDE} x {_LEAST_SIDE}; got {shape[0]} x {shape[1]}")
-    front = nn.Sequential(
-        nn.Conv2d(1, 16, 8, stride=2, padding=3),
-        nn.ReLU(),
-        nn.MaxPool2d(2, 1),
-        nn.Conv2d(16, 32, 4, stride=2),
-        nn.ReLU(),
-        nn.MaxPool2d(2, 1),
-        nn.Flatten(),
-    )
-    with torch.no_grad():
-        width = front(torch.zeros(1, 1, *shape)).shape[1]
-    return nn.Sequential(*front, nn.Linear(width, 32), nn.ReLU(), nn.Linear(32, classes))
+    return nn.Sequential(nn.Flatten(), *picture_layers(kind, shape, classes))
 
 
 def train_images(

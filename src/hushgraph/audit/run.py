@@ -30,6 +30,7 @@ from hushgraph.mechanisms.canaries import flip_coins
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.text import read_json
+from hushgraph.untrusted.files import damage_named
 from hushgraph.vault import PrivateRows, Progress, Vault
 
 if TYPE_CHECKING:
@@ -77,6 +78,11 @@ def _read(source: Any) -> Record:
     if hasattr(source, "plan") and hasattr(source, "certificate"):
         return Record(source.certificate, source.plan, source.run_plan)
     folder = Path(source)
+    with damage_named(folder, do="Restore the folder from a copy, or train again"):
+        return _read_folder(folder)
+
+
+def _read_folder(folder: Path) -> Record:
     require_uncontradicted(folder, default_ledger(near=folder))
     config = read_json(folder / "config.json", of="a trained model")
     if not config.get("plan"):

@@ -12,7 +12,9 @@ from hushgraph.cli import (
     audit,
     collect,
     datasets,
+    describe,
     doctor,
+    importing,
     init,
     ledger,
     methods,
@@ -64,6 +66,8 @@ app.command("verify")(verify.verify)
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(collect.app, name="collect")
 app.command("methods", short_help="List the methods, or the settings of one.")(methods.methods)
+app.command("import", short_help="Make a graph for --data of your own tables.")(importing.import_graph)
+app.command("describe", short_help="Say what is in a graph, and what that means for privacy.")(describe.describe)
 app.command("datasets", short_help="List the graphs that can be loaded by name.")(datasets.datasets)
 app.command("doctor", short_help="Check the installation.")(doctor.doctor)
 

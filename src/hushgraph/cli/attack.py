@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from hushgraph import registry
-from hushgraph.cli.console import Json, command, progress_bar, show_json, show_words, words
+from hushgraph.cli.console import Json, command, echo, progress_bar, show_json, show_words, words
 from hushgraph.cli.data import Split, SplitSeed, load_graph
 from hushgraph.errors import InputError
 
@@ -62,7 +62,7 @@ def attack(
     for line in lines(result):
         show_words(line, indent=4)
     if home is not None:
-        typer.echo(f"added to {home}")
+        echo(f"added to {home}")
 
 
 def _require_target(name: str, model: Path | None, classifier: str | None) -> None:

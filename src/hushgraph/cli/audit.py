@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hushgraph.cli.console import Json, show_json
+from hushgraph.cli.console import Json, echo, show_json
 from hushgraph.errors import AuditContradiction
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ def audit(
         show_json(result.as_dict() if files is Status.VERIFIED else {**result.as_dict(), "files": files.value})
         raise typer.Exit(AuditContradiction.exit_code if result.verdict is Verdict.CONTRADICTED else 0)
     if files is not Status.VERIFIED:
-        typer.echo("NOT VERIFIED: no ledger confirms the files of this model\n")
-    typer.echo("\n".join(lines(result)))
+        echo("NOT VERIFIED: no ledger confirms the files of this model\n")
+    echo("\n".join(lines(result)))
     require_consistent(result)
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hushgraph.cli.console import Json, Settings, command, require_new_folder, show_json, words
+from hushgraph.cli.console import Json, Settings, command, echo, require_new_folder, show_json, words
 from hushgraph.errors import InputError
 
 app = typer.Typer(
@@ -35,7 +35,7 @@ def _show(values: dict[str, Any], as_json: bool, text: str | None = None) -> Non
     if as_json:
         show_json(values)
     else:
-        typer.echo(text if text is not None else "\n".join(f"{name}: {value}" for name, value in values.items()))
+        echo(text if text is not None else "\n".join(f"{name}: {value}" for name, value in values.items()))
 
 
 @app.command()
@@ -243,27 +243,33 @@ def _read_task(file: Path) -> Any:
     """A task file in TOML or JSON."""
     import tomllib
 
-    from hushgraph.collect.task import Task
+    from hushgraph.collect.task import LARGEST_TASK, Task
+    from hushgraph.untrusted.files import damage_named, parse_json, read_within
 
-    try:
-        text = file.read_text(encoding="utf-8")
-        body = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
-    except (OSError, ValueError) as error:
-        raise InputError(f"expected a task file in TOML or JSON; got {file}: {error}") from error
-    body.pop("format", None)
-    return Task.from_dict(body)
+    content = read_within(file, LARGEST_TASK, of="a task file in TOML or JSON")
+    with damage_named(f"expected a task file in TOML or JSON; got {file}", do="See docs/collect.md"):
+        body = parse_json(content) if file.suffix == ".json" else tomllib.loads(content.decode())
+        body.pop("format", None)
+        return Task.from_dict(body)
 
 
 def _read_features(file: Path | None) -> Any:
+    import io
+
     import numpy as np
+
+    from hushgraph.untrusted.files import LARGEST_JSON, parse_json, read_within
 
     if file is None:
         return None
     try:
+        content = read_within(file, LARGEST_JSON, of="numbers in .npy or a JSON list")
         if file.suffix == ".npy":
-            return np.load(file, allow_pickle=False)
-        return np.array(json.loads(file.read_text(encoding="utf-8")), dtype=float)
-    except (OSError, ValueError, TypeError) as error:
+            return np.load(io.BytesIO(content), allow_pickle=False)
+        return np.array(parse_json(content), dtype=float)
+    except (OSError, ValueError, TypeError, EOFError, MemoryError, OverflowError) as error:
+        if isinstance(error, InputError):
+            raise
         raise InputError(f"expected numbers in .npy or a JSON list; got {file}; check the file") from error
 
 

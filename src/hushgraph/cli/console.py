@@ -9,12 +9,13 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ParamSpec
+from typing import Annotated, Any, NoReturn, ParamSpec
 
 import typer
 
 from hushgraph.errors import HushgraphError, InputError
-from hushgraph.text import plain
+from hushgraph.text import plain, require_writable
+from hushgraph.untrusted.files import visible
 
 STOPPED = 130
 """The exit code of a command that was stopped by Ctrl-C."""
@@ -37,18 +38,41 @@ def command(function: Callable[P, None]) -> Callable[P, None]:
         try:
             function(*args, **kwargs)
         except HushgraphError as error:
-            if kwargs.get("as_json"):
-                show_json({"error": str(error), "kind": type(error).__name__, "exit_code": error.exit_code})
-            tell(f"hushgraph: {error}")
-            raise typer.Exit(error.exit_code) from None
+            _fail(str(error), error.exit_code, error, kwargs.get("as_json"))
         except KeyboardInterrupt:
             words = "stopped. What was charged stays charged; see `hushgraph ledger show`"
             if kwargs.get("as_json"):
                 show_json({"error": words, "kind": "KeyboardInterrupt", "exit_code": STOPPED})
-            typer.echo(f"hushgraph: {words}", err=True)
+            echo(f"hushgraph: {words}", err=True)
             raise typer.Exit(STOPPED) from None
+        except (OSError, MemoryError) as error:
+            _fail(_system_words(error), InputError.exit_code, error, kwargs.get("as_json"))
 
     return wrapped
+
+
+def _fail(words: str, code: int, error: BaseException, as_json: Any) -> NoReturn:
+    if as_json:
+        show_json({"error": words, "kind": type(error).__name__, "exit_code": code})
+    tell(f"hushgraph: {words}")
+    raise typer.Exit(code) from None
+
+
+def _system_words(error: OSError | MemoryError) -> str:
+    """What the system refused, and where things stand."""
+    if isinstance(error, MemoryError):
+        what = "out of memory. Use a smaller graph, smaller batches or a machine with more memory"
+    else:
+        place = "" if error.filename is None else f"{error.filename}: "
+        what = (
+            f"{place}could not be read or written ({error.strerror or error}). Check the path, its rights and the disk"
+        )
+    return f"{what}. Nothing more was written; what was charged stays charged: see `hushgraph ledger show`"
+
+
+def echo(text: object = "", *, err: bool = False, nl: bool = True) -> None:
+    """Print a line; what a terminal would obey in it is written out."""
+    typer.echo(visible(str(text)), err=err, nl=nl)
 
 
 def show_json(values: dict[str, Any]) -> None:
@@ -58,7 +82,7 @@ def show_json(values: dict[str, Any]) -> None:
 
 def tell(text: str) -> None:
     """A line for people beside the output, on standard error."""
-    typer.echo(_wrapped(text), err=True)
+    echo(_wrapped(text), err=True)
 
 
 def _wrapped(text: str, indent: int = 0) -> str:
@@ -79,7 +103,7 @@ def _wrapped(text: str, indent: int = 0) -> str:
 
 def show_words(text: str, indent: int = 0) -> None:
     """Print lines of at most 80 columns; what does not fit goes on below, indented."""
-    typer.echo(_wrapped(text, indent))
+    echo(_wrapped(text, indent))
 
 
 def show_table(head: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[int] = ()) -> None:
@@ -90,8 +114,8 @@ def show_table(head: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequ
             cell.rjust(width) if place in numeric else cell.ljust(width)
             for place, (cell, width) in enumerate(zip(row, widths))
         ]
-        typer.echo("  " + "  ".join(cells).rstrip())
-    typer.echo("")
+        echo("  " + "  ".join(cells).rstrip())
+    echo()
 
 
 def words(settings: list[str] | None) -> dict[str, str]:
@@ -114,6 +138,7 @@ def require_new_folder(folder: Path) -> None:
     """Never write over what is there."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"--out: expected a new or empty folder; {folder} is not. Name another, or remove it first")
+    require_writable(folder)
 
 
 @contextlib.contextmanager

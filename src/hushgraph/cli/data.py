@@ -12,7 +12,12 @@ from hushgraph.errors import InputError
 if TYPE_CHECKING:
     from torch_geometric.data import Data as Graph
 
-Data = Annotated[str, typer.Option(help="A dataset's name (see `hushgraph datasets`) or a file FILE.npz.")]
+Data = Annotated[
+    str,
+    typer.Option(
+        help="A dataset's name (see `hushgraph datasets`), a graph that `import` wrote, FILE.npz, FILE.graphml, ..."
+    ),
+]
 Split = Annotated[
     str | None, typer.Option(help="A file with train/val/test masks, or shares for a random split: 75/10/15.")
 ]
@@ -31,13 +36,13 @@ def load_graph(
     directed: bool = False,
     classes: str | None = None,
     needs_split: bool = True,
+    quiet: bool = False,
 ) -> Graph:
     """The graph, with the split and the classes that were asked for; says so where a split had to be made."""
-    from hushgraph.datasets import load, random_split
+    from hushgraph.datasets import random_split
 
-    options: dict[str, Any] = {"directed": True} if directed else {}
     shares = None if split is None else _shares(split)
-    graph = load(name, split=None if shares else split, **options)
+    graph = read_graph(name, None if shares else split, directed=directed, quiet=quiet)
     made = "split_seed" in graph
     if shares is not None:
         graph = random_split(graph, *shares, seed=split_seed or 0)
@@ -45,9 +50,39 @@ def load_graph(
         raise InputError("--split-seed: expected a random split, --split 75/10/15; got a split that is fixed")
     elif split_seed is not None:
         graph = random_split(graph, seed=split_seed)
-    elif made and needs_split and name.endswith(".npz"):
+    elif made and needs_split and _is_own(name):
         tell(f"{name} has no split: a random one was made, 75/10/15 with seed 0 (--split, --split-seed)")
     return graph if classes is None else _with_classes(graph, classes)
+
+
+def read_graph(name: str, split: str | None = None, *, directed: bool = False, quiet: bool = False) -> Graph:
+    """The graph of a name, a file or a folder; of another tool's file, says what was done to it."""
+    from hushgraph.datasets import load
+    from hushgraph.importing.formats import is_whole_graph
+    from hushgraph.importing.tables import is_table
+
+    if is_table(name):
+        raise InputError(
+            f"{name}: expected a graph; got a table. What its columns mean has to be said once: hushgraph import "
+            f"--edges {name} --nodes NODES --id COLUMN --label COLUMN --undirected --out my.graph; then --data my.graph"
+        )
+    if not is_whole_graph(name):
+        options: dict[str, Any] = {"directed": True} if directed else {}
+        return load(name, split=split, **options)
+    from hushgraph.datasets.splits import split_from
+    from hushgraph.importing.graph import Graph as Own
+
+    graph = Own.read(name)
+    for one in () if quiet else graph.findings:
+        tell(f"{name}: {one}")
+    return graph if split is None else split_from(graph, split)
+
+
+def _is_own(name: str) -> bool:
+    from hushgraph.datasets.stored import is_stored
+    from hushgraph.importing.formats import is_whole_graph
+
+    return name.endswith(".npz") or is_stored(name) or is_whole_graph(name)
 
 
 def _shares(split: str) -> tuple[float, float, float] | None:

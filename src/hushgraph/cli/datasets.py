@@ -5,9 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import typer
-
-from hushgraph.cli.console import Json, command, show_json, show_table, show_words
+from hushgraph.cli.console import Json, command, echo, show_json, show_table, show_words
 
 _KINDS = {"built-in": "built in", "file": "files of HUSHGRAPH_DATA", "download": "public, downloaded on first use"}
 
@@ -27,14 +25,14 @@ def datasets(as_json: Json = False) -> None:
 
 def _show(title: str, records: list[dict[str, Any]]) -> None:
     """One kind of dataset: a table, and below it what is worth knowing about single ones."""
-    typer.echo(title + "\n")
+    echo(title + "\n")
     rows = [[record["name"], *_sizes(record), "yes" if record["present"] else "no"] for record in records]
     show_table(["name", "nodes", "edges", "classes", "here"], rows, numeric=(1, 2, 3))
     notes = [record for record in records if record["note"]]
     for record in notes:
         show_words(f"  {record['name']}: {record['note']}", indent=4)
     if notes:
-        typer.echo("")
+        echo("")
 
 
 def _sizes(record: dict[str, Any]) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import typer
 
-from hushgraph.cli.console import Json, command, show_json, show_words
+from hushgraph.cli.console import Json, command, echo, show_json, show_words
 
 CORE = (
     "torch",
@@ -45,7 +45,7 @@ def doctor(as_json: Json = False) -> None:
         for check in checks:
             mark = "ok  " if check["ok"] else ("FAIL" if check["needed"] else "-   ")
             show_words(f"{mark} {check['what']:<22} {check['detail']}", indent=28)
-        typer.echo("all that is needed is here" if healthy else "something that is needed is missing: see FAIL above")
+        echo("all that is needed is here" if healthy else "something that is needed is missing: see FAIL above")
     if not healthy:
         raise typer.Exit(1)
 

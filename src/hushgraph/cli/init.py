@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hushgraph.cli.console import Json, command, show_json, show_words
+from hushgraph.cli.console import Json, command, echo, show_json, show_words
 
 
 @command
@@ -46,10 +46,10 @@ def init(
     if as_json:
         show_json(shown)
         return
-    typer.echo(f"{'made' if new else 'found'} {place}: the ledger of all datasets used from here")
+    echo(f"{'made' if new else 'found'} {place}: the ledger of all datasets used from here")
     if new:
         show_words(
             "Back it up with its keys, keep it out of version control, and keep `hushgraph ledger head` elsewhere."
         )
     if public is not None:
-        typer.echo(f"{name} signs with the key {public[:16]}... in {place_of_key}, which nobody else may read")
+        echo(f"{name} signs with the key {public[:16]}... in {place_of_key}, which nobody else may read")

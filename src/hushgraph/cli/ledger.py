@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushgraph.cli.console import Json, command, show_json, show_words
+from hushgraph.cli.console import Json, command, echo, show_json, show_words
 from hushgraph.text import counted, rounded_up
 
 if TYPE_CHECKING:
@@ -51,9 +51,9 @@ def show(
     if as_json:
         show_json(found)
     else:
-        typer.echo("\n".join(lines(found)))
+        echo("\n".join(lines(found)))
         if html is not None:
-            typer.echo(f"written to {html}")
+            echo(f"written to {html}")
 
 
 @app.command()
@@ -79,9 +79,7 @@ def verify(
     else:
         for finding in found.findings:
             show_words(str(finding), indent=14)
-        typer.echo(
-            "\n".join(lines(shown)) if sound else "CONTRADICTED: the ledger is not what it was. See docs/ledger.md"
-        )
+        echo("\n".join(lines(shown)) if sound else "CONTRADICTED: the ledger is not what it was. See docs/ledger.md")
     if not sound:
         raise typer.Exit(found.exit_code)
 
@@ -119,16 +117,16 @@ def limit(
         show_json({"folder": str(book.folder), "limit": found})
         return
     what = f"'{found['dataset']}', unit '{found['unit']['name']}'"
-    typer.echo(f"limit {found['change']} for {what}: epsilon {epsilon:g} at delta {delta:g}, from now on")
+    echo(f"limit {found['change']} for {what}: epsilon {epsilon:g} at delta {delta:g}, from now on")
     if found["pending"]:
-        typer.echo("pending: it binds the first data of that name, and no other; --data FILE binds the data itself")
+        echo("pending: it binds the first data of that name, and no other; --data FILE binds the data itself")
     elif not found["runs"]:
-        typer.echo("nothing has been run on it yet")
+        echo("nothing has been run on it yet")
     left = float(found["cap_epsilon"])
     if left <= 0.0:
-        typer.echo("nothing is left under it: all further runs will be refused")
+        echo("nothing is left under it: all further runs will be refused")
     elif left < epsilon:
-        typer.echo(f"earlier runs leave epsilon {left:.4g} at delta {found['cap_delta']:.3g} of it")
+        echo(f"earlier runs leave epsilon {left:.4g} at delta {found['cap_delta']:.3g} of it")
 
 
 @app.command()
@@ -154,7 +152,7 @@ def declare(
         show_json({"folder": str(book.folder), **found})
         return
     cost = f"epsilon {rounded_up(found['epsilon'])} at delta {found['delta']:g}"
-    typer.echo(
+    echo(
         f"group '{name}' on '{found['dataset']}': {counted(len(plans), 'run')}, {cost} together, from the first one on"
     )
 
@@ -175,7 +173,7 @@ def head(
     if as_json or out is None:
         show_json(found)
     else:
-        typer.echo(f"written to {out}; keep it where whoever can change the ledger cannot change it")
+        echo(f"written to {out}; keep it where whoever can change the ledger cannot change it")
 
 
 @app.command()
@@ -216,9 +214,7 @@ def _sign_off(
     from hushgraph.ledger.verify import sign_off
 
     found = sign_off(_open(ledger), run, verdict, name, note, key)
-    show_json(found) if as_json else typer.echo(
-        f"run {found['run']}: {verdict} by {name}, signed; the last word counts"
-    )
+    show_json(found) if as_json else echo(f"run {found['run']}: {verdict} by {name}, signed; the last word counts")
 
 
 @app.command()
@@ -234,9 +230,7 @@ def close(
     from hushgraph.ledger.abandoned import close_abandoned
 
     found = close_abandoned(_open(ledger, operator, purpose), run)
-    show_json(found) if as_json else typer.echo(
-        f"run {found['run']}: closed after {counted(found['charges'], 'charge')}"
-    )
+    show_json(found) if as_json else echo(f"run {found['run']}: closed after {counted(found['charges'], 'charge')}")
 
 
 @app.command()
@@ -250,7 +244,7 @@ def export(
     from hushgraph.ledger.transfer import export as write
 
     count = write(_open(ledger), out)
-    show_json({"entries": count, "out": str(out)}) if as_json else typer.echo(f"{count} entries written to {out}")
+    show_json({"entries": count, "out": str(out)}) if as_json else echo(f"{count} entries written to {out}")
 
 
 @app.command("import")
@@ -267,7 +261,7 @@ def import_(
     from hushgraph.ledger.transfer import import_into
 
     done = import_into(_open(ledger, operator, purpose), source, dataset)
-    show_json(done) if as_json else typer.echo(f"{counted(done['runs'], 'run')} entered from {source}")
+    show_json(done) if as_json else echo(f"{counted(done['runs'], 'run')} entered from {source}")
 
 
 @app.command()
@@ -287,20 +281,19 @@ def recover(
     if as_json:
         show_json(done)
         return
-    typer.echo(f"{done['kept']} entries kept, {done['lost']} lost; the damaged file is {done['damaged_file']}")
+    echo(f"{done['kept']} entries kept, {done['lost']} lost; the damaged file is {done['damaged_file']}")
     if done["lost"]:
-        typer.echo("nobody knows what the lost entries charged: every total of this ledger is NOT PRIVATE from now on")
+        echo("nobody knows what the lost entries charged: every total of this ledger is NOT PRIVATE from now on")
 
 
 def _known_by_content(
     book: Ledger, data: str, name: str | None, directed: bool, continues: str | None, separate: str | None
 ) -> str:
     """The dataset of the ledger that holds this data, entered if it is new."""
-    from hushgraph.datasets import load
+    from hushgraph.cli.data import read_graph
     from hushgraph.ledger.identity import arrays_of
 
-    options: dict[str, Any] = {"directed": True} if directed else {}
-    graph = load(data, **options)
+    graph = read_graph(data, directed=directed, quiet=True)
     called = name or str(getattr(graph, "name", None) or "graph")
     return book.dataset_for(book.identify(arrays_of(graph)), called, continues, separate)
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from hushgraph import registry
-from hushgraph.cli.console import WIDTH, Json, command, show_json, show_words
+from hushgraph.cli.console import WIDTH, Json, command, echo, show_json, show_words
 
 
 @command
@@ -69,7 +69,7 @@ def _show_one(shown: dict[str, Any]) -> None:
     for paragraph in shown["about"].split("\n\n"):
         show_words(" ".join(paragraph.split()) + "\n")
     for name, default in shown["settings"].items():
-        typer.echo(f"  --set {name}={'(unset)' if default is None else default}"[:WIDTH])
+        echo(f"  --set {name}={'(unset)' if default is None else default}"[:WIDTH])
         if shown["help"][name]:
             show_words(f"        {shown['help'][name]}", indent=8)
     for unit, found in shown["unit_settings"].items():

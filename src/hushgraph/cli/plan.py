@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hushgraph import registry
-from hushgraph.cli.console import Json, Settings, command, show_json, show_table, show_words, words
+from hushgraph.cli.console import Json, Settings, command, echo, show_json, show_table, show_words, words
 from hushgraph.text import rounded_up
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def _show_stages(title: str, plan: Plan) -> None:
         numbers = (_cell(found[key]) for key in ("scale", "sensitivity", "noise_multiplier", "epsilon_alone"))
         rows.append([stage.name, times, *numbers])
     head = ["stage", "mechanism", "scale", "sens.", "multiplier", "epsilon"]
-    typer.echo(title + "\n")
+    echo(title + "\n")
     show_table(head, rows, numeric=(2, 3, 4, 5))
 
 

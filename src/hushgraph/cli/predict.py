@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushgraph.cli.console import Json, command, show_json, show_words
+from hushgraph.cli.console import Json, command, echo, show_json, show_words
 from hushgraph.cli.data import Directed, load_graph
 from hushgraph.cli.ledger import LedgerOption, Operator, Purpose, occasion_of
 from hushgraph.cli.plan import Edges, number
@@ -37,7 +38,9 @@ def predict(
     operator: Operator = None,
     purpose: Purpose = "",
     directed: Directed = False,
-    out: Annotated[Path | None, typer.Option(help="Write probabilities and classes to this .npz file.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write classes and probabilities to this .csv, .parquet or .npz file.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Predict every node's class. Without --on nothing is charged: what was released before is used again."""
@@ -57,15 +60,15 @@ def predict(
     shown: dict[str, Any] = {"model": str(model), "files": files.value, "unit": trained.unit.name}
     shown["charged"] = on is not None
     if on is not None:
-        graph = load_graph(on, directed=directed, needs_split=False)
+        about = graph = load_graph(on, directed=directed, needs_split=False)
         book = book.on(occasion_of(operator, purpose, arrays=arrays_of(graph), continues=continues, separate=separate))
         answering = _predict_on(trained, graph, epsilon, delta, book, edges)
         probabilities = answering.predict_proba()
         shown["certificate"] = answering.certificate.as_dict()
     else:
         answering = trained
-        given = None if data is None else load_graph(data, directed=directed, needs_split=False)
-        probabilities = trained.predict_proba(given)
+        about = None if data is None else load_graph(data, directed=directed, needs_split=False)
+        probabilities = trained.predict_proba(about)
         shown["own_features"] = _own_features(trained, data)
     shown["not_protected"] = _unprotected_predictions(answering)
     classes = probabilities.argmax(dim=1)
@@ -73,7 +76,10 @@ def predict(
     shown |= {"nodes": int(classes.numel()), "classes": dict(zip(trained.class_names, counts))}
     shown["classes_note"] = EVALUATION if _reads_records(answering, data) else ""
     if out is not None:
-        _write(out, probabilities, classes)
+        from hushgraph.cli.predictions import write_predictions
+
+        ids = None if about is None else about.get("user_ids")
+        write_predictions(out, probabilities, trained.class_names, ids)
         shown["out"] = str(out)
     if as_json:
         shown["predictions"] = classes.tolist()
@@ -102,9 +108,17 @@ def _problems(data: str | None, on: str | None, of_release: dict[str, Any], out:
         problems += [f"{name}: expected --on GRAPH, the other graph that this release is about" for name in given]
     elif of_release["--epsilon"] is None:
         problems.append("--on: expected --epsilon too, because another graph is a new release; got none")
+    if out is not None and out.suffix not in (known := _formats()):
+        problems.append(f"--out: expected a file {', '.join(known)}; got '{out.name}'")
     if out is not None and out.exists():
         problems.append(f"--out: expected a new file; {out} exists already")
     return problems
+
+
+def _formats() -> Iterable[str]:
+    from hushgraph.cli.predictions import FORMATS
+
+    return FORMATS
 
 
 def _own_features(trained: Model, data: str | None) -> str:
@@ -137,21 +151,14 @@ def _unprotected_predictions(model: Model) -> list[str]:
     return [str(note) for note in model.certificate.unprotected if note.code is Code.RAW_PREDICTIONS]
 
 
-def _write(out: Path, probabilities: Any, classes: Any) -> None:
-    import numpy as np
-
-    with open(out, "wb") as file:
-        np.savez_compressed(file, probabilities=probabilities.numpy(), classes=classes.numpy())
-
-
 def _show(shown: dict[str, Any], model: Model) -> None:
     if shown["files"] != "verified":
         show_words("NOT VERIFIED: no ledger confirms the files of this model (hushgraph verify tells more)", indent=2)
-    typer.echo(f"{shown['nodes']} nodes predicted with the model in {shown['model']}")
+    echo(f"{shown['nodes']} nodes predicted with the model in {shown['model']}")
     if shown["classes_note"]:
-        typer.echo(f"nodes in each class ({shown['classes_note']}):")
+        echo(f"nodes in each class ({shown['classes_note']}):")
     for name, count in shown["classes"].items():
-        typer.echo(f"  {name:<20} {count}")
+        echo(f"  {name:<20} {count}")
     if shown["charged"]:
         from hushgraph.report.words import claim
 
@@ -161,4 +168,4 @@ def _show(shown: dict[str, Any], model: Model) -> None:
     for line in shown["not_protected"]:
         show_words(f"NOT PROTECTED: {line}", indent=2)
     if "out" in shown:
-        typer.echo(f"written to {shown['out']}")
+        echo(f"written to {shown['out']}")

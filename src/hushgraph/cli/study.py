@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushgraph.cli.console import Json, command, show_json, show_table, show_words
+from hushgraph.cli.console import Json, command, echo, show_json, show_table, show_words
 
 if TYPE_CHECKING:
     from hushgraph.study.results import Results
@@ -147,7 +147,7 @@ def plot(
     if as_json:
         show_json({"plots": written})
     else:
-        typer.echo("\n".join(f"wrote {one}" for one in written))
+        echo("\n".join(f"wrote {one}" for one in written))
 
 
 @app.command("report")
@@ -163,7 +163,7 @@ def report(
     if as_json:
         show_json({"report": str(path), "bytes": path.stat().st_size})
     else:
-        typer.echo(f"wrote {path}")
+        echo(f"wrote {path}")
 
 
 @app.command("export")
@@ -213,10 +213,10 @@ def _write(text: str, out: Path | None) -> None:
     from hushgraph.text import write_whole
 
     if out is None:
-        typer.echo(text, nl=False)
+        echo(text, nl=False)
         return
     out.parent.mkdir(parents=True, exist_ok=True)
-    typer.echo(f"wrote {write_whole(out, text)}")
+    echo(f"wrote {write_whole(out, text)}")
 
 
 # Words
@@ -241,7 +241,7 @@ class _Line:
     def end(self) -> None:
         """Leave the line."""
         if self.shown:
-            typer.echo("", err=True)
+            echo("", err=True)
 
 
 def _show_state(results: Results) -> None:
@@ -252,7 +252,7 @@ def _show_state(results: Results) -> None:
         show_words(
             f"{others} of the missing runs were done by another version of the code (--any-code shows them)", indent=4
         )
-    typer.echo("")
+    echo("")
 
 
 def _show_views(results: Results) -> None:
@@ -266,10 +266,10 @@ def _show_one(table: Any, interval: str) -> None:
     from hushgraph.study.export import caption, cells_of
 
     head, rows = cells_of(table, interval)
-    typer.echo(table.name)
+    echo(table.name)
     show_table(head, rows, range(len(table.rows), len(head)))
     show_words(caption(table, interval))
-    typer.echo("")
+    echo("")
 
 
 def _show_choice(results: Results) -> None:
@@ -280,14 +280,14 @@ def _show_choice(results: Results) -> None:
     assert results.study.choose is not None
     cost = cost_of(results.study)
     require_allowed(results.study, cost)
-    typer.echo(f"best by {results.study.choose.by}")
+    echo(f"best by {results.study.choose.by}")
     for one in choose(results, results.study.choose):
         place = ", ".join(word(value) for value in one.place.values())
         best = ", ".join(f"{axis} {word(value)}" for axis, value in one.best.items())
         show_words(f"  {place}: {best} (of {one.tried}): test_accuracy {shown(one.summary)}", indent=4)
     for price in cost.tuning:
         show_words("  " + price_words(price, results.study.privacy), indent=4)
-    typer.echo("")
+    echo("")
 
 
 def _show_dry_run(results: Results, workers: int, as_json: bool) -> None:
@@ -311,14 +311,14 @@ def _show_cost(cost: Any, privacy: str) -> None:
     from hushgraph.text import rounded_up
 
     would = "would cost, with noise that is not seeded" if privacy == "research" else "cost"
-    typer.echo(f"what one run {would}")
+    echo(f"what one run {would}")
     for one in cost.runs:
         price = (
             f"refused: {one.refused}" if one.refused else f"epsilon {rounded_up(one.epsilon)} at delta {one.delta:g}"
         )
         claimed = "" if one.claimed is None else f", where a paper would claim {one.claimed:.4g}"
         show_words(f"  {one.count} x {one.label}: {price}{claimed}", indent=6)
-    typer.echo("what all runs on a dataset cost together, fixed beforehand")
+    echo("what all runs on a dataset cost together, fixed beforehand")
     for whole in cost.together:
         words = f"epsilon {rounded_up(whole.epsilon)} at delta {whole.delta:g} for {whole.runs} protected runs"
         rest = f"; nothing with the {whole.open_runs} runs without protection" if whole.open_runs else ""

@@ -11,6 +11,7 @@ from hushgraph.cli.console import (
     Json,
     Settings,
     command,
+    echo,
     progress_bar,
     require_new_folder,
     show_json,
@@ -123,12 +124,12 @@ def summary(model: Model, out: Path, ledger: Path | None) -> dict[str, Any]:
 def _show(model: Model, out: Path) -> None:
     from hushgraph.methods.evaluation import EVALUATION
 
-    typer.echo(str(model) + "\n")
+    echo(str(model) + "\n")
     for title, text in (("accuracy", _accuracy(model)), ("lowest classes", _lowest_classes(model))):
         if text:
             show_words(f"{title:<15} {text} ({EVALUATION})", indent=18)
-    typer.echo(f"time            {model.seconds['total']:.1f} s")
-    typer.echo(f"model           {out}")
+    echo(f"time            {model.seconds['total']:.1f} s")
+    echo(f"model           {out}")
 
 
 def _accuracy(model: Model) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hushgraph.cli.console import Json, command, show_json, show_words
+from hushgraph.cli.console import Json, command, echo, show_json, show_words
 
 
 @command
@@ -27,7 +27,7 @@ def verify(
     if as_json:
         show_json({"model": str(model), **found.as_dict()})
     else:
-        typer.echo(f"{model}: {found.headline}")
+        echo(f"{model}: {found.headline}")
         for finding in found.findings:
             show_words(f"  {finding}", indent=16)
     raise typer.Exit(found.exit_code)

@@ -13,7 +13,6 @@ This is post-processing of reports that are already private; it costs nothing an
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,9 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from hushgraph.collect.task import BinnedQuestion, LabelQuestion, Task
+from hushgraph.collect.task import LARGEST_TASK, BinnedQuestion, LabelQuestion, Task
 from hushgraph.errors import InputError
 from hushgraph.local import RandomizedResponse, SampledReport, UnaryEncoding, unpack_bits
+from hushgraph.text import written_whole
+from hushgraph.untrusted.files import damage_named
+from hushgraph.untrusted.npz import NpzFile
 
 
 @dataclass(frozen=True)
@@ -85,43 +87,57 @@ def _label_arrays(question: LabelQuestion, sent: list[Any]) -> dict[str, np.ndar
 
 def read_export(path: str | Path) -> Export:
     """Read an export; every array is checked against the task inside it. No pickle is ever loaded."""
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-        task = Task.from_json(arrays.pop("task").tobytes().decode("ascii"))
-    except (OSError, ValueError, KeyError, UnicodeDecodeError) as error:
-        raise InputError(f"expected an export of a collection task; got {path}; export it again") from error
-    _check(task, arrays)
+    with NpzFile(path, of="an export of a collection task") as archive, damage_named(path, do="Export it again"):
+        shape, kind = archive.header("task")
+        if kind != np.uint8 or len(shape) != 1 or shape[0] > LARGEST_TASK:
+            raise InputError(f"{path}: expected an export of a collection task; its task is no text; export it again")
+        task = Task.from_json(archive.read("task").tobytes().decode("ascii"))
+        _check(task, {name: archive.header(name) for name in archive.names if name != "task"}, str(path))
+        arrays = {name: archive.read(name) for name in archive.names if name != "task"}
+        _check_values(task, arrays, str(path))
     return Export(task, arrays)
 
 
-def _check(task: Task, arrays: dict[str, np.ndarray]) -> None:
-    expected: dict[str, tuple[tuple[int, ...], int, int]] = {}
-    node = arrays.get("node", np.empty((0, 0)))
-    people = len(node)
-    expected["node"] = ((people,), 0, task.nodes)
+def _forms(task: Task, people: int) -> dict[str, tuple[tuple[int, ...], int, int]]:
+    """The arrays of an export of this task with so many reports: shape, and the range of values."""
+    forms: dict[str, tuple[tuple[int, ...], int, int]] = {"node": ((people,), 0, task.nodes)}
     if isinstance(task.features, BinnedQuestion):
-        expected["x_bins"] = ((people, task.features.dimensions), 0, task.features.bins)
+        forms["x_bins"] = ((people, task.features.dimensions), 0, task.features.bins)
     elif task.features is not None and task.features.mechanism == "one_bit":
-        expected["x_bits"] = ((people, task.features.dimensions), 0, 2)
+        forms["x_bits"] = ((people, task.features.dimensions), 0, 2)
     elif task.features is not None:
-        expected["x_index"] = ((people, task.features.sampled), 0, task.features.dimensions)
-        expected["x_bit"] = ((people, task.features.sampled), 0, 2)
+        forms["x_index"] = ((people, task.features.sampled), 0, task.features.dimensions)
+        forms["x_bit"] = ((people, task.features.sampled), 0, 2)
     if task.labels is not None and task.labels.mechanism == "randomized_response":
-        expected["y"] = ((people,), -1, len(task.labels.classes))
+        forms["y"] = ((people,), -1 if task.labels.optional else 0, len(task.labels.classes))
     elif task.labels is not None:
-        expected["y_bits"] = ((people, len(task.labels.classes)), 0, 2)
-        expected["y_sent"] = ((people,), 0, 2)
-    problems = [f"expected arrays {sorted(expected)}; got {sorted(arrays)}"] if expected.keys() != arrays.keys() else []
-    for name in expected.keys() & arrays.keys():
-        shape, low, high = expected[name]
-        array = arrays[name]
-        if array.shape != shape or array.dtype.kind not in "iub":
-            problems.append(f"{name}: expected whole numbers of shape {shape}; got {array.dtype} {array.shape}")
-        elif array.size and not (array.min() >= low and array.max() < high):
-            problems.append(f"{name}: expected values in [{low}, {high}); got others")
-    if not problems and len(np.unique(node)) != people:
-        problems.append("node: expected each node once; got repetitions")
+        forms["y_bits"] = ((people, len(task.labels.classes)), 0, 2)
+        forms["y_sent"] = ((people,), 0, 2)
+    return forms
+
+
+def _check(task: Task, found: dict[str, tuple[tuple[int, ...], np.dtype[Any]]], where: str) -> None:
+    """Names, shapes and kinds, before any of it is read."""
+    shape = found.get("node", ((), None))[0]
+    expected = _forms(task, shape[0] if shape else 0)
+    if expected.keys() != found.keys():
+        raise InputError(f"{where}: expected arrays {sorted(expected)}; got {sorted(found)}; export it again")
+    InputError.collect(
+        f"{where}: {name}: expected whole numbers of shape {expected[name][0]}; got {kind} {shape}"
+        for name, (shape, kind) in found.items()
+        if shape != expected[name][0] or kind.kind not in "iub"
+    )
+
+
+def _check_values(task: Task, arrays: dict[str, np.ndarray], where: str) -> None:
+    node = arrays["node"]
+    problems = [
+        f"{where}: {name}: expected values in [{low}, {high}); got others"
+        for name, (_, low, high) in _forms(task, len(node)).items()
+        if arrays[name].size and not (arrays[name].min() >= low and arrays[name].max() < high)
+    ]
+    if len(np.unique(node)) != len(node):
+        problems.append(f"{where}: node: expected each node once; got repetitions")
     InputError.collect(problems)
 
 
@@ -225,9 +241,6 @@ def write_graph(export: Export, edge_index: np.ndarray, path: str | Path) -> Pat
     arrays["y"] = np.full(export.task.nodes, -1, dtype=np.int64) if found.y is None else found.y
     if export.task.labels is not None:
         arrays["class_names"] = np.array(export.task.labels.classes, dtype=np.str_)
-    target = Path(path)
-    unfinished = target.with_name(f"{target.name}.{os.getpid()}.part")
-    with unfinished.open("wb") as file:
+    with written_whole(path) as file:
         np.savez_compressed(file, allow_pickle=False, **arrays)
-    os.replace(unfinished, target)
-    return target
+    return Path(path)

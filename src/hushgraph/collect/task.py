@@ -24,8 +24,14 @@ from hushgraph.errors import InputError, did_you_mean
 from hushgraph.local import FeatureRR, MultiBit, OneBit, PerFeature, RandomizedResponse, UnaryEncoding
 from hushgraph.local.base import small_side
 from hushgraph.local.feature_rr import PARTS_OF_ONE
+from hushgraph.untrusted.files import damage_named, parse_json
 
 FORMAT = "hushgraph-task/1"
+LARGEST_TASK = 1 << 20
+MOST_DIMENSIONS = 1 << 20
+MOST_BINS = 256
+MOST_NODES = 1 << 32
+"""What fits in a request and in memory; a task that asks for more is a mistake or an attack."""
 FEATURE_MECHANISMS = ("multi_bit", "one_bit")
 BINNED = "feature_rr"
 LABEL_MECHANISMS = ("randomized_response", "unary_symmetric", "unary_optimized")
@@ -56,6 +62,7 @@ class FeatureQuestion:
         object.__setattr__(self, "low", float(self.low))
         object.__setattr__(self, "high", float(self.high))
         object.__setattr__(self, "epsilon", float(self.epsilon))
+        _require_count("dimensions", self.dimensions, MOST_DIMENSIONS)
         built = self.build()
         bits = built.bits if isinstance(built, MultiBit) else self.dimensions
         # The number of sent bits is part of the agreement, so it is written down rather than recomputed by each side.
@@ -91,6 +98,8 @@ class BinnedQuestion:
         for name in ("epsilon", "low", "high"):
             object.__setattr__(self, name, float(getattr(self, name)))
         object.__setattr__(self, "scores", tuple(float(score) for score in self.scores))
+        _require_count("bins", self.bins, MOST_BINS)
+        _require_count("dimensions", len(self.scores), MOST_DIMENSIONS)
         self.build()
 
     @property
@@ -174,8 +183,8 @@ class Task:
     def from_json(cls, text: str) -> Task:
         """Read a task; refused unless it is exactly in canonical form, so that text and hash cannot disagree."""
         try:
-            body = json.loads(text)
-        except (ValueError, RecursionError) as error:
+            body = parse_json(text) if len(text) <= LARGEST_TASK else None
+        except ValueError as error:
             raise InputError("expected a task in JSON; got something else; fetch the task again") from error
         if not isinstance(body, dict) or body.pop("format", None) != FORMAT:
             raise InputError(f"expected format {FORMAT!r}; got another; update hushgraph or fetch the task again")
@@ -187,6 +196,13 @@ class Task:
     @classmethod
     def from_dict(cls, body: Mapping[str, Any]) -> Task:
         """Build a task from plain data (a configuration file); unknown or missing names are refused."""
+        with damage_named("task", do="See docs/collect.md"):
+            task = cls._from_dict(body)
+            task.canonical_json()  # refuses numbers that are not finite
+            return task
+
+    @classmethod
+    def _from_dict(cls, body: Mapping[str, Any]) -> Task:
         values = dict(body)
         asked = values.get("features")
         binned = isinstance(asked, Mapping) and asked.get("mechanism") == BINNED
@@ -194,6 +210,11 @@ class Task:
             if values.get(name) is not None:
                 values[name] = _build(kind, values[name], name)
         return _build(cls, values, "task")
+
+
+def _require_count(name: str, value: Any, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise InputError(f"expected {name} from 1 to {most}; got {value!r}; check the task")
 
 
 def _build(kind: Any, values: Any, where: str) -> Any:
@@ -215,8 +236,10 @@ def _problems(task: Task) -> list[str]:
     problems = []
     if not (isinstance(task.id, str) and _NAME.fullmatch(task.id)):
         problems.append(f"expected an id of small letters, digits and dashes; got {task.id!r}; rename the task")
-    if not (isinstance(task.nodes, int) and not isinstance(task.nodes, bool) and task.nodes >= 1):
-        problems.append(f"expected nodes >= 1; got {task.nodes!r}; give the number of nodes of the graph")
+    if not (isinstance(task.nodes, int) and not isinstance(task.nodes, bool) and 1 <= task.nodes <= MOST_NODES):
+        problems.append(
+            f"expected nodes from 1 to {MOST_NODES}; got {task.nodes!r}; give the number of nodes of the graph"
+        )
     if task.features is None and task.labels is None:
         problems.append("expected features or labels; got neither; ask for something")
     for name in ("title", "purpose", "contact"):

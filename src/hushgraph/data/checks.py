@@ -8,7 +8,7 @@ not exist), which no neighbor of a graph that passes is. A node without a label 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from torch import Tensor
 from hushgraph.data.rows import Rows, SparseRows
 from hushgraph.errors import InputError
 from hushgraph.graph.edges import Edges, MemoryEdges
-from hushgraph.privacy.metadata import Metadata
+from hushgraph.privacy.metadata import MOST_CLASSES, Metadata
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,18 @@ class CheckedGraph:
         """The node numbers of `train`, `val` or `test`."""
         return {"train": self.train, "val": self.val, "test": self.test}[name]
 
+    def only(self, parts: frozenset[str]) -> CheckedGraph:
+        """The graph without what is not among `parts`: no edges, no columns of features, no label."""
+        nodes, nothing = self.metadata.num_nodes, torch.empty((2, 0), dtype=torch.int64)
+        without: dict[str, Any] = {}
+        if "edges" not in parts:
+            without |= {"edges": MemoryEdges.from_edge_index(nothing, nodes), "public_edges": None}
+        if "features" not in parts:
+            without["features"] = torch.empty(nodes, 0)
+        if "labels" not in parts:
+            without["labels"] = torch.full_like(self.labels, -1)
+        return replace(self, **without)
+
 
 def check_graph(
     data: Any,
@@ -71,7 +83,7 @@ def check_graph(
     changes: list[str] = []
     features, num_nodes = _features(data.x)
     edge_index = data.edge_index if data.edge_index is not None else torch.empty((2, 0), dtype=torch.int64)
-    labels = _labels(data, num_nodes)
+    labels = numbered_labels(data, num_nodes)
     masks = {name: getattr(data, f"{name}_mask", None) for name in ("train", "val", "test", "public")}
     known = getattr(data, "public_edge_index", None)
     class_names, declared = (known_classes, True) if known_classes else _class_names(data, labels)
@@ -79,7 +91,7 @@ def check_graph(
         *_feature_problems(features),
         *(_edge_problems(edge_index, num_nodes) if stored is None else _stored_problems(stored, num_nodes)),
         *([] if known is None else [f"public {problem}" for problem in _edge_problems(known, num_nodes)]),
-        *_label_problems(labels, num_nodes, len(class_names)),
+        *_label_problems(labels, num_nodes, len(class_names), declared),
         *_mask_problems(masks, num_nodes, train_needed=not inference),
     ]
     InputError.collect(problems)
@@ -126,7 +138,10 @@ def labeled_nodes(nodes: Tensor, labels: Tensor, split: str) -> Tensor:
 
 def _kind_problems(data: Any, needed: tuple[str, ...]) -> list[str]:
     if type(data).__name__ == "HeteroData":
-        return ["expected one kind of node and edge; got a HeteroData graph. Select one edge type (to_homogeneous)"]
+        return [
+            "expected one kind of node and edge; got a HeteroData graph. Choose a relation between nodes of one kind: "
+            "hushgraph.Graph.from_pyg(data, relation=...)"
+        ]
     missing = [name for name in needed if getattr(data, name, None) is None]
     problems = [f"expected a torch_geometric Data with {name}; got none" for name in missing]
     for name in ("edge_weight", "edge_attr"):
@@ -139,6 +154,8 @@ def _kind_problems(data: Any, needed: tuple[str, ...]) -> list[str]:
 
 
 def _features(x: Any) -> tuple[Rows, int]:
+    if isinstance(x, np.ndarray) and x.dtype.kind in "biuf":
+        x = torch.from_numpy(x.astype(np.float32))
     if isinstance(x, SparseRows):
         return x, x.shape[0]
     if not isinstance(x, Tensor) or x.dim() != 2:
@@ -150,14 +167,24 @@ def _features(x: Any) -> tuple[Rows, int]:
     return SparseRows.from_tensor(x.detach().to(torch.float32)), x.shape[0]
 
 
-def _labels(data: Any, num_nodes: int) -> Tensor:
-    """One class number per node; words are looked up among the declared class names."""
+def numbered_labels(data: Any, num_nodes: int) -> Tensor:
+    """One class number per node; words, and numbers where the declared classes are numbers, are looked up there."""
     if data.y is None:
         return torch.full((num_nodes,), -1)
-    if isinstance(data.y, list | tuple | np.ndarray) and np.asarray(data.y).dtype.kind in "UO":
-        return _numbered(np.asarray(data.y), getattr(data, "class_names", None))
-    labels = torch.as_tensor(data.y)
-    return labels.squeeze(1) if labels.dim() == 2 and labels.shape[1] == 1 else labels
+    names = getattr(data, "class_names", None)
+    if not isinstance(data.y, Tensor) and np.asarray(data.y).dtype.kind in "UO":
+        return _numbered(np.asarray(data.y), names)
+    labels = torch.as_tensor(np.asarray(data.y) if not isinstance(data.y, Tensor) else data.y)
+    labels = labels.squeeze(1) if labels.dim() == 2 and labels.shape[1] == 1 else labels
+    if names is not None and not labels.is_floating_point() and _are_other_numbers(names):
+        return _numbered(np.where(labels.numpy() == -1, "", labels.numpy().astype(str)), names)
+    return labels
+
+
+def _are_other_numbers(names: Any) -> bool:
+    """Whether classes were declared by whole numbers that are not 0, 1, 2, ...: labels then are these numbers."""
+    whole = all(isinstance(name, int | np.integer) and not isinstance(name, bool) for name in names)
+    return whole and list(names) != list(range(len(names)))
 
 
 def _numbered(words: NDArray[Any], names: Any) -> Tensor:
@@ -201,14 +228,22 @@ def _stored_problems(edges: Edges, num_nodes: int) -> list[str]:
     return []
 
 
-def _label_problems(labels: Tensor, num_nodes: int, num_classes: int) -> list[str]:
+def _label_problems(labels: Tensor, num_nodes: int, num_classes: int, declared: bool) -> list[str]:
     if labels.shape != (num_nodes,):
         return [f"labels: expected one per node, [{num_nodes}]; got shape {list(labels.shape)}"]
     if labels.is_floating_point() or labels.dtype is torch.bool:
         return [f"labels: expected integers; got {labels.dtype}"]
     low, high = int(labels.min()), int(labels.max())
     if low < -1 or high >= num_classes:
-        return [f"labels: expected classes 0 to {num_classes - 1} (-1: no label); got {low} to {high}"]
+        return [
+            f"labels: expected classes 0 to {num_classes - 1} (-1: no label); got {low} to {high}. Labels that are "
+            "other numbers are looked up among data.class_names = [1, 2, ...]"
+        ]
+    if not declared and (empty := num_classes - torch.unique(labels[labels >= 0]).numel()):
+        return [
+            f"labels: expected every class from 0 to {num_classes - 1} to occur, because classes were not declared; "
+            f"{empty} do not. Declare data.num_classes = C, or data.class_names = [...] with the numbers that are used"
+        ]
     return []
 
 
@@ -216,11 +251,13 @@ def _class_names(data: Any, labels: Tensor) -> tuple[tuple[str, ...], bool]:
     """The class names, and whether they (or their number) were declared rather than read off the labels."""
     names = getattr(data, "class_names", None)
     if names is not None:
-        return tuple(str(name) for name in names), True
+        return tuple(str(name) for name in names), bool(getattr(data, "classes_declared", True))
     stated = data.to_dict().get("num_classes")
     declared = stated is not None
     if stated is None:
         stated = int(labels.max()) + 1 if labels.numel() else 0
+    if int(stated) > MOST_CLASSES:
+        raise InputError(f"labels: expected at most {MOST_CLASSES:,} classes; got {int(stated):,}; number them from 0")
     return tuple(str(i) for i in range(int(stated))), declared
 
 

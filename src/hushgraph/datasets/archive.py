@@ -9,54 +9,35 @@ read the files without executing anything and refuse what is not plain data, bef
 
 from __future__ import annotations
 
-import pickle
 import pickletools
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
-from types import TracebackType
+from typing import Any
 
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from hushgraph.errors import InputError
+from hushgraph.untrusted.files import visible
+from hushgraph.untrusted.npz import NpzFile
 
 Shape = tuple[int | None, ...]
 
 
-class Archive:
-    """An npz file whose arrays are checked for type and shape as they are read. Use it in a `with` statement."""
-
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
-        if not self.path.is_file():
-            raise InputError(f"expected an npz file at {self.path}; there is none; check the path")
-        try:
-            opened = np.load(self.path, allow_pickle=False)
-        except (ValueError, EOFError, OSError, zipfile.BadZipFile, pickle.UnpicklingError) as error:
-            raise InputError(f"{self.path}: expected an npz archive; it cannot be opened as one") from error
-        if not isinstance(opened, np.lib.npyio.NpzFile):
-            raise InputError(f"{self.path}: expected an npz archive; got a single array (npy); use np.savez")
-        self._arrays = opened
+class Archive(NpzFile):
+    """An npz file whose arrays are checked for type and shape, by their headers, before they are read."""
 
     def __enter__(self) -> Archive:
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._arrays.close()
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._arrays.files
 
     def require(self, names: Iterable[str], what: str) -> None:
         """Refuse the file unless all `names` are in it; `what` begins the sentence that says what is expected."""
         wanted = list(names)
         missing = [name for name in wanted if name not in self]
         if missing:
-            found = ", ".join(sorted(self._arrays.files)) or "nothing"
+            found = ", ".join(sorted(self.names)) or "nothing"
             raise InputError(f"{self.path}: {what} {', '.join(wanted)}; missing: {', '.join(missing)}; found: {found}")
 
     def integers(self, name: str, shape: Shape) -> NDArray[np.int64]:
@@ -82,36 +63,21 @@ class Archive:
         return array
 
     def words(self, name: str) -> list[str]:
-        """A one-dimensional array of strings or whole numbers, as strings."""
-        return [str(item) for item in self._checked(name, (None,), "Uiu", "strings")]
+        """A one-dimensional array of strings or whole numbers, as strings, without control characters."""
+        return [visible(str(item)) for item in self._checked(name, (None,), "Uiu", "strings")]
 
-    def _checked(self, name: str, shape: Shape, kinds: str, meaning: str) -> NDArray:
-        array = self._read(name)
+    def _checked(self, name: str, shape: Shape, kinds: str, meaning: str) -> NDArray[Any]:
+        self.require([name], "expected the array")
+        found, kind = self.header(name)
         problems = []
-        if array.dtype.kind not in kinds:
-            problems.append(f"{self.path}: expected {name} to hold {meaning}; got dtype {array.dtype}")
-        fits = len(array.shape) == len(shape) and all(want in (None, got) for want, got in zip(shape, array.shape))
+        if kind.kind not in kinds:
+            problems.append(f"{self.path}: expected {name} to hold {meaning}; got dtype {kind}")
+        fits = len(found) == len(shape) and all(want in (None, got) for want, got in zip(shape, found))
         if not fits:
             wanted = ", ".join("any" if want is None else str(want) for want in shape)
-            problems.append(f"{self.path}: expected {name} of shape ({wanted}); got {array.shape}")
+            problems.append(f"{self.path}: expected {name} of shape ({wanted}); got {found}")
         InputError.collect(problems)
-        return array
-
-    def _read(self, name: str) -> NDArray:
-        self.require([name], "expected the array")
-        try:
-            array = self._arrays[name]
-        except (ValueError, EOFError, OSError, zipfile.BadZipFile, pickle.UnpicklingError) as error:
-            pickled = "object" in str(error).lower()
-            reason = (
-                "holds pickled objects, which are never loaded; store plain numbers or strings"
-                if pickled
-                else "cannot be read; the file may be cut off"
-            )
-            raise InputError(f"{self.path}: expected a plain array {name}; it {reason}") from error
-        if not isinstance(array, np.ndarray):
-            raise InputError(f"{self.path}: expected {name} to be an array; got other bytes")
-        return array
+        return self.read(name)
 
 
 # All that the Planetoid files need: arrays, sparse matrices, dictionaries of lists.
@@ -172,16 +138,14 @@ def _holds_objects(archive: zipfile.ZipFile, member: str) -> bool:
         return bool(read_header(file)[2].hasobject)
 
 
-def refuse_code_in_torch(path: Path) -> None:
+def refuse_code_in_torch(path: Path, hint: str = "delete it, it is made again from the raw files") -> None:
     """Pass a file saved by torch only if torch itself would load it as weights alone."""
     from torch.serialization import get_unsafe_globals_in_checkpoint
 
     try:
         unsafe = get_unsafe_globals_in_checkpoint(str(path))
     except Exception as error:
-        raise InputError(
-            f"{path}: expected a file saved by torch; it cannot be read; delete it, it is made again from the raw files"
-        ) from error
+        raise InputError(f"{path}: expected a file saved by torch; it cannot be read; {hint}") from error
     if unsafe:
         raise _refusal(path, ", ".join(sorted(map(str, unsafe))))
 

@@ -38,6 +38,7 @@ from hushgraph.datasets.catalog import (
 from hushgraph.datasets.public_edges import groups_of, split_edges
 from hushgraph.datasets.splits import MASKS, has_split, random_split, split_from
 from hushgraph.datasets.splits import project as reduced
+from hushgraph.datasets.stored import is_stored, read_stored
 from hushgraph.errors import HushgraphError, InputError, did_you_mean
 from hushgraph.ledger.manifest import GRAPH
 
@@ -54,7 +55,8 @@ def load(
     project: int | None = None,
     **options: Any,
 ) -> Data:
-    """Load a graph by name (`available()` lists them), from an npz file, or from the folder of a released graph.
+    """Load a graph by name (`available()` lists them), from an npz file, or from the folder of a graph that was
+    imported or released.
 
     Names with a slash are files in the data folder, which the environment variable HUSHGRAPH_DATA names.
 
@@ -99,6 +101,10 @@ def _read(source: str | Path, root: str | Path | None, split: Split, seed: int, 
         if number is not None:
             raise InputError(f"expected a split number only for files with several splits; got {number} for {name}")
         return _read_named(name, root, seed, options)
+    if is_stored(source):
+        if number is not None or options:
+            raise InputError(f"{name}: expected no split number and no options for an imported graph; got some")
+        return read_stored(source)
     path = _graph_file(source)
     known = known_file(path)
     if known is not None and not declares_classes(path):
@@ -207,7 +213,7 @@ def load_public(name: str, root: str | Path | None = None, *, as_published: bool
     maker = _import_maker(entry)
     try:
         # OGB and PyTorch Geometric report progress on standard output, which belongs to our caller.
-        with torch.serialization.safe_globals(_plain_containers()), contextlib.redirect_stdout(sys.stderr):
+        with torch.serialization.safe_globals(plain_containers()), contextlib.redirect_stdout(sys.stderr):
             for path in sorted((folder / entry.folder).rglob("*.pt")):
                 archive.refuse_code_in_torch(path)
             raw_data, masks = _make(entry, _checked(maker, entry, folder), folder)
@@ -230,7 +236,7 @@ def _import_maker(entry: PublicDataset) -> Any:
         ) from error
 
 
-def _plain_containers() -> list[Any]:
+def plain_containers() -> list[Any]:
     """The holders of tensors that OGB saves and that torch would not load back on its own."""
     from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
     from torch_geometric.data.storage import GlobalStorage

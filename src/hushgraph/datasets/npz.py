@@ -9,7 +9,6 @@ task, and `public_edge_index`, edges that are public knowledge. Nothing in a fil
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -32,6 +31,8 @@ from hushgraph.datasets.splits import (
     with_masks,
 )
 from hushgraph.errors import InputError
+from hushgraph.privacy.metadata import MOST_CLASSES, MOST_FEATURES
+from hushgraph.text import written_whole
 
 CSR_PARTS = ("x_data", "x_indices", "x_indptr", "x_shape")
 
@@ -98,16 +99,14 @@ def write_npz(data: Data, path: str | Path) -> Path:
         arrays["public_edge_index"] = _sorted_edges(data.public_edge_index, len(data.y))
     if has_split(data):
         arrays.update({name: data[name].numpy() for name in MASKS})
-    if data.get("class_names") is not None:
+    if data.get("class_names") is not None and data.get("classes_declared", True):
         arrays["class_names"] = np.array(list(data.class_names), dtype=np.str_)
     elif data.to_dict().get("num_classes") is not None:
         arrays["num_classes"] = np.array(int(data.num_classes), dtype=np.int64)
     target = Path(path)
     target = target if target.suffix == ".npz" else target.with_name(target.name + ".npz")
-    unfinished = target.with_name(target.name + f".{os.getpid()}.part")
-    with unfinished.open("wb") as file:
+    with written_whole(target) as file:
         np.savez_compressed(file, allow_pickle=False, **arrays)
-    os.replace(unfinished, target)
     return target
 
 
@@ -169,8 +168,11 @@ def _read_features(archive: Archive, count: int, features: str) -> Tensor:
 def _read_sparse_features(archive: Archive, count: int) -> Tensor:
     archive.require(CSR_PARTS, "sparse features consist of")
     rows, columns = (int(length) for length in archive.integers("x_shape", (2,)))
-    if rows != count:
-        raise InputError(f"{archive.path}: expected x_shape with {count} rows, as many as y has; got {rows}")
+    if rows != count or not 0 <= columns <= MOST_FEATURES:
+        raise InputError(
+            f"{archive.path}: expected x_shape with {count} rows, as many as y has, and at most {MOST_FEATURES:,} "
+            f"columns; got {rows} and {columns}"
+        )
     indptr = archive.integers("x_indptr", (rows + 1,))
     indices = archive.integers("x_indices", (None,))
     values = archive.numbers("x_data", (len(indices),))
@@ -192,6 +194,11 @@ def _read_class_names(archive: Archive, y: NDArray[np.int64], num_classes: int |
     highest = int(y.max())
     if stored is None and num_classes is None and "num_classes" in archive:
         num_classes = int(archive.integers("num_classes", ()))
+    if max(highest + 1, num_classes or 0) > MOST_CLASSES:
+        given = max(highest + 1, num_classes or 0)
+        raise InputError(
+            f"{archive.path}: expected at most {MOST_CLASSES:,} classes; got {given:,}; number them from 0"
+        )
     if stored is not None:
         names = archive.words(stored)
         if num_classes is not None and num_classes != len(names):

@@ -226,6 +226,8 @@ def induced(data: Data, keep: Tensor) -> Data:
 
 
 def _part(data: Data, key: str, value: object, nodes: Tensor, edges: Tensor) -> object:
+    if isinstance(value, np.ndarray) and len(value) == len(data.y):
+        return value[nodes.numpy()]
     if not isinstance(value, Tensor):
         return value
     if key in ("x", "y", "train_mask", "val_mask", "test_mask") or data.is_node_attr(key):

@@ -12,7 +12,8 @@ from functools import cached_property
 
 import numpy as np
 
-from hushgraph.graph.dendrogram_kernels import GRID, balanced, heads, in_order, place_edges, score, spans, term, walk
+from hushgraph.graph.dendrogram_kernels import COMPILED as COMPILED
+from hushgraph.graph.dendrogram_kernels import GRID, heads, in_order, score, spans, term, walk
 from hushgraph.noise.source import NoiseSource
 
 _STEPS_AT_ONCE = 1 << 18
@@ -76,6 +77,22 @@ class Dendrogram:
             found[here] = self._less_deep(row[start], row[end])
         return found
 
+    @property
+    def children(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The left and the right child of every inner node, and the parent of every node (of the root -1).
+
+        Leaves are numbered as nodes; the inner node at gap k has the number of leaves plus k.
+        """
+        n, gaps, above = self.num_nodes, np.arange(len(self.depths)), self._spans[2]
+        left, right = self.order[:-1].copy(), self.order[1:].copy()
+        below = gaps[above >= 0]
+        first = below < above[below]
+        left[above[below[first]]] = n + below[first]
+        right[above[below[~first]]] = n + below[~first]
+        parent = np.full(2 * n - 1, -1, dtype=np.int64)
+        parent[left], parent[right] = n + gaps, n + gaps
+        return left, right, parent
+
     def count(self, source: np.ndarray, target: np.ndarray) -> np.ndarray:
         """How many of these pairs part at every inner node."""
         return np.bincount(self.parting(source, target), minlength=len(self.depths))
@@ -104,28 +121,37 @@ def sensitivity(num_nodes: int) -> float:
     return float(exact) * (1.0 + 2.0**-40) + 2.0 / GRID + pairs * 2.0**-48
 
 
+def balanced(order: np.ndarray) -> Dendrogram:
+    """A balanced tree over the leaves in this order."""
+    place = np.arange(1, len(order))
+    return Dendrogram(order, len(order).bit_length() - np.frexp(place & -place)[1])
+
+
 @dataclass
 class Chain:
-    """The Metropolis chain with target exp(public score + private_rate * private score), from a balanced tree.
+    """The Metropolis chain with target exp(public score + private_rate * private score).
 
-    Edges are unordered pairs of different nodes, each once. The start is a random order of the leaves.
+    Edges are unordered pairs of different nodes, each once. The chain starts at the tree `start`, which must follow
+    from what is public; by default at a balanced tree over a random order of the leaves.
     """
 
     num_nodes: int
     public: tuple[np.ndarray, np.ndarray]
     private: tuple[np.ndarray, np.ndarray]
     noise: NoiseSource
+    start: Dendrogram | None = None
 
     def __post_init__(self) -> None:
-        n = self.num_nodes
+        n, known = self.num_nodes, len(self.public[0])
         source, target = (np.concatenate(ends).astype(np.int64) for ends in zip(self.public, self.private, strict=True))
-        self._left, self._right = (np.full(max(0, n - 1), -1, dtype=np.int64) for _ in range(2))
-        self._parent, self._size = np.empty(2 * n - 1, dtype=np.int64), np.empty(2 * n - 1, dtype=np.int64)
-        self._counts = np.zeros((max(0, n - 1), 2), dtype=np.int64)
-        self._at = np.empty(len(source), dtype=np.int64)
-        order = np.argsort(self.noise.integers(n, 1 << 53).numpy(), kind="stable")
-        self._root = balanced(order, self._left, self._right, self._parent, self._size)
-        place_edges(source, target, len(self.public[0]), self._parent, self._size, self._at, self._counts)
+        tree = self.start or balanced(np.argsort(self.noise.integers(n, 1 << 53).numpy(), kind="stable"))
+        self._left, self._right, self._parent = tree.children
+        self._root = int(np.flatnonzero(self._parent < 0)[0])
+        self._size = np.concatenate([np.ones(n, dtype=np.int64), tree.last - tree.first + 1])
+        parted = tree.parting(source, target)
+        self._at = n + parted
+        both = (np.bincount(part, minlength=max(0, n - 1)) for part in (parted[:known], parted[known:]))
+        self._counts = np.stack(list(both), axis=1)
         ends, edges = np.concatenate((source, target)), np.tile(np.arange(len(source)), 2)
         self._incident = edges[np.argsort(ends, kind="stable")]
         self._starts = np.concatenate(([0], np.cumsum(np.bincount(ends, minlength=n)))).astype(np.int64)

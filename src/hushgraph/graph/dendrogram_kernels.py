@@ -20,7 +20,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 try:
     from numba import njit
+
+    COMPILED = True
 except ImportError:  # the extra `fast` is not installed
+    COMPILED = False
 
     def njit(**_: Any) -> Callable[[F], F]:  # type: ignore[no-redef]
         """Leave a function as it is."""
@@ -39,44 +42,6 @@ def term(pairs, linked):  # type: ignore[no-untyped-def]
     share = linked / pairs
     value = linked * math.log(share) + (pairs - linked) * math.log1p(-share)
     return math.floor(value * GRID + 0.5)
-
-
-@njit(cache=True, nogil=True)
-def balanced(order, left, right, parent, size):  # type: ignore[no-untyped-def]
-    """A balanced tree over the leaves in this order; returns its root."""
-    n, made = len(order), len(order)
-    level = order.copy()
-    count = n
-    parent[:] = -1
-    size[:n] = 1
-    while count > 1:
-        kept = 0
-        for i in range(0, count - 1, 2):
-            left[made - n], right[made - n] = level[i], level[i + 1]
-            parent[level[i]], parent[level[i + 1]] = made, made
-            size[made] = size[level[i]] + size[level[i + 1]]
-            level[kept] = made
-            kept, made = kept + 1, made + 1
-        if count % 2:
-            level[kept] = level[count - 1]
-            kept += 1
-        count = kept
-    return level[0]
-
-
-@njit(cache=True, nogil=True)
-def place_edges(source, target, publics, parent, size, at, counts):  # type: ignore[no-untyped-def]
-    """Where the ends of every edge part (`at`), and how many public (column 0) and private edges part at each node."""
-    n = (len(parent) + 1) // 2
-    for e in range(len(source)):
-        x, y = source[e], target[e]
-        while x != y:
-            if (size[x] <= size[y] and x < y) or size[x] < size[y]:
-                x = parent[x]
-            else:
-                y = parent[y]
-        at[e] = x
-        counts[x - n, 0 if e < publics else 1] += 1
 
 
 @njit(cache=True, nogil=True)

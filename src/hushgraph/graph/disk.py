@@ -32,7 +32,7 @@ from hushgraph.graph.degree import capped
 from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.external_sort import external_sort, read_array
 from hushgraph.graph.packed import INT32_LIMIT, checked_edges, distinct, pack, swapped, unpack_minor
-from hushgraph.graph.sums import Quantized, Run, check_quantized, run_sums, sum_runs, target_runs
+from hushgraph.graph.sums import Quantized, Run, check_quantized, run_sums, sum_runs, summed_by_source, target_runs
 from hushgraph.noise.source import NoiseSource
 from hushgraph.text import write_whole
 
@@ -122,6 +122,10 @@ class DiskEdges:
             sources = self._sources(begin, min(begin + _entries(self.memory_limit), self.num_edges))
             counts += torch.bincount(torch.from_numpy(sources), minlength=self.num_nodes)
         return counts
+
+    def out_sums(self, values: Tensor) -> Tensor:
+        """For every node, the exact sum of the whole numbers below 2^20 that the nodes it sends to have, int64."""
+        return summed_by_source(self._sum_runs(1), values)
 
     def is_symmetric(self) -> bool:
         """True when every edge has its reverse. The first call sorts all edges by sender."""

@@ -18,7 +18,16 @@ from torch import Tensor
 
 from hushgraph.graph.degree import capped
 from hushgraph.graph.packed import INT32_LIMIT, checked_edges, offsets_of, pack, swapped, unpack_minor
-from hushgraph.graph.sums import Quantized, Run, check_quantized, kernels_for, run_sums, sum_runs, target_runs
+from hushgraph.graph.sums import (
+    Quantized,
+    Run,
+    check_quantized,
+    kernels_for,
+    run_sums,
+    sum_runs,
+    summed_by_source,
+    target_runs,
+)
 from hushgraph.noise.source import NoiseSource
 
 _BLOCK_EDGES, _BLOCK_TARGETS = 1 << 26, 1 << 15  # summed at a time: the results stay in the cache
@@ -43,6 +52,10 @@ class Edges(Protocol):
 
     def out_degree(self) -> Tensor:
         """How many edges start at each node, int64."""
+        ...
+
+    def out_sums(self, values: Tensor) -> Tensor:
+        """For every node, the exact sum of the whole numbers below 2^20 that the nodes it sends to have, int64."""
         ...
 
     def is_symmetric(self) -> bool:
@@ -136,6 +149,10 @@ class MemoryEdges:
     def out_degree(self) -> Tensor:
         """How many edges start at each node, int64."""
         return torch.bincount(self.sources, minlength=self.num_nodes)
+
+    def out_sums(self, values: Tensor) -> Tensor:
+        """For every node, the exact sum of the whole numbers below 2^20 that the nodes it sends to have, int64."""
+        return summed_by_source(self._runs(), values)
 
     def targets(self) -> Tensor:
         """The target of every stored edge, int32, aligned with `sources`."""

@@ -6,6 +6,7 @@ what this bounds: docs/proofs/aggregation.md.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -51,25 +52,38 @@ class QuantizedLabels:
 
 
 def quantize_labels(
-    classes: Tensor, columns: int, *, bits: int = BITS, lengths: Tensor | None = None, centered: bool = False
+    classes: Tensor,
+    columns: int,
+    *,
+    bits: int = BITS,
+    lengths: Tensor | None = None,
+    centered: bool = False,
+    mean_share: float = 0.0,
 ) -> QuantizedLabels:
     """One-hot rows of norm 1 in whole multiples of 1 / 2^bits, cut toward zero; class -1 sends a zero row.
 
-    With `centered`, the mean is taken away from each row and the rest brought back to norm 1. With `lengths`, how many
-    entries every sender's list has, row i is divided by sqrt(lengths[i]) as well.
+    With `centered`, the mean is taken away from each row and the rest brought back to norm 1, or the mean is made so
+    small that it has `mean_share` of the squared norm (from 0 to 1 / columns, which is where it started). With
+    `lengths`, how many entries every sender's list has, row i is divided by sqrt(lengths[i]) as well.
 
     Formal guarantee, checked in exact integers on the numbers that are returned: the squared norm of row i, times
     max(lengths[i], 1), is at most 4^bits. Row i depends on class i and lengths[i] alone.
     """
-    InputError.collect(_problems(classes, columns, bits, lengths))
+    InputError.collect(_problems(classes, columns, bits, lengths, mean_share))
     copies = torch.ones((), dtype=torch.int64) if lengths is None else lengths.to(torch.int64).clamp(min=1)
     others = max(columns - 1, 1)
-    length = 4.0**bits * ((columns - 1) / columns if centered else 1.0)
+    apart, together = math.sqrt((1.0 - mean_share) * (columns - 1) / columns), math.sqrt(mean_share / columns)
+    length = 4.0**bits * ((apart + together) ** 2 if centered else 1.0)
     hot = (length / copies.to(torch.float64)).sqrt().to(torch.int64)
 
     def cold() -> Tensor:
+        if not centered:
+            return torch.zeros_like(hot)
         # hot is the whole part of an entry x; the whole part of x / others is that of hot / others
-        return -hot.div(others, rounding_mode="floor") if centered else torch.zeros_like(hot)
+        evenly = hot.div(others, rounding_mode="floor")
+        return (
+            -evenly if together == 0.0 else -(hot * ((apart / others - together) / (apart + together))).to(torch.int64)
+        )
 
     def too_long() -> Tensor:
         return copies * (hot.square() + others * cold().square()) > 4**bits
@@ -80,8 +94,10 @@ def quantize_labels(
     return QuantizedLabels(torch.where(classes < 0, columns, classes), columns, hot, cold(), bits, 2.0**-bits)
 
 
-def _problems(classes: Tensor, columns: int, bits: int, lengths: Tensor | None) -> list[str]:
+def _problems(classes: Tensor, columns: int, bits: int, lengths: Tensor | None, mean_share: float) -> list[str]:
     problems = []
+    if not 0.0 <= mean_share * columns <= 1.0:
+        problems.append(f"mean_share: expected from 0 to 1 / {columns}; got {mean_share!r}")
     if classes.dim() != 1 or classes.dtype != torch.int64:
         problems.append(f"expected one whole class per node; got {classes.dtype} {list(classes.shape)}; give int64")
     elif classes.numel() and (int(classes.min()) < -1 or int(classes.max()) >= columns):

@@ -70,6 +70,16 @@ def run_sums(runs: Iterable[Run], rows: Quantized, num_edges: int) -> Iterator[t
         yield first, last, out
 
 
+def summed_by_source(runs: Iterable[Run], values: Tensor) -> Tensor:
+    """For every source, the sum of the whole `values` of its targets, int64: exact in float64 below 2^53."""
+    totals = torch.zeros(len(values), dtype=torch.float64)
+    wide = values.to(torch.float64)
+    for first, last, offsets, sources in runs:
+        each = torch.repeat_interleave(wide[first:last], offsets.diff().to(torch.int64), output_size=sources.numel())
+        totals += torch.bincount(sources, weights=each, minlength=len(values))
+    return totals.to(torch.int64)
+
+
 def _room(targets: int, columns: int) -> Tensor:
     # numpy asks the system for large pages, which are faster to fill for the first time
     return torch.from_numpy(np.empty((targets, columns), dtype=np.int64))

@@ -21,6 +21,7 @@ from hushgraph.privacy.plan import PaperClaim
 from hushgraph.privacy.units import Unit
 from hushgraph.privacy.units import from_dict as unit_from_dict
 from hushgraph.text import plain
+from hushgraph.untrusted.files import Form, damage_named, require_fields
 
 OTHER_DELTAS = (1e-5, 1e-6, 1e-7, 1e-8)
 
@@ -140,7 +141,12 @@ class Certificate:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Certificate:
         """The inverse of `as_dict`."""
-        read = dict(values)
+        require_fields(values, _FORM, "certificate")
+        with damage_named("certificate"):
+            return cls._read(dict(values))
+
+    @classmethod
+    def _read(cls, read: dict[str, Any]) -> Certificate:
         read["epsilon"] = float(read["epsilon"])
         read["profile"] = {key: float(value) for key, value in read["profile"].items()}
         read["charges"] = tuple(Charge.from_dict(one) for one in read["charges"])
@@ -163,6 +169,20 @@ class Certificate:
     def is_free(self) -> bool:
         """Whether nothing of what is protected was read: epsilon and delta are both 0."""
         return self.accountant == NO_LOSS
+
+
+_WORDS = ("run", "method", "dataset", "accountant", "randomness", "operator", "purpose", "ledger_hash")
+_FORM: dict[str, Form] = {
+    **dict.fromkeys(_WORDS, str),
+    **dict.fromkeys(("unit", "profile", "total", "versions"), dict),
+    **dict.fromkeys(("charges", "public", "unprotected"), list),
+    **dict.fromkeys(("unpublished", "ledger_in_memory"), bool),
+    **dict.fromkeys(("paper", "reason"), (dict, type(None))),
+    "chosen": (str, type(None)),
+    "epsilon": (float, str),
+    "delta": float,
+    "mu": (float, str, type(None)),
+}
 
 
 def certify(history: History, run: str) -> Certificate:

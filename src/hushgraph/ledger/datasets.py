@@ -11,6 +11,7 @@ from hushgraph.errors import InputError, LedgerError
 from hushgraph.ledger.entries import canonical
 from hushgraph.ledger.identity import DatasetIdentity, Likeness
 from hushgraph.ledger.store import Rows
+from hushgraph.untrusted.files import damage_named
 
 KINDS = ("dataset", "alias", "continues", "identified")
 JOINED = "joined"
@@ -69,7 +70,8 @@ def read_sketches(rows: Rows) -> dict[str, DatasetIdentity]:
     for link, content in rows.sketches().items():
         if hashlib.sha256(content.encode()).hexdigest() != link:
             raise LedgerError(f"{rows.store.where}: the sketch of a dataset was changed or damaged")
-        found[link] = DatasetIdentity.from_dict(json.loads(content))
+        with damage_named(f"{rows.store.where}: the sketch of a dataset", LedgerError):
+            found[link] = DatasetIdentity.from_dict(json.loads(content))
     return found
 
 

@@ -35,6 +35,7 @@ from hushgraph.ledger.entries import Entry, History, canonical
 from hushgraph.ledger.lock import private_folder
 from hushgraph.ledger.store import Rows
 from hushgraph.text import json_text, read_json, write_whole
+from hushgraph.untrusted.files import Form, damage_named, require_fields
 
 if TYPE_CHECKING:
     from hushgraph.ledger.ledger import Ledger
@@ -159,6 +160,7 @@ def _pem(key: Ed25519PrivateKey) -> bytes:
 
 
 HEAD = "ledger_head.json"
+_FORM: dict[str, Form] = {"number": int, **dict.fromkeys(("ledger", "hash", "time", "public_key", "signature"), str)}
 
 
 @dataclass(frozen=True)
@@ -194,10 +196,9 @@ class Head:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Head:
         """The inverse of `as_dict`."""
-        try:
+        require_fields(values, _FORM, "expected the head of a ledger")
+        with damage_named(HEAD):
             return cls(**values)
-        except TypeError as error:
-            raise InputError(f"expected the head of a ledger; got the fields {sorted(values)}") from error
 
 
 def _text(ledger: str, number: int, link: str) -> str:

@@ -7,12 +7,11 @@ says of each point whether it was checked. `require_uncontradicted` is the quick
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import os
 from dataclasses import dataclass
 from importlib.metadata import version
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from hushgraph.errors import ContradictionError, HushgraphError, InputError, LedgerError
@@ -23,10 +22,13 @@ from hushgraph.ledger.keys import HEAD, contradiction, is_signed, read_head, wri
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.verify import standing
 from hushgraph.text import json_text, plain, read_json, rounded_up, sha256_of, write_whole
+from hushgraph.untrusted.files import Form, damage_named, parse_json, require_fields
 
 FILE = "manifest.json"
 WEIGHTS, GRAPH = "model.safetensors", "graph.npz"
 CERTIFICATE, CONFIG = "certificate.json", "config.json"
+FEATURES_CERTIFICATE = "certificate-features.json"
+"""The second promise of a released graph whose features were randomized too: a run of its own in the same ledger."""
 _NOT_LISTED = (FILE, HEAD)
 _WORDS = ("accountant",)
 _OF_THE_RUN = ("run", "method", "unit", "epsilon", "delta", "profile", "mu", "paper", "charges")
@@ -58,10 +60,23 @@ class Manifest:
     def read(cls, folder: Path) -> Manifest:
         """The manifest of a folder."""
         values = read_json(folder / FILE)
-        try:
-            return cls(**{key: value for key, value in values.items() if key != "format"})
-        except TypeError as error:
-            raise InputError(f"{folder / FILE}: expected a manifest; got the fields {sorted(values)}") from error
+        require_fields(values, _FORM, folder / FILE)
+        names = list(values["files"])
+        if set(values) != {*_FORM, "format"} or not all(_is_inside(name) for name in names):
+            raise InputError(f"{folder / FILE}: expected a manifest of files in this folder; got {sorted(values)}")
+        return cls(**{key: value for key, value in values.items() if key != "format"})
+
+
+_FORM: dict[str, Form] = {
+    "files": dict,
+    **dict.fromkeys(("run", "dataset", "ledger", "public_key", "signature"), str),
+}
+
+
+def _is_inside(name: str) -> bool:
+    """Whether a listed file lies in the folder itself: another would be read on behalf of whoever wrote the list."""
+    path = PurePosixPath(name)
+    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts and "\x00" not in name
 
 
 def manifest_text(run: str, dataset: str, ledger: str, files: dict[str, str]) -> str:
@@ -73,7 +88,7 @@ def manifest_text(run: str, dataset: str, ledger: str, files: dict[str, str]) ->
 def tensors_hash(content: bytes) -> str:
     """A hash of the tensors in a safetensors file: names, kinds, shapes and values, without what is said about them."""
     length = int.from_bytes(content[:8], "little")
-    listed, values = json.loads(content[8 : 8 + length]), memoryview(content)[8 + length :]
+    listed, values = parse_json(content[8 : 8 + length]), memoryview(content)[8 + length :]
     found = hashlib.sha256()
     for name in sorted(set(listed) - {"__metadata__"}):
         begin, end = listed[name]["data_offsets"]
@@ -217,6 +232,11 @@ def verify_model(folder: str | os.PathLike[str], ledger: Ledger) -> Verification
     if not place.is_dir():
         raise InputError(f"expected a model's folder; {place} is {'a file' if place.exists() else 'not there'}")
     findings: list[Finding] = []
+    with damage_named(place):
+        return _verified(place, ledger, findings)
+
+
+def _verified(place: Path, ledger: Ledger, findings: list[Finding]) -> Verification:
     manifest = _read_manifest(place, findings)
     if manifest is not None:
         findings += _file_findings(place, manifest)
@@ -227,7 +247,9 @@ def verify_model(folder: str | os.PathLike[str], ledger: Ledger) -> Verification
         findings.append(_signature(manifest))
     if history is not None:
         findings += _ledger_findings(place, manifest, history)
-        findings += _certificate_findings(place, manifest, history)
+        findings += _certificate_findings(place, history, CERTIFICATE, manifest)
+        if (place / FEATURES_CERTIFICATE).is_file():
+            findings += _certificate_findings(place, history, FEATURES_CERTIFICATE, None)
     return Verification(tuple(findings))
 
 
@@ -292,7 +314,7 @@ def _tensors(folder: Path, entry: Entry, closed: list[Entry]) -> Finding:
         return missing("tensors", "the ledger holds no hash of them from the end of the run")
     try:
         found = tensors_hash((folder / WEIGHTS).read_bytes())
-    except (OSError, ValueError, LookupError, TypeError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError):
         return bad("tensors", f"{WEIGHTS} cannot be read")
     if found == ended:
         return good("tensors", "weights and released values are those that the run ended with")
@@ -319,9 +341,10 @@ def _sign_off(entry: Entry) -> Finding:
     return make("sign-off", f"{values['verdict']} by {values['name']}{note}")
 
 
-def _certificate_findings(folder: Path, manifest: Manifest | None, history: History) -> list[Finding]:
+def _certificate_findings(folder: Path, history: History, name: str, manifest: Manifest | None) -> list[Finding]:
+    """One certificate against the ledger; `manifest` is that of its run, where there is one."""
     try:
-        saved = read_json(folder / CERTIFICATE)
+        saved = read_json(folder / name)
     except InputError as error:
         return [missing("certificate", str(error))]
     run = str(saved.get("run"))

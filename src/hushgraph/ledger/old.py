@@ -100,7 +100,7 @@ def _parse(line: bytes) -> dict[str, Any] | None:
     try:
         values = json.loads(line)
         return values if isinstance(values["kind"], str) else None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

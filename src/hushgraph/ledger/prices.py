@@ -58,7 +58,8 @@ def _replanned(stored: dict[str, Any], unit: Unit, charges: list[dict[str, Any]]
             return plan.ways(unit)
         plan.require_bounds_of(unit)
         stages = {stage.name: stage for stage in plan.stages}
-        return [events.composed([replace(stages[one["stage"]], count=one["count"]).event(unit) for one in charges])]
+        charged = [replace(stages[one["stage"]], count=one["count"]) for one in charges]
+        return [events.composed([plan.cost(stage, unit) for stage in charged])]
     except (HushgraphError, ImportError, LookupError, TypeError, ValueError):
         return None  # no proof for this unit, or a plan of a version that cannot be read back: nothing is claimed
 

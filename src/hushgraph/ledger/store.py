@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from typing import Any
 
 from hushgraph.errors import LedgerError
 from hushgraph.ledger.entries import Entry, canonical, check_own
+from hushgraph.untrusted.files import damage_named, parse_json
 
 FILE = "ledger.db"
 FORMAT = 2
@@ -260,11 +260,9 @@ def _create(connection: sqlite3.Connection) -> None:
 def entry_of(row: tuple[Any, ...], where: str) -> Entry:
     """The entry of a row; an error where its parts do not fit one another or its hash."""
     number, kind, time, dataset, run, body, previous, link = row
-    try:
-        entry = Entry(int(number), str(kind), str(time), json.loads(body), str(previous), str(link))
+    with damage_named(f"{where}: entry {number}", LedgerError):
+        entry = Entry(int(number), str(kind), str(time), parse_json(body), str(previous), str(link))
         same = (entry.dataset, entry.run) == (dataset, run) and body == canonical(entry.values)
-    except (ValueError, TypeError, AttributeError) as error:
-        raise LedgerError(f"{where}: entry {number} was changed or damaged: {error}") from error
     if not same:
         raise LedgerError(f"{where}: entry {number} was changed after it was written")
     check_own(entry, body, where)

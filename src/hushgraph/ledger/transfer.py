@@ -8,7 +8,6 @@ is written down, and every total of the ledger is "not private" from then on: no
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import sqlite3
@@ -31,7 +30,14 @@ from hushgraph.ledger.old import OldLedger, modernized
 from hushgraph.ledger.store import COLUMNS, FILE, Store, entry_of
 from hushgraph.privacy import events, units
 from hushgraph.text import flush_folder, write_whole
+from hushgraph.untrusted.files import Form, damage_named, parse_json, read_within, require_fields
 
+LARGEST_EXPORT = 1 << 30
+_FORM: dict[str, Form] = {
+    **dict.fromkeys(("kind", "time", "previous", "hash"), str),
+    "number": int,
+    "values": dict,
+}
 _OF_RUNS = ("charge", "choice", "parallel")
 
 
@@ -44,16 +50,23 @@ def export(ledger: Ledger, path: Path) -> int:
 
 def read_export(path: Path) -> History:
     """The entries of an export, each checked to follow from the one before."""
-    try:
-        entries = [Entry(**json.loads(line)) for line in path.read_text().splitlines() if line.strip()]
-    except (OSError, ValueError, TypeError) as error:
-        raise LedgerError(f"{path}: expected an export of a ledger, one JSON object a line; {error}") from error
-    for entry in entries:
-        check_own(entry, canonical(entry.values), str(path))
+    content = read_within(path, LARGEST_EXPORT, of="an export of a ledger")
+    with damage_named(f"{path}: expected an export of a ledger, one JSON object a line", LedgerError):
+        entries = [_exported(line, path) for line in content.splitlines() if line.strip()]
     check_chain(entries, str(path))
     if not entries:
         raise LedgerError(f"{path}: expected an export of a ledger; the file is empty")
     return History(tuple(entries))
+
+
+def _exported(line: bytes, path: Path) -> Entry:
+    values = parse_json(line)
+    if not isinstance(values, dict) or values.keys() != _FORM.keys():
+        raise LedgerError(f"{path}: expected an export of a ledger, one JSON object a line; got other fields")
+    require_fields(values, _FORM, path)
+    entry = Entry(**values)
+    check_own(entry, canonical(entry.values), str(path))
+    return entry
 
 
 def import_into(ledger: Ledger, source: Path, dataset: str | None = None) -> dict[str, Any]:
@@ -64,10 +77,12 @@ def import_into(ledger: Ledger, source: Path, dataset: str | None = None) -> dic
     file = source / old.FILE if source.is_dir() else source
     if not file.is_file():
         raise InputError(f"{source}: expected an export, or a ledger of format 1; found none")
-    first = file.read_bytes()[:4096].split(b"\n")[0]
-    if b'"version":1' in first:
-        return replay_old(ledger, old.read_old(file), str(source), dataset)
-    return _replay_export(ledger, read_export(file), str(source), dataset)
+    with open(file, "rb") as opened:
+        first = opened.read(4096).split(b"\n")[0]
+    with damage_named(source, LedgerError, do="Nothing of it was entered. Export it again"):
+        if b'"version":1' in first:
+            return replay_old(ledger, old.read_old(file), str(source), dataset)
+        return _replay_export(ledger, read_export(file), str(source), dataset)
 
 
 # Format 1

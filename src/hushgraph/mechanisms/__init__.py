@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from hushgraph.mechanisms.cluster_degrees import ClusterDegrees
+from hushgraph.mechanisms.coded_sum import CodedSum
 from hushgraph.mechanisms.dendrogram import DendrogramChain
 from hushgraph.mechanisms.dendrogram_choice import DendrogramChoice
 from hushgraph.mechanisms.dendrogram_edges import DendrogramEdges
+from hushgraph.mechanisms.divided_coded_sum import DividedCodedSum
 from hushgraph.mechanisms.edge_count import EdgeCount
 from hushgraph.mechanisms.edge_flip import EdgeFlip
 from hushgraph.mechanisms.gradient import Gradient
@@ -19,9 +21,11 @@ from hushgraph.mechanisms.rooted_gradient import RootedGradient
 
 __all__ = [
     "ClusterDegrees",
+    "CodedSum",
     "DendrogramChain",
     "DendrogramChoice",
     "DendrogramEdges",
+    "DividedCodedSum",
     "EdgeCount",
     "EdgeFlip",
     "Gradient",

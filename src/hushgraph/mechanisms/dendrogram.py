@@ -9,27 +9,31 @@ import numpy as np
 import torch
 
 from hushgraph.errors import InputError
+from hushgraph.graph.bisection import bisected
 from hushgraph.graph.dendrogram import GRID, Chain, Dendrogram, likelihood, sensitivity
 from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.pairs import pair_ends, pair_numbers, without
+from hushgraph.mechanisms.canaries import Evidence, OpenVault, audit_graph
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.mechanism import PureMechanism
+from hushgraph.privacy.plan import Stage
 from hushgraph.privacy.units import Unit
 
 Ends = tuple[np.ndarray, np.ndarray]
+_MOST_CANARIES = 1_000
 
 
 @dataclass(frozen=True)
 class TreeMechanism(PureMechanism):
     """What the two ways to release a tree share: unordered pairs, public ones apart, and their likelihood.
 
-    `public` False takes edges that were declared public for private ones. Each of `steps` is one proposal of a chain;
-    their number is fixed before anything is read.
+    `public` False takes edges that were declared public for private ones. Trees come from a chain with so many
+    proposals for every node, fixed before anything is read. It starts at a tree of the public edges.
 
     Bound: the pairs that one unit changes, each of which moves the score of any tree by at most 1 (times Delta).
     """
 
-    steps: int = 1_000_000
+    steps_per_node: int = 100
     public: bool = True
 
     proof = "dendrogram"
@@ -38,8 +42,9 @@ class TreeMechanism(PureMechanism):
     released = "a dendrogram"
 
     def __post_init__(self) -> None:
-        if isinstance(self.steps, bool) or not isinstance(self.steps, int) or self.steps < 1:
-            raise InputError(f"steps: expected a whole number of at least 1; got {self.steps!r}")
+        given = self.steps_per_node
+        if isinstance(given, bool) or not isinstance(given, int) or given < 1:
+            raise InputError(f"steps_per_node: expected a whole number of at least 1; got {given!r}")
 
     def sensitivity(self, unit: Unit) -> float:
         """How many unordered pairs one unit changes."""
@@ -50,7 +55,7 @@ class TreeMechanism(PureMechanism):
         """The score of one tree, in multiples of what a pair can move it."""
         public, private = both_ends(data, public=self.public)
         nodes = data.metadata.num_nodes
-        tree = Chain(nodes, NOTHING, NOTHING, NoiseSource.seeded(0)).tree
+        tree = bisected(nodes, public)
         _, score = likelihood(tree, tree.count(*public), tree.count(*private))
         return np.array([score / GRID / sensitivity(nodes)])
 
@@ -66,6 +71,35 @@ class TreeMechanism(PureMechanism):
         """None: it depends on the graph; tests enumerate all graphs of five nodes."""
         return None
 
+    # Canaries: graphs of three nodes, each in a vault of its own, since one tree says little about many pairs
+
+    def most_canaries(self, stage: Stage, unit: Unit) -> int:
+        """As many small vaults as are opened within seconds."""
+        return _MOST_CANARIES
+
+    def canary(self, stage: Stage, unit: Unit, coins: np.ndarray, open_vault: OpenVault, rng: Any) -> Evidence | None:
+        """The pair (0, 1) is linked by coin beside the linked pair (0, 2): which two leaves part last?
+
+        With both pairs linked, the tree that parts 0 first explains them best, without the canary the one that parts 1
+        first; either is preferred by a factor of e^(1 / (2 scale)) over the other two.
+        """
+        if unit.footprint.records:
+            return None
+        graphs = [_three_nodes(planted, both=unit.footprint.mirrored) for planted in (False, True)]
+        found = [_parted_first(open_vault(graphs[int(coin)]).release(stage.name)) for coin in coins]
+        ratios = np.array([1.0, -1.0, 0.0])[found] / (2.0 * (stage.scale or 1.0))
+        return Evidence(ratios, "edge")
+
+
+def _three_nodes(planted: bool, *, both: bool) -> Any:
+    pairs = torch.tensor([[0, 0], [2, 1]])[:, : 1 + planted]
+    return audit_graph(torch.zeros(3, 1), torch.cat([pairs, pairs.flip(0)], dim=1) if both else pairs)
+
+
+def _parted_first(tree: Dendrogram) -> int:
+    """The leaf of three that the root parts from the other two."""
+    return int(tree.order[0 if tree.depths[0] < tree.depths[1] else 2])
+
 
 @dataclass(frozen=True)
 class DendrogramChain(TreeMechanism):
@@ -79,14 +113,15 @@ class DendrogramChain(TreeMechanism):
 
     def query(self, data: Any, *inputs: Any) -> Dendrogram:
         """The chain with the likelihood of all edges as its target, from a fixed public generator."""
-        return self._walked(data, 1.0, NoiseSource.seeded(0), self.steps)
+        return self._walked(data, 1.0, NoiseSource.seeded(0))
 
     def release(self, data: Any, scale: float, noise: NoiseSource) -> Dendrogram:
         """The last tree of the chain."""
-        return self._walked(data, 0.5 / (sensitivity(data.metadata.num_nodes) * scale), noise, self.steps)
+        return self._walked(data, 0.5 / (sensitivity(data.metadata.num_nodes) * scale), noise)
 
-    def _walked(self, data: Any, private_rate: float, noise: NoiseSource, steps: int) -> Dendrogram:
-        chain = Chain(data.metadata.num_nodes, *both_ends(data, public=self.public), noise)
+    def _walked(self, data: Any, private_rate: float, noise: NoiseSource) -> Dendrogram:
+        nodes, (public, private) = data.metadata.num_nodes, both_ends(data, public=self.public)
+        chain, steps = Chain(nodes, public, private, noise, start_of(nodes, public)), self.steps_per_node * nodes
         for done in chain.steps(steps, private_rate):
             data.report(done, steps)
         return chain.tree
@@ -94,10 +129,15 @@ class DendrogramChain(TreeMechanism):
     @classmethod
     def variants(cls) -> list[DendrogramChain]:
         """Short chains, with and without public edges."""
-        return [cls(steps=200), cls(steps=200, public=False)]
+        return [cls(steps_per_node=20), cls(steps_per_node=20, public=False)]
 
 
 NOTHING: Ends = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+
+
+def start_of(num_nodes: int, public: Ends) -> Dendrogram | None:
+    """The tree of the public edges, which a chain starts at; None where there are no such edges."""
+    return bisected(num_nodes, public) if len(public[0]) else None
 
 
 def both_ends(data: Any, *, public: bool) -> tuple[Ends, Ends]:

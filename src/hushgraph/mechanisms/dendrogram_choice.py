@@ -10,7 +10,7 @@ import numpy as np
 
 from hushgraph.errors import InputError
 from hushgraph.graph.dendrogram import GRID, Chain, Dendrogram, likelihood, sensitivity
-from hushgraph.mechanisms.dendrogram import NOTHING, TreeMechanism, both_ends
+from hushgraph.mechanisms.dendrogram import NOTHING, TreeMechanism, both_ends, start_of
 from hushgraph.noise.discrete import bernoulli_exp, uniform_below
 from hushgraph.noise.source import NoiseSource
 
@@ -48,8 +48,9 @@ class DendrogramChoice(TreeMechanism):
         return math.ceil(2.0 * sensitivity(num_nodes) * scale * GRID * (1.0 + 2.0**-40)) + 1
 
     def _candidates(self, data: Any, noise: NoiseSource) -> tuple[list[Dendrogram], list[int]]:
-        public, private = both_ends(data, public=self.public)
-        chain, every = Chain(data.metadata.num_nodes, public, NOTHING, noise), -(-self.steps // self.candidates)
+        nodes, (public, private) = data.metadata.num_nodes, both_ends(data, public=self.public)
+        chain = Chain(nodes, public, NOTHING, noise, start_of(nodes, public))
+        every = -(-self.steps_per_node * nodes // self.candidates)
         trees: list[Dendrogram] = []
         for number in range(self.candidates):
             chain.run(every, 0.0)
@@ -61,7 +62,7 @@ class DendrogramChoice(TreeMechanism):
     @classmethod
     def variants(cls) -> list[DendrogramChoice]:
         """Few trees."""
-        return [cls(steps=200, candidates=4)]
+        return [cls(steps_per_node=20, candidates=4)]
 
 
 def drawn(scores: list[int], denominator: int, noise: NoiseSource) -> int:

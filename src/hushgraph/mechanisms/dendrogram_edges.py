@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from hushgraph.errors import InputError
-from hushgraph.graph.dendrogram import Chain, Dendrogram
+from hushgraph.graph.dendrogram import Dendrogram, balanced
 from hushgraph.graph.dendrogram_cells import Cells
 from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.pairs import pair_ends, pair_numbers, unordered_numbers, without
@@ -110,7 +110,7 @@ class DendrogramEdges(PairRelease):
 
     def example_inputs(self, graph: Any) -> tuple[Any, ...]:
         """A balanced tree in a fixed order."""
-        return (balanced_tree(graph.metadata.num_nodes),)
+        return (balanced(np.arange(graph.metadata.num_nodes)),)
 
     # Canaries: one pair in each of many subtrees that are counted as a whole, and apart
 
@@ -142,9 +142,3 @@ def _apart(blocks: int, leaves: int) -> Dendrogram:
     depths = blocks + np.tile(np.arange(leaves), blocks)
     depths[leaves - 1 :: leaves] = np.arange(blocks)
     return Dendrogram(np.arange(blocks * leaves), depths[:-1])
-
-
-def balanced_tree(num_nodes: int) -> Dendrogram:
-    """A balanced tree over the nodes in a fixed order."""
-    nothing = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
-    return Chain(num_nodes, nothing, nothing, NoiseSource.seeded(0)).tree

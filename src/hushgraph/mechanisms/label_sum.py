@@ -54,13 +54,15 @@ class LabelSum(GaussianMechanism):
     `scale` is the noise of a row that belongs to an unlabeled node; rows of labeled nodes get `labeled_noise` times as
     much. With `divided`, every node divides its row by the root of the length of its own list, so that all it sends
     together has norm at most 1 whatever that length is. With `centered`, a row is sent without its mean and
-    lengthened to make up for it: no longer than before, but the messages of two classes lie further apart.
+    lengthened to make up for it: no longer than before, but the messages of two classes lie further apart. The mean may
+    keep `mean_share` of the squared length, at most 1 / classes: how many messages arrive can then be read.
     """
 
     unlabeled_norm: float = 1.0
     labeled_noise: float = 1.0
     divided: bool = False
     centered: bool = False
+    mean_share: float = 0.0
 
     name = "label-sum"
     proof = "chorus"
@@ -73,6 +75,8 @@ class LabelSum(GaussianMechanism):
             problems.append(f"unlabeled_norm: expected a norm from 0 to 1; got {self.unlabeled_norm!r}")
         if not (math.isfinite(self.labeled_noise) and self.labeled_noise >= 1.0):
             problems.append(f"labeled_noise: expected at least 1; got {self.labeled_noise!r}")
+        if not 0.0 <= self.mean_share <= 1.0 or (self.mean_share > 0.0 and not self.centered):
+            problems.append(f"mean_share: expected from 0 to 1 / classes, of centered rows; got {self.mean_share!r}")
         InputError.collect(problems)
 
     def sensitivity(self, unit: Unit) -> float:
@@ -148,6 +152,7 @@ class LabelSum(GaussianMechanism):
             bits=_DIVIDED_BITS if self.divided else _BITS,
             lengths=edges.out_degree() if self.divided else None,
             centered=self.centered,
+            mean_share=self.mean_share,
         )
 
     def messages(self, edges: Edges, rows: Tensor, labeled: Tensor) -> QuantizedRows:
@@ -164,15 +169,18 @@ class LabelSum(GaussianMechanism):
         )
 
     def coded(self, rows: Tensor) -> Tensor:
-        """Rows as they are sent: as they are, or without their mean, times sqrt(C / (C - 1)).
+        """Rows as they are sent: as they are, or without their mean, times sqrt(C / (C - 1)), or with a smaller one.
 
         One-hot rows become the corners of a regular simplex. A row without negative entries gets no longer: its mean
         holds at least 1/C of its squared length.
         """
         if not self.centered:
             return rows
-        columns = rows.shape[1]
-        return (rows - rows.mean(dim=1, keepdim=True)) * math.sqrt(columns / max(1, columns - 1))
+        columns, mean = rows.shape[1], rows.mean(dim=1, keepdim=True)
+        if self.mean_share * columns > 1.0:
+            raise InputError(f"mean_share: expected at most 1 / {columns} for {columns} classes; got {self.mean_share}")
+        apart = (rows - mean) * math.sqrt((1.0 - self.mean_share) * columns / max(1, columns - 1))
+        return apart + mean * math.sqrt(self.mean_share * columns) if self.mean_share else apart
 
     def noise_multiples(self, labeled: Tensor) -> Tensor:
         """The noise of every row as a multiple of `scale`, as a column; float64."""
@@ -186,7 +194,8 @@ class LabelSum(GaussianMechanism):
     def variants(cls) -> Sequence[LabelSum]:
         """As used for directed edges, undirected edges and records."""
         quieter = [cls(0.5, math.sqrt(1.75), centered=centered) for centered in (False, True)]
-        return [cls(), *quieter, cls(1.0, 2.0), cls(divided=True), cls(divided=True, centered=True)]
+        divided = [cls(divided=True, centered=True, mean_share=share) for share in (0.0, 0.25)]
+        return [cls(), *quieter, cls(1.0, 2.0), cls(divided=True), *divided]
 
     def example_inputs(self, graph: CheckedGraph) -> tuple[Tensor]:
         """Pseudo-labels: roots of class probabilities, from the features."""

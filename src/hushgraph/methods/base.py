@@ -7,6 +7,7 @@ data, by `predict_on` on another graph, and by `predict` on a replay of what was
 
 from __future__ import annotations
 
+import os
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -144,22 +145,26 @@ class Method(Settings):
         unit: Unit | str | None = None,
         budget: Budget | float | tuple[float, float] | None = None,
         *,
-        ledger: Ledger | None = None,
+        ledger: Ledger | str | os.PathLike[str] | None = None,
         num_edges: int | None = None,
         paper_mode: bool = False,
         seed: int | None = None,
         progress: Progress | None = None,
     ) -> Model:
-        """Train on a PyG `Data` graph and return the model with its certificate.
+        """Train on a graph and return the model with its certificate.
 
-        Without `unit`, a symmetric graph is protected per undirected edge, and in paper mode the unit is the one that
-        publications state. A unit may be given by its name, a budget as epsilon or (epsilon, delta). `num_edges`
-        declares the number of directed edges to be public knowledge. `seed` makes the run repeatable and NOT private.
+        `graph` is a PyG `Data`, an `hg.Graph`, a NetworkX graph, the name of a dataset or the path of a file. Without
+        `unit`, a symmetric graph is protected per undirected edge, and in paper mode the unit is the one that
+        publications state. A unit may be given by its name, a budget as epsilon or (epsilon, delta), a ledger by its
+        folder. `num_edges` declares the number of directed edges to be public knowledge. `seed` makes the run
+        repeatable and NOT private.
         """
         budget, named = as_budget(budget), None if unit is None else as_unit(unit)
         needs_edges = named is None or named.has_edges
         given = isinstance(graph, CheckedGraph)
-        checked = graph if given else check_graph(graph, num_edges=num_edges, needs_edges=needs_edges)
+        from hushgraph.importing.graph import as_graph  # PyG takes a second, and plans need no graph
+
+        checked = graph if given else check_graph(as_graph(graph), num_edges=num_edges, needs_edges=needs_edges)
         default = self.default_unit(checked) if named is None else named
         unit = default.published if named is None and paper_mode else default
         unit.check(checked, paper_mode=paper_mode)
@@ -205,9 +210,11 @@ def _is_proved(method: str, unit: Unit) -> bool:
     return unit.name in registry.load("methods", method).units()
 
 
-def enter(graph: CheckedGraph, plan: Plan, ledger: Ledger | None, seed: int | None) -> tuple[Run, NoiseSource]:
+def enter(
+    graph: CheckedGraph, plan: Plan, ledger: Ledger | str | os.PathLike[str] | None, seed: int | None
+) -> tuple[Run, NoiseSource]:
     """Enter `plan` in the ledger, which may refuse it; the run to charge, and its source of noise."""
-    book = (ledger if ledger is not None else default_ledger()).recognizing(graph)
+    book = (ledger if isinstance(ledger, Ledger) else default_ledger(ledger)).recognizing(graph)
     run = open_run(book, plan, graph.metadata.name, seeded=seed is not None)
     return run, NoiseSource.from_os() if seed is None else NoiseSource.seeded(seed)
 

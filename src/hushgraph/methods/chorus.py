@@ -54,11 +54,11 @@ _TRAIN_FRACTION, _FEWEST_READERS = 0.25, 500
 class Chorus(Method):
     """Settings of Chorus. None: 3 hops, 150 epochs, lr 0.03 where training is plain; 1, 10, 0.06 by DP-SGD."""
 
-    hops: int | None = setting(None, least=1, help="noisy sums of labels")
+    hops: int | None = setting(None, least=1, most=1000, help="noisy sums of labels")
     unlabeled_norm: float = setting(0.5, least=0, help="norm of a pseudo-label over that of a label (undirected edges)")
-    hidden_channels: int = setting(32, least=1, help="width of the hidden layer (plain training)")
+    hidden_channels: int = setting(32, least=1, most=1 << 16, help="width of the hidden layer (plain training)")
     dropout: float = setting(0.3, least=0, below=1)
-    ensemble_size: int = setting(1, least=1, help="networks averaged after the last sum (plain training)")
+    ensemble_size: int = setting(1, least=1, most=100_000, help="networks averaged after the last sum (plain training)")
     lr: float | None = setting(None, above=0, help="learning rate")
     epochs: int | None = setting(None, least=1)
     batch_size: int | None = setting(None, least=1, help="expected batch of DP-SGD; by rule 256, 512 where all read")

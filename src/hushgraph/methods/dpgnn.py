@@ -58,13 +58,13 @@ class DPGNN(Method):
     which more training nodes drown out. `inference="noisy"` charges one noisy sum per layer.
     """
 
-    num_layers: int = setting(1, least=1, help="message-passing layers")
+    num_layers: int = setting(1, least=1, most=1000, help="message-passing layers")
     convolution: str = setting("gcn", among=CONVOLUTIONS)
     max_degree: int | None = setting(None, least=1, help="cap on outgoing lists in training; by rule 2 to 7")
-    hidden_channels: int = setting(64, least=1, help="width of all layers")
-    encoder_layers: int = setting(1, least=1)
-    decoder_layers: int = setting(1, least=1)
-    heads: int = setting(4, least=1, help="attention heads")
+    hidden_channels: int = setting(64, least=1, most=1 << 16, help="width of all layers")
+    encoder_layers: int = setting(1, least=1, most=1000)
+    decoder_layers: int = setting(1, least=1, most=1000)
+    heads: int = setting(4, least=1, most=1000, help="attention heads")
     activation: str = setting("tanh", among=ACTIVATIONS)
     optimizer: str = setting("adam", among=("adam", "sgd"))
     lr: float | None = setting(None, above=0, help="learning rate; by rule 0.02, 0.005 without privacy")

@@ -1,7 +1,8 @@
 """EdgeRR (HeteroRR, edge part): a dendrogram learned from public and private edges, and private edges drawn anew.
 
 1. A dendrogram is released: the last tree of a chain with target exp(L_public + eps1 / (2 Delta) L_private), or, by
-   `tree=choice`, one of several trees made from public edges, drawn by the exponential mechanism.
+   `tree=choice`, one of several trees made from public edges, drawn by the exponential mechanism. Either chain starts
+   at a tree of the public edges.
 2. How many private edges part at each of its inner nodes is released with noise; new private edges are drawn.
 3. A network is trained on the public edges and those. That is post-processing and costs nothing.
 
@@ -15,6 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hushgraph.data.checks import CheckedGraph
+from hushgraph.errors import InputError
+from hushgraph.graph.dendrogram import COMPILED
 from hushgraph.graph.edges import MemoryEdges
 from hushgraph.mechanisms.dendrogram import DendrogramChain, TreeMechanism
 from hushgraph.mechanisms.dendrogram_choice import DendrogramChoice
@@ -28,14 +31,15 @@ from hushgraph.privacy.units import PrivateEdge, Unit
 from hushgraph.settings import setting
 from hushgraph.vault import Vault
 
-_STEPS_PER_NODE = 200
+_MOST_PLAIN_STEPS = 1_000_000
+"""Proposals that plain Python makes in a minute or so."""
 
 
 @dataclass(frozen=True)
 class TreeRelease(GraphRelease):
     """A tree, and the edges that are drawn from it."""
 
-    steps: int | None = setting(None, least=1, help="proposals of the chain; by rule 200 for every node")
+    steps_per_node: int = setting(100, least=1, help="proposals of the chain for every node; fixed beforehand")
     tree_share: float = setting(0.5, above=0, below=1, help="share of epsilon for the tree; the rest is for the counts")
     split_share: float = setting(0.05, above=0, help="noise to pairs of an inner node, from which on a subtree is one")
     whole_share: float = setting(0.01, above=0, help="the same for all pairs of the subtree")
@@ -44,19 +48,16 @@ class TreeRelease(GraphRelease):
 
     def graph_stages(self, metadata: Metadata, unit: Unit, budget: Budget) -> Sequence[Stage]:
         """The tree and the counts; epsilon is divided between them by `tree_share`."""
+        _require_compiled(self.steps_per_node * metadata.num_nodes)
         edges = DendrogramEdges(public=self.uses_public, split_share=self.split_share, whole_share=self.whole_share)
         return [
-            Stage("tree", self.tree_mechanism(metadata), noise=1.0 / self.tree_share),
+            Stage("tree", self.tree_mechanism(), noise=1.0 / self.tree_share),
             Stage("graph", edges, noise=1.0 / (1.0 - self.tree_share)),
         ]
 
-    def tree_mechanism(self, metadata: Metadata) -> TreeMechanism:
+    def tree_mechanism(self) -> TreeMechanism:
         """How the tree is released."""
-        return DendrogramChain(steps=self.steps_for(metadata), public=self.uses_public)
-
-    def steps_for(self, metadata: Metadata) -> int:
-        """Proposals, from public sizes: fixed before anything private is read."""
-        return _STEPS_PER_NODE * metadata.num_nodes if self.steps is None else self.steps
+        return DendrogramChain(self.steps_per_node, self.uses_public)
 
     def released_graph(self, vault: Vault) -> MemoryEdges:
         """The tree, then the edges; without protection the edges as they are."""
@@ -65,6 +66,14 @@ class TreeRelease(GraphRelease):
             return edges
         found: MemoryEdges = vault.release("graph", vault.release("tree"))
         return found
+
+
+def _require_compiled(steps: int) -> None:
+    if steps > _MOST_PLAIN_STEPS and not COMPILED:
+        raise InputError(
+            f"steps_per_node: expected at most {_MOST_PLAIN_STEPS} proposals in all where numba is not installed; got "
+            f"{steps}. Install it (pip install 'hushgraph[fast]'), or set steps_per_node lower"
+        )
 
 
 @dataclass(frozen=True)
@@ -78,11 +87,11 @@ class EdgeRR(TreeRelease):
     summary = "a dendrogram from public and private edges, private edges drawn anew from it, then a graph network"
     paper = "Tran et al., IEEE Big Data 2022"
 
-    def tree_mechanism(self, metadata: Metadata) -> TreeMechanism:
+    def tree_mechanism(self) -> TreeMechanism:
         """A chain over all edges, or a choice among trees of the public ones."""
         if self.tree == "chain":
-            return super().tree_mechanism(metadata)
-        return DendrogramChoice(steps=self.steps_for(metadata), candidates=self.candidates)
+            return super().tree_mechanism()
+        return DendrogramChoice(self.steps_per_node, candidates=self.candidates)
 
     def default_unit(self, graph: CheckedGraph) -> Unit:
         """One private edge, where edges were declared public."""

@@ -54,7 +54,7 @@ class FeatureRR(LocalMethod):
     mechanism: str = setting("feature-rr", among=MECHANISMS, help="another local randomizer, as a control")
     clip: bool = setting(False, help="cut the estimates of another randomizer to the range, as a control")
     backbone: str = setting("gcn", among=BACKBONES)
-    hidden_channels: int = setting(128, least=1)
+    hidden_channels: int = setting(128, least=1, most=1 << 16)
     dropout: float = setting(0.5, least=0, below=1)
     lr: float = setting(0.001, above=0)
     weight_decay: float = setting(0.0, least=0)

@@ -35,11 +35,11 @@ from hushgraph.vault import Vault
 class GAP(Method):
     """Settings of GAP. `encoder_layers=0` leaves the encoder out and aggregates normalized features."""
 
-    hops: int = setting(2, least=1, help="noisy sums over neighbors")
-    hidden_channels: int = setting(16, least=1, help="width of all layers")
-    encoder_layers: int = setting(2, least=0, help="0: aggregate normalized features")
-    base_layers: int = setting(1, least=0, help="layers of each hop's own network")
-    head_layers: int = setting(1, least=1, help="layers after the hops are combined")
+    hops: int = setting(2, least=1, most=1000, help="noisy sums over neighbors")
+    hidden_channels: int = setting(16, least=1, most=1 << 16, help="width of all layers")
+    encoder_layers: int = setting(2, least=0, most=1000, help="0: aggregate normalized features")
+    base_layers: int = setting(1, least=0, most=1000, help="layers of each hop's own network")
+    head_layers: int = setting(1, least=1, most=1000, help="layers after the hops are combined")
     combine: str = setting("cat", among=COMBINATIONS, help="how hops are combined")
     activation: str = setting("selu", among=ACTIVATIONS)
     dropout: float = setting(0.0, least=0, below=1)

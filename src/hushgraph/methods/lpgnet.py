@@ -33,9 +33,9 @@ from hushgraph.vault import Vault
 class LPGNet(Method):
     """Settings of LPGNet: `hops` noisy counts, `hops` + 1 networks."""
 
-    hops: int = setting(2, least=1, help="noisy counts of neighbors by cluster")
-    hidden_channels: int = setting(16, least=1, help="width of all layers")
-    base_layers: int = setting(2, least=1, help="layers for the features and for each count")
+    hops: int = setting(2, least=1, most=1000, help="noisy counts of neighbors by cluster")
+    hidden_channels: int = setting(16, least=1, most=1 << 16, help="width of all layers")
+    base_layers: int = setting(2, least=1, most=1000, help="layers for the features and for each count")
     combine: str = setting("cat", among=COMBINATIONS, help="how features and counts are combined")
     activation: str = setting("selu", among=ACTIVATIONS)
     dropout: float = setting(0.0, least=0, below=1)

@@ -49,13 +49,17 @@ class LPGNN(LocalMethod):
     """
 
     label_epsilon: float | None = setting(None, above=0, help="epsilon of the label; by rule half of the budget")
-    feature_steps: int | None = setting(None, least=0, help="KProp steps of features; by rule 16, 4 on dense graphs")
-    label_steps: int | None = setting(None, least=0, help="KProp steps of labels; by rule chosen on noisy validation")
+    feature_steps: int | None = setting(
+        None, least=0, most=1000, help="KProp steps of features; by rule 16, 4 on dense graphs"
+    )
+    label_steps: int | None = setting(
+        None, least=0, most=1000, help="KProp steps of labels; by rule chosen on noisy validation"
+    )
     rule: str = setting("votes", among=RULES, help="how noisy labels are learned from")
     features: str = setting("private", among=FEATURES)
     normalize: bool = setting(True, help="scale propagated rows to length 1; the paper does not")
     backbone: str = setting("sage", among=BACKBONES)
-    hidden_channels: int = setting(16, least=1)
+    hidden_channels: int = setting(16, least=1, most=1 << 16)
     dropout: float = setting(0.5, least=0, below=1)
     lr: float = setting(0.01, above=0)
     weight_decay: float = setting(0.001, least=0)

@@ -32,8 +32,8 @@ PLAIN_EPOCHS, PRIVATE_EPOCHS = 100, 10
 
 @dataclass(frozen=True)
 class _FeatureMethod(Method):
-    num_layers: int = setting(3, least=1, help="linear layers")
-    hidden_channels: int = setting(16, least=1, help="width of the hidden layers")
+    num_layers: int = setting(3, least=1, most=1000, help="linear layers")
+    hidden_channels: int = setting(16, least=1, most=1 << 16, help="width of the hidden layers")
     activation: str = setting("selu", among=ACTIVATIONS)
     dropout: float = setting(0.0, least=0, below=1)
     lr: float = setting(0.01, above=0, help="learning rate")

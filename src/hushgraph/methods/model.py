@@ -36,7 +36,9 @@ from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.notes import Note
 from hushgraph.privacy.plan import Plan
 from hushgraph.privacy.units import Unit
-from hushgraph.text import read_json, write_json, write_whole
+from hushgraph.text import nothing_half_written, read_json, write_json, write_whole
+from hushgraph.untrusted.files import Form, damage_named, require_fields
+from hushgraph.untrusted.modules import WithinBudget
 from hushgraph.vault import Replay
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 FORMAT = 2
 NOT_VERIFIED = "NOT VERIFIED: no ledger confirms these files. What follows is what they state themselves."
 _SCORES = "scores"
+_KINDS = ("weights", "released", "kept", "nodes")
 _ANOTHER = "Another graph is a new release: use predict_on with a budget (--on GRAPH --epsilon E)"
 
 
@@ -234,7 +237,12 @@ class Model:
                 "is then labeled 'altered after the run: not verified'"
             )
         target = Path(folder)
-        target.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with nothing_half_written(target):
+            self._write(target, weights, altered)
+        self.folder, self.altered = target, altered
+        return target
+
+    def _write(self, target: Path, weights: bytes, altered: str | None) -> None:
         write_whole(target / "model.safetensors", weights)
         config = {
             "format": FORMAT,
@@ -252,15 +260,18 @@ class Model:
         write_json(target / "config.json", config)
         write_json(target / "certificate.json", self.certificate.as_dict())
         write_json(target / "metrics.json", {**self.metrics, "seconds": self.seconds})
-        if self.ledger is not None and self.ledger.folder is not None:
+        if self.ledger is not None:
             write_manifest(target, self.ledger, self.certificate.run, altered)
-        self.folder, self.altered = target, altered
-        return target
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Model:
         """Read a model's folder; nothing in it is executed. One that contradicts its manifest or ledger is refused."""
         source = Path(folder)
+        with damage_named(source, do="Restore the folder from a copy, or train again"):
+            return cls._read(source)
+
+    @classmethod
+    def _read(cls, source: Path) -> Model:
         files = require_uncontradicted(source, default_ledger(near=source))
         config = read_json(source / "config.json", of="a trained model")
         if config.get("format") != FORMAT:
@@ -268,14 +279,18 @@ class Model:
                 f"{source}: expected a model of format {FORMAT}; got {config.get('format')!r}, which another version "
                 f"wrote. Train it again: hushgraph train {config.get('method', 'METHOD')} --data ... --out ..."
             )
+        require_fields(config, _CONFIG, source / "config.json")
         _require_known(source, config)
         method: Method = registry.load("methods", config["method"])(**config["parameters"])
         plan = Plan.from_dict(config["plan"])
         tensors = _read_tensors(source / "model.safetensors")
         kept = _under("kept", tensors)
         trained = None if config["trained"] is None else Plan.from_dict(config["trained"])
-        network = method.network(trained or plan, torch.Generator())
-        network.load_state_dict(_under("weights", tensors))
+        weights = _under("weights", tensors)
+        with WithinBudget(weights.values(), source / "config.json"):
+            network = method.network(trained or plan, torch.Generator())
+        network.load_state_dict(weights)
+        _check_tensors(source, plan, config, tensors)
         metrics = read_json(source / "metrics.json", of="a trained model")
         return cls(
             method=method,
@@ -298,6 +313,36 @@ class Model:
             files=files,
             certificate=Certificate.from_dict(read_json(source / "certificate.json", of="a trained model")),
         )
+
+
+_CONFIG: dict[str, Form] = {
+    "method": str,
+    "parameters": dict,
+    "plan": dict,
+    "run_plan": (dict, type(None)),
+    "trained": (dict, type(None)),
+    "class_names": list,
+    "features_digest": (str, type(None)),
+    "settings": dict,
+    "reason": (dict, type(None)),
+    "altered": (str, type(None)),
+}
+
+
+def _check_tensors(source: Path, plan: Plan, config: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    """Refuse tensors that do not fit one another: predictions are read off them without another look."""
+    classes, nodes = len(config["class_names"]), plan.metadata.num_nodes
+    problems = [f"{source}: unknown tensor '{name}'" for name in tensors if name.split("/")[0] not in _KINDS]
+    if not all(isinstance(name, str) for name in config["class_names"]) or classes != plan.metadata.num_classes:
+        problems.append(f"{source}: expected {plan.metadata.num_classes} class names; got {classes}, or not all words")
+    scores = _under("kept", tensors).get(_SCORES)
+    if scores is not None and (tuple(scores.shape) != (nodes, classes) or not bool(torch.isfinite(scores).all())):
+        problems.append(f"{source}: expected finite scores [{nodes}, {classes}]; got {list(scores.shape)}")
+    for name, listed in _under("nodes", tensors).items():
+        inside = listed.dtype is torch.int64 and listed.dim() == 1
+        if not inside or (listed.numel() and not 0 <= int(listed.min()) <= int(listed.max()) < nodes):
+            problems.append(f"{source}: expected the nodes of '{name}' as numbers below {nodes}; got others")
+    InputError.collect(problems)
 
 
 def load(folder: str | os.PathLike[str]) -> Model:
@@ -353,7 +398,7 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
     try:
         with safe_open(path, framework="pt") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (FileNotFoundError, SafetensorError) as error:
+    except (OSError, SafetensorError) as error:
         raise InputError(f"expected a readable {path.name} in {path.parent}: {error}") from error
 
 

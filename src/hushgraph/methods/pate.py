@@ -45,7 +45,7 @@ class PATE(Method):
     it. `use_counts` None: by rule, where the noise is large against the number of teachers.
     """
 
-    teachers: int = setting(250, least=1, help="disjoint parts of the training records")
+    teachers: int = setting(250, least=1, most=100_000, help="disjoint parts of the training records")
     learner: str = setting("hog-ridge", help="a teacher: ridge, hog-ridge, cnn, gnn, neighbors, or one of yours")
     queries: int = setting(2200, least=1, help="public records that are labeled, at most")
     ask: str = setting("random", among=("random", "centers"), help="which: a random choice, or centers of k-means")
@@ -56,14 +56,14 @@ class PATE(Method):
     student: str = setting("kernel", among=STUDENTS)
     use_counts: bool | None = setting(None, help="learn from noisy counts instead of the largest one's class")
     look: str = setting("hog", among=("hog", "pixels"), help="what students with a GAN see of a picture")
-    width: int = setting(16, least=1, help="channels of convolutions, or hidden units, of the student")
+    width: int = setting(16, least=1, most=1 << 16, help="channels of convolutions, or hidden units, of the student")
     epochs: int = setting(30, least=1, help="passes of the student over its records")
     batch_size: int = setting(100, least=1)
     lr: float = setting(0.002, above=0, help="learning rate of the student")
     noise_rate: float = setting(0.2, least=0, below=1, help="beta: share of wrong labels that co-teaching expects")
     removed: float = setting(0.318, least=0, below=1, help="tau: share of labels that PATE++ takes away")
     decay: float = setting(0.9, above=0, most=1, help="alpha: weight of earlier epochs in the counts of PATE++")
-    image_height: int | None = setting(None, least=8, help="of pictures that are not square")
+    image_height: int | None = setting(None, least=8, most=1 << 16, help="of pictures that are not square")
     workers: int = setting(1, least=1, help="processes that train teachers")
     folder: str | None = setting(
         None, help="keeps votes WITHOUT noise until all teachers are done, to go on after a stop"

@@ -50,11 +50,13 @@ class GraphRelease(Method):
 
     convolution: str = setting("sage", help="sage, gcn, gin, gat, or a convolution of torch_geometric.nn by its name")
     aggregation: str = setting("mean", among=AGGREGATIONS, help="how sage collects its neighbors")
-    num_layers: int = setting(2, least=1, help="convolutions")
-    pre_layers: int | None = setting(None, least=0, help="layers of an MLP before the convolutions; by rule 1")
-    post_layers: int = setting(1, least=0, help="layers of an MLP behind the convolutions")
+    num_layers: int = setting(2, least=1, most=1000, help="convolutions")
+    pre_layers: int | None = setting(
+        None, least=0, most=1000, help="layers of an MLP before the convolutions; by rule 1"
+    )
+    post_layers: int = setting(1, least=0, most=1000, help="layers of an MLP behind the convolutions")
     jumping: str | None = setting(None, among=JUMPS, help="rows of all convolutions for what follows; by rule none")
-    hidden_channels: int = setting(16, least=1, help="width of all layers")
+    hidden_channels: int = setting(16, least=1, most=1 << 16, help="width of all layers")
     activation: str = setting("selu", among=ACTIVATIONS)
     dropout: float = setting(0.0, least=0, below=1)
     lr: float = setting(0.01, above=0, help="learning rate")

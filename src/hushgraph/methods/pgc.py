@@ -136,8 +136,8 @@ class PGC(PerFeatureMethod):
     Training stops when the validation loss has not fallen for `patience` epochs.
     """
 
-    feature_steps: int = setting(0, least=0, help="propagations before the first layer; 0 as published")
-    hidden_channels: int = setting(32, least=1)
+    feature_steps: int = setting(0, least=0, most=1000, help="propagations before the first layer; 0 as published")
+    hidden_channels: int = setting(32, least=1, most=1 << 16)
     dropout: float = setting(0.5, least=0, below=1)
     lr: float = setting(0.01, above=0)
     weight_decay: float = setting(0.01, least=0)
@@ -185,8 +185,8 @@ class PGCLinks(PerFeatureMethod):
 
     scorer: str = setting("hops", among=SCORERS)
     rank: int = setting(256, least=1, help="columns kept by the scorer hops")
-    hidden_channels: int = setting(32, least=1)
-    width: int = setting(16, least=1, help="columns of a node's row (vgae)")
+    hidden_channels: int = setting(32, least=1, most=1 << 16)
+    width: int = setting(16, least=1, most=1 << 16, help="columns of a node's row (vgae)")
     dropout: float = setting(0.0, least=0, below=1)
     lr: float = setting(0.01, above=0)
     weight_decay: float = setting(0.01, least=0)

@@ -31,8 +31,8 @@ if TYPE_CHECKING:  # PyG takes a second to import: only when a network is built
 
 @dataclass(frozen=True)
 class _PlainGNN(Method):
-    num_layers: int = setting(2, least=1, help="message-passing layers")
-    hidden_channels: int = setting(64, least=1)
+    num_layers: int = setting(2, least=1, most=1000, help="message-passing layers")
+    hidden_channels: int = setting(64, least=1, most=1 << 16)
     dropout: float = setting(0.0, least=0, below=1)
     lr: float = setting(0.01, above=0, help="learning rate")
     weight_decay: float = setting(0.0, least=0)

@@ -36,9 +36,9 @@ DEEP, DEEP_EPOCHS = 5, 200  # 100 epochs are too few for six networks at once (d
 class ProGAP(Method):
     """Settings of ProGAP: K = `hops` sums, K + 1 stages."""
 
-    hops: int = setting(2, least=1, help="noisy sums over neighbors")
-    hidden_channels: int = setting(16, least=1, help="width of all layers")
-    base_layers: int = setting(1, least=1, help="layers of each stage's own network")
+    hops: int = setting(2, least=1, most=1000, help="noisy sums over neighbors")
+    hidden_channels: int = setting(16, least=1, most=1 << 16, help="width of all layers")
+    base_layers: int = setting(1, least=1, most=1000, help="layers of each stage's own network")
     combine: str = setting("cat", among=COMBINATIONS, help="how stages are combined")
     layerwise: bool = setting(False, help="train only the newest base of each stage")
     activation: str = setting("selu", among=ACTIVATIONS)

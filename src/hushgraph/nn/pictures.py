@@ -6,9 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.data.rows import Rows, dense_rows
-from hushgraph.errors import InputError
+from hushgraph.errors import InputError, did_you_mean
 from hushgraph.nn.rowwise import rowwise
 
+NETWORKS = ("softmax", "mlp", "cnn")
+_LEAST_SIDE = 14
 _BATCH = 2_000
 
 
@@ -78,3 +80,37 @@ class KernelStudent(nn.Module):
         """Class scores, in batches."""
         gamma, parts = float(self.gamma), dense_rows(x).split(_BATCH)
         return torch.cat([gaussian_kernel(self.look(rows), self.centers, gamma) @ self.weights for rows in parts])
+
+
+def picture_network(kind: str, shape: tuple[int, int], classes: int, generator: torch.Generator) -> nn.Module:
+    """A classifier of rows of pixels: softmax regression, one hidden layer, or the CNN usual in work on DP-SGD."""
+    seed = int(torch.randint(2**62, (1,), generator=generator))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)  # layers of torch draw first weights from the global generator
+        return nn.Sequential(*picture_layers(kind, shape, classes))
+
+
+def picture_layers(kind: str, shape: tuple[int, int], classes: int) -> list[nn.Module]:
+    """The layers of `picture_network`, with first weights from the global generator."""
+    pixels = shape[0] * shape[1]
+    if kind == "softmax":
+        return [nn.Linear(pixels, classes)]
+    if kind == "mlp":
+        return [nn.Linear(pixels, 200), nn.Sigmoid(), nn.Linear(200, classes)]
+    if kind != "cnn":
+        raise InputError(f"unknown image model '{kind}'; {did_you_mean(kind, NETWORKS)}")
+    if min(shape) < _LEAST_SIDE:
+        raise InputError(f"cnn: expected images of at least {_LEAST_SIDE} x {_LEAST_SIDE}; got {shape[0]} x {shape[1]}")
+    front = [
+        AsPictures(shape),
+        PictureConv(1, 16, 8, stride=2, padding=3),
+        nn.ReLU(),
+        PicturePool(2, 1),
+        PictureConv(16, 32, 4, stride=2),
+        nn.ReLU(),
+        PicturePool(2, 1),
+        nn.Flatten(),
+    ]
+    with torch.no_grad():
+        width = nn.Sequential(*front)(torch.zeros(1, pixels)).shape[1]
+    return [*front, nn.Linear(width, 32), nn.ReLU(), nn.Linear(32, classes)]

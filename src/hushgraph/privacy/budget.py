@@ -72,7 +72,7 @@ def as_budget(given: Any) -> Budget:
         return given
     if _is_number(given):
         return Budget(given)
-    if isinstance(given, tuple) and len(given) == 2:
+    if isinstance(given, tuple | list) and len(given) == 2:
         return Budget(*given)
     raise InputError(f"budget: expected a Budget(epsilon, delta); got {'none' if given is None else repr(given)}")
 

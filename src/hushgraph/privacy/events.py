@@ -21,6 +21,7 @@ from typing import Any
 import attr
 from dp_accounting import dp_event as dpa
 from dp_accounting.dp_event import DpEvent as Event
+from scipy import special
 
 from hushgraph.errors import InputError, LedgerError
 
@@ -93,6 +94,8 @@ _KNOWN: dict[str, tuple[type, tuple[str, ...]]] = {
     "RepeatAndSelect": (dpa.RepeatAndSelectDpEvent, ("event", "mean", "shape")),
     "ZCDp": (dpa.ZCDpEvent, ("rho", "xi")),
 }
+_LEAST_RANGE = 1e-6
+_RANGE_ROUNDING = 1e-8  # 1/2 + eta/8 is rounded by 2^-54, which is far less than this share of the smallest eta / 8
 _NAMES = {cls: name for name, (cls, _) in _KNOWN.items()}
 
 
@@ -139,6 +142,18 @@ def pure(epsilon: float) -> Event:
     if math.isnan(epsilon) or epsilon <= 0.0:
         raise InputError(f"epsilon: expected a positive number; got {epsilon!r}")
     return PureDpEvent(epsilon) if math.isfinite(epsilon) else dpa.NonPrivateDpEvent()
+
+
+def bounded_range(eta: float, count: int = 1) -> Event:
+    """`count` releases whose privacy losses lie in an interval of length `eta`, as one Gaussian that dominates them.
+
+    Each is mu-GDP with mu = 2 Phi^-1(1 / (1 + e^(-eta / 2))): docs/proofs/dpappr.md.
+    """
+    if not eta > 0.0 or count < 1:
+        raise InputError(f"bounded range: expected a length above 0, and a count; got {eta!r} and {count!r}")
+    one = 2.0 * float(special.ndtri(special.expit(0.5 * max(eta, _LEAST_RANGE))))
+    mu = one * (1.0 + _RANGE_ROUNDING) * math.sqrt(count)
+    return dpa.GaussianDpEvent(1.0 / mu) if math.isfinite(mu) else dpa.NonPrivateDpEvent()
 
 
 def zero_concentrated(rho: float) -> Event:

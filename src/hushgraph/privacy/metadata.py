@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from numbers import Integral
 from typing import Any
 
 from hushgraph.errors import InputError
 
 TRAIN_SHARE, VAL_SHARE = 0.75, 0.10
+MOST_CLASSES, MOST_FEATURES = 1 << 17, 1 << 24
+MOST_NODES, MOST_EDGES = 1 << 40, 1 << 48
+"""No dataset has more; a file that says so is damaged, or wants the memory."""
 
 
 @dataclass(frozen=True)
@@ -31,10 +35,21 @@ class Metadata:
     num_public_edges: int = 0
 
     def __post_init__(self) -> None:
+        sizes = {name: value for name, value in vars(self).items() if name != "name" and value is not None}
+        InputError.collect(
+            f"{name}: expected a whole number; got {value!r}"
+            for name, value in sizes.items()
+            if isinstance(value, bool) or not isinstance(value, Integral)
+        )
         least = {"nodes": (self.num_nodes, 1), "edges": (self.num_edges or 0, 0), "train nodes": (self.num_train, 0)}
         problems = [f"{what}: expected at least {low}; got {size}" for what, (size, low) in least.items() if size < low]
         if self.num_train > self.num_nodes >= 1:
             problems.append(f"train nodes: expected at most {self.num_nodes}; got {self.num_train}")
+        most = {"nodes": (self.num_nodes, MOST_NODES), "edges": (self.num_edges or 0, MOST_EDGES)}
+        most |= {"features": (self.num_features or 0, MOST_FEATURES), "classes": (self.num_classes or 0, MOST_CLASSES)}
+        problems += [
+            f"{what}: expected at most {top:,}; got {size:,}" for what, (size, top) in most.items() if size > top
+        ]
         InputError.collect(problems)
 
     @classmethod

@@ -35,6 +35,7 @@ class Code(StrEnum):
     CLASSES_FROM_LABELS = "classes-from-labels"
     DEVICE_TASK = "device-task"
     PUBLIC_RECORDS = "public-records"
+    PARTS_OF_CLASSES = "parts-of-classes"
 
     # Left unprotected
     FEATURES = "features"
@@ -48,9 +49,12 @@ class Code(StrEnum):
     OWN_PREDICTION = "own-prediction"
     OWN_ROW = "own-row"
     NUM_RECORDS = "num-records"
+    CLASSES = "classes"
+    PARTS = "parts"
     RAW_PREDICTIONS = "raw-predictions"
     PUBLIC_EDGES = "public-edges"
     PUBLIC_PART = "public-part"
+    LARGE_DELTA = "large-delta"
 
     # Whatever it is about, as an earlier version wrote it down
     EARLIER_WORDS = "earlier-words"
@@ -128,6 +132,7 @@ _SENTENCES = {
     Code.CLASSES_FROM_LABELS: "the number of classes ({classes}), taken from the labels, which are public here",
     Code.DEVICE_TASK: "the collection task {task} and the randomizer it names",
     Code.PUBLIC_RECORDS: "the features of {records} records and the edges between them, declared public knowledge",
+    Code.PARTS_OF_CLASSES: "the rule that puts every record, by itself, into one of {parts} parts of its class",
     Code.FEATURES: "features",
     Code.LABELS: "labels",
     Code.EDGES: "the edges",
@@ -139,6 +144,11 @@ _SENTENCES = {
     Code.OWN_PREDICTION: "a prediction about the node itself: it is computed from the node's own record",
     Code.OWN_ROW: "the node's own aggregated row and a prediction about the node itself",
     Code.NUM_RECORDS: "the number of records",
+    Code.CLASSES: "the list of classes",
+    Code.PARTS: "the rule by which records fall into parts of their class",
+    Code.LARGE_DELTA: (
+        "one of {units} units, with probability {delta}: delta is that of the publication, which is above 1/{units}"
+    ),
     Code.RAW_PREDICTIONS: (
         "predictions: they read the raw records of the nodes around each node; only the model's weights are protected"
     ),

@@ -21,7 +21,7 @@ from hushgraph.privacy.events import Event
 from hushgraph.privacy.loss import PrivacyLoss, WorstOf
 from hushgraph.privacy.mechanism import Mechanism, mechanism_from_dict
 from hushgraph.privacy.metadata import Metadata
-from hushgraph.privacy.notes import Note
+from hushgraph.privacy.notes import Code, Note
 from hushgraph.privacy.units import Unit
 from hushgraph.privacy.units import from_dict as unit_from_dict
 from hushgraph.text import plain
@@ -126,6 +126,9 @@ class Plan:
 
     A plan with `branches` makes its own stages, all of pure epsilon, and then exactly one of the branches, chosen with
     what the stages released in view. It costs its own stages and the costliest branch, whichever is chosen.
+
+    `holds` names the parts of the data that the run is given, out of `edges`, `features` and `labels`; None: all. A run
+    costs a unit nothing that leaves all of these parts as they are.
     """
 
     method: str
@@ -137,6 +140,7 @@ class Plan:
     unprotected: tuple[Note, ...] = ()
     paper: PaperClaim | None = None
     branches: tuple[Plan, ...] = field(default=())
+    holds: frozenset[str] | None = None
 
     def __post_init__(self) -> None:
         for branch in self.branches or (None,):
@@ -232,15 +236,30 @@ class Plan:
         Another unit than the one the run is charged for is refused where the run does not keep to its bounds.
         """
         self.require_bounds_of(unit)
-        own = [stage.event(unit) for stage in self.stages]
-        parts = [[stage.event(unit) for stage in branch.stages] for branch in self.branches] or [[]]
+        own = [self.cost(stage, unit) for stage in self.stages]
+        parts = [[self.cost(stage, unit) for stage in branch.stages] for branch in self.branches] or [[]]
         return [events.composed([*own, *part]) for part in parts]
+
+    def restricted(self, *parts: str) -> Plan:
+        """The same plan for a run that is given these parts of the data alone, without the stages that read others."""
+        held = frozenset(parts)
+        public = [one for one in self.public if one.code is not Code.ALL_OF or one.values["part"] in held]
+        stages = [stage for stage in self.stages if stage.mechanism.reads <= held]
+        return replace(self, stages=tuple(stages), public=tuple(public), holds=held)
+
+    def misses(self, unit: Unit) -> bool:
+        """Whether the run is given nothing that `unit` can change: its law is then the same for all neighbors."""
+        return self.holds is not None and self.holds <= unit.public
+
+    def cost(self, stage: Stage, unit: Unit) -> Event:
+        """What a stage of this plan costs under `unit`."""
+        return events.nothing() if self.misses(unit) else stage.event(unit)
 
     def require_bounds_of(self, unit: Unit) -> None:
         """Refuse a unit whose bounds the run does not keep to."""
         stages = [*self.stages, *(stage for branch in self.branches for stage in branch.stages)]
         reads_edges = any("edges" in stage.mechanism.reads for stage in stages)
-        if unit != self.unit and not self.unit.covers(unit, edges=reads_edges):
+        if unit != self.unit and not self.misses(unit) and not self.unit.covers(unit, edges=reads_edges):
             raise UnprovenError(f"a run charged for the unit '{self.unit}' proves nothing for the unit '{unit}'")
 
     @cached_property
@@ -294,6 +313,7 @@ class Plan:
             "paper": None if self.paper is None else self.paper.as_dict(),
             "branches": [branch.as_dict() for branch in self.branches],
         }
+        values |= {} if self.holds is None else {"holds": sorted(self.holds)}
         return {name: plain(value) for name, value in values.items()}
 
     @classmethod
@@ -310,6 +330,7 @@ class Plan:
             unprotected=tuple(Note.from_dict(one) for one in values["unprotected"]),
             paper=None if paper is None else PaperClaim.from_dict(paper),
             branches=tuple(Plan.from_dict(branch) for branch in values["branches"]),
+            holds=frozenset(values["holds"]) if "holds" in values else None,
         )
 
 

@@ -34,7 +34,8 @@ class Footprint:
     own_list: entries of the unit's own list that change, before any cap.
     other_entries: entries of other nodes' lists that change.
     records: records (features, label) that change.
-    groups: whole groups of records that change.
+    groups: whole groups of records that change, where a group is one of the `parts` of one class.
+    parts: how many groups the records of a class fall into, by a public rule that looks at one record at a time.
     replaced: the record becomes another one, not an empty one.
     mirrored: `own_list` and `other_entries` are the two directions of one pair.
     incident: at most one node's record changes, and every entry that changes leads from or to one and the same node.
@@ -45,6 +46,7 @@ class Footprint:
     other_entries: float = math.inf
     records: float = math.inf
     groups: float = math.inf
+    parts: int = 1
     replaced: bool = False
     mirrored: bool = False
     incident: bool = False

@@ -30,6 +30,7 @@ from hushgraph.privacy.notes import Note
 from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units import Unit
 from hushgraph.text import read_json
+from hushgraph.untrusted.files import damage_named
 
 
 @dataclass(frozen=True)
@@ -188,7 +189,7 @@ def _from_folder(folder: Path) -> RunContext:
     config, certificate, metrics = (
         read_json(folder / f"{name}.json", of="a trained model") for name in ("config", "certificate", "metrics")
     )
-    try:
+    with damage_named(folder, do="Restore the folder from a copy, or train again"):
         return RunContext(
             method=config["method"],
             parameters=config["parameters"],
@@ -200,10 +201,6 @@ def _from_folder(folder: Path) -> RunContext:
             class_names=tuple(config["class_names"]),
             folder=folder,
         )
-    except (KeyError, TypeError) as error:
-        raise InputError(
-            f"{folder}: expected a model's folder of this version; got another ({error!r}). Train the model again"
-        ) from error
 
 
 def _from_model(model: Any) -> RunContext:

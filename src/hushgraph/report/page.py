@@ -16,12 +16,20 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from hushgraph.errors import InputError
+from hushgraph.errors import InputError, did_you_mean
 from hushgraph.report.context import RunContext, read_context, with_ledger
 from hushgraph.report.sections import Section, all_sections
 from hushgraph.text import write_whole
+from hushgraph.untrusted.files import damage_named
 
-FILE = "report.html"
+FILES = {
+    "html": "report.html",
+    "markdown": "report.md",
+    "card": "README.md",
+    "json": "privacy.json",
+    "deployment": "deployment.yaml",
+}
+"""The forms of a report, and the file of each in the model's folder."""
 FOOTER = (
     "This file is complete in itself and fetches nothing. Epsilon is an upper bound on privacy loss; audits give lower "
     "bounds; neither attacks nor audits can prove privacy."
@@ -37,24 +45,52 @@ def write_report(
     attacks: Any | None = None,
     ledger: str | os.PathLike[str] | None = None,
     title: str | None = None,
+    form: str = "html",
 ) -> Path:
     """Write the report of a model (its folder, or the model itself) and return the file's path.
+
+    `form` is html (one page that opens offline), markdown, card (a model card), json (the facts alone) or deployment
+    (an entry for the registry of deployments).
 
     `compare` are further models for the plot of accuracy against epsilon. `audit` and `attacks` are what `hushgraph
     audit` and `hushgraph attack` wrote: values, or paths of JSON files; files called audit.json and attacks.json in
     the model's folder are found without being named. `ledger` is the folder of the ledger, to check the certificate
-    against. The file is `out`, or report.html in the model's folder.
+    against. The file is `out`, or one in the model's folder (`FILES`).
     """
-    context = with_ledger(read_context(source, audit=audit, attacks=attacks, compare=compare), ledger)
-    return write_page(context, out, title=title)
+    if not isinstance(source, str | os.PathLike):
+        context = with_ledger(read_context(source, audit=audit, attacks=attacks, compare=compare), ledger)
+        return write_page(context, out, title=title, form=form)
+    with damage_named(source, do="Restore the folder from a copy, or train again"):
+        context = with_ledger(read_context(source, audit=audit, attacks=attacks, compare=compare), ledger)
+        return write_page(context, out, title=title, form=form)
 
 
-def write_page(context: RunContext, out: str | os.PathLike[str] | None = None, *, title: str | None = None) -> Path:
-    """Write the page about a context."""
-    target = _target(out, context)
-    page = render(context, title=title)
+def write_page(
+    context: RunContext,
+    out: str | os.PathLike[str] | None = None,
+    *,
+    title: str | None = None,
+    form: str = "html",
+) -> Path:
+    """Write what is known about a context in one of the forms (`FILES`)."""
+    if form not in FILES:
+        raise InputError(f"unknown form of report '{form}'; {did_you_mean(form, FILES)}")
+    target = _target(out, context, FILES[form])
+    text = render(context, title=title) if form == "html" else _render_text(context, form)
     target.parent.mkdir(parents=True, exist_ok=True)
-    return write_whole(target, page)
+    return write_whole(target, text)
+
+
+def _render_text(context: RunContext, form: str) -> str:
+    from hushgraph.report import deployments, facts, markdown
+
+    renderers = {
+        "markdown": markdown.render_markdown,
+        "card": markdown.render_card,
+        "json": facts.render_facts,
+        "deployment": deployments.render_deployment,
+    }
+    return renderers[form](context)
 
 
 def render(context: RunContext, *, title: str | None = None) -> str:
@@ -112,10 +148,10 @@ def _asset(name: str) -> Markup:
     return Markup(files("hushgraph.report").joinpath(name).read_text(encoding="utf-8"))
 
 
-def _target(out: str | os.PathLike[str] | None, context: RunContext) -> Path:
+def _target(out: str | os.PathLike[str] | None, context: RunContext, name: str) -> Path:
     if out is not None:
         path = Path(out)
-        return path / FILE if path.is_dir() else path
+        return path / name if path.is_dir() else path
     if context.folder is None:
         raise InputError("report: a model that was not saved has no folder; say where to write (out=...)")
-    return context.folder / FILE
+    return context.folder / name

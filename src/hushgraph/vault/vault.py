@@ -43,7 +43,8 @@ class Vault:
         self.plan, self.unit = plan, plan.unit
         self.seconds: dict[str, float] = {}
         self.released: dict[str, list[Any]] = {}
-        self._graph, self._run, self._noise, self._progress = graph, run, noise, progress or NOBODY
+        self._graph = graph if plan.holds is None else graph.only(plan.holds)
+        self._run, self._noise, self._progress = run, noise, progress or NOBODY
         self._nodes = {"train": graph.train, "val": graph.val, "test": graph.test}
         self._cut: dict[int, Edges] = {}
         self._count: Counter[str] = Counter()

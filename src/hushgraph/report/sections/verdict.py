@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 from hushgraph.ledger.certificate import Randomness
@@ -23,27 +24,42 @@ _STRENGTHS = (
 _SCALE = "Well: at most 60 right guesses in 100, where a coin has 50. Fairly: 75. Weakly: 95. Hardly: more than that."
 
 
+@dataclass(frozen=True)
+class Verdict:
+    """One sentence, what color it has, rows of what stands behind it, and what its words mean."""
+
+    sentence: str
+    kind: str
+    rows: tuple[tuple[str, str], ...]
+    scale: str
+
+
 @section(
     "verdict",
     "Verdict",
     template="""
-{{ ui.banner(verdict, kind) }}
-{{ ui.table([], rows) }}
-{{ ui.note(scale) }}
+{{ ui.banner(verdict.sentence, verdict.kind) }}
+{{ ui.table([], verdict.rows) }}
+{{ ui.note(verdict.scale) }}
 """,
 )
 def verdict(context: RunContext) -> dict[str, Any]:
     """One sentence, then what is protected, how well, what is not, what was checked, and what is left to do."""
+    return {"verdict": verdict_of(context)}
+
+
+def verdict_of(context: RunContext) -> Verdict:
+    """The verdict on a run."""
     sentence, kind = _verdict(context)
-    rows = [
+    rows = (
         ("What is protected", _protected(context)),
         ("How well", _how_well(context)),
         ("What is not", _not_protected(context)),
         ("Checked", _checked(context)),
         ("All runs on this data", words.total(context.total)),
         ("Left to do", _left(context)),
-    ]
-    return {"verdict": sentence, "kind": kind, "rows": [row for row in rows if row[1]], "scale": _scale(context)}
+    )
+    return Verdict(sentence, kind, tuple(row for row in rows if row[1]), _scale(context))
 
 
 def _verdict(context: RunContext) -> tuple[str, str]:

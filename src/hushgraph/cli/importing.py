@@ -1,0 +1,146 @@
+"""`hushgraph import`: tables and files of other tools become a graph for `--data`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hushgraph.cli.console import Json, command, echo, show_json, show_words
+from hushgraph.errors import InputError
+
+if TYPE_CHECKING:
+    from hushgraph.importing.importer import Imported
+    from hushgraph.importing.nodes import NodeColumns
+
+Repeated = list[str] | None
+
+
+@command
+def import_graph(
+    out: Annotated[Path, typer.Option(help="Folder for the graph, such as my.graph; must be new.")],
+    source: Annotated[
+        Path | None, typer.Argument(help="A whole graph: .graphml, node-link .json, PyG .pt, or a folder of OGB.")
+    ] = None,
+    edges: Annotated[
+        Path | None, typer.Option(help="A table of edges: .csv, .tsv, .txt, .parquet, .arrow; or .gz.")
+    ] = None,
+    nodes: Annotated[Path | None, typer.Option(help="A table of nodes, one row each.")] = None,
+    num_nodes: Annotated[int | None, typer.Option(help="Instead of --nodes: ids are 0 to N - 1.", metavar="N")] = None,
+    id_column: Annotated[str, typer.Option("--id", help="The column of nodes with their ids.")] = "id",
+    label: Annotated[str | None, typer.Option(help="The column of nodes with their classes.")] = None,
+    classes: Annotated[str | None, typer.Option(help="The classes, from public knowledge: A,B,C in order.")] = None,
+    split: Annotated[str | None, typer.Option(help="The column of nodes with train, val and test.")] = None,
+    numeric: Annotated[
+        Repeated, typer.Option(metavar="COLUMN=LOW:HIGH", help="A number and its public range; repeatable.")
+    ] = None,
+    category: Annotated[
+        Repeated, typer.Option(metavar="COLUMN=A,B,C", help="A word and its public list; repeatable.")
+    ] = None,
+    hashed: Annotated[
+        Repeated, typer.Option(metavar="COLUMN=BOXES", help="A word that nobody can list, in boxes; repeatable.")
+    ] = None,
+    as_is: Annotated[
+        Repeated, typer.Option(metavar="COLUMN", help="Numbers used as they are; x* for several; repeatable.")
+    ] = None,
+    ignore: Annotated[
+        Repeated, typer.Option(metavar="COLUMN", help="A column of nodes to leave out; '*' for all others; repeatable.")
+    ] = None,
+    source_column: Annotated[str | None, typer.Option("--source", help="The column where an edge starts.")] = None,
+    target_column: Annotated[str | None, typer.Option("--target", help="The column where it ends.")] = None,
+    directed: Annotated[
+        bool | None, typer.Option("--directed/--undirected", help="What a line of edges is; has to be said.")
+    ] = None,
+    header: Annotated[
+        bool | None, typer.Option("--header/--no-header", help="Whether the first line of edges holds names.")
+    ] = None,
+    drop_unknown: Annotated[
+        bool, typer.Option("--drop-unknown", help="Leave out edges that name no node of the list.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Make a graph for --data of your own tables, or of a file of another tool.
+
+    Features are made by public rules only: a range or a list of words is declared, never read off the data.
+    """
+    from hushgraph.importing.edges import EdgeColumns
+    from hushgraph.importing.importer import import_files, import_whole
+    from hushgraph.importing.nodes import NodeColumns
+
+    InputError.collect(_problems(source, edges, nodes, num_nodes))
+    features = declared_features(numeric, category, hashed, as_is)
+    named = None if classes is None else [name.strip() for name in classes.split(",")]
+    columns = NodeColumns(id_column, label, split, features, named, _words(ignore))
+    if source is not None:
+        done = import_whole(out, source, columns)
+    else:
+        assert edges is not None
+        ends = EdgeColumns(source_column, target_column, directed, drop_unknown)
+        done = import_files(out, edges, nodes, columns, ends, num_nodes=num_nodes, header=header)
+    show_json(_summary(done)) if as_json else _show(done, columns)
+
+
+def declared_features(numeric: Repeated, category: Repeated, hashed: Repeated, as_is: Repeated) -> dict[str, Any]:
+    """The options that declare columns, as `features` takes them; everything wrong is told together."""
+    found: dict[str, Any] = dict.fromkeys(_words(as_is))
+    problems = []
+    for option, given, form, read in (
+        ("--numeric", numeric, "COLUMN=LOW:HIGH", _range),
+        ("--category", category, "COLUMN=A,B,C", _list),
+        ("--hashed", hashed, "COLUMN=BOXES", int),
+    ):
+        for word in given or []:
+            column, equals, value = word.rpartition("=")
+            try:
+                if not equals or column in found:
+                    raise ValueError
+                found[column] = read(value)
+            except ValueError:
+                twice = " for a column that has no other rule" if column in found else ""
+                problems.append(f"{option}: expected {form}{twice}; got '{word}'")
+    InputError.collect(problems)
+    return found
+
+
+def _range(value: str) -> tuple[float, float]:
+    low, colon, high = value.rpartition(":")
+    if not colon:
+        raise ValueError
+    return float(low), float(high)
+
+
+def _list(value: str) -> list[str]:
+    return [word.strip() for word in value.split(",")]
+
+
+def _words(given: Repeated) -> list[str]:
+    return [word.strip() for one in given or [] for word in one.split(",")]
+
+
+def _problems(source: Path | None, edges: Path | None, nodes: Path | None, num_nodes: int | None) -> list[str]:
+    if source is not None and (edges is not None or nodes is not None or num_nodes is not None):
+        return ["expected one whole graph, or --edges with --nodes; got both; remove one"]
+    if source is None and edges is None:
+        return ["expected a graph: --edges FILE --nodes FILE, or one file that holds both; got neither"]
+    return []
+
+
+def _summary(done: Imported) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    lines = [str(one) for one in done.findings]
+    return {"out": str(done.folder), **asdict(done.facts), "num_edges": done.num_edges, "lines": lines}
+
+
+def _show(done: Imported, columns: NodeColumns) -> None:
+    facts = done.facts
+    kind = "directed edges" if facts.directed else "undirected edges"
+    count = done.num_edges if facts.directed else done.num_edges // 2
+    width = len(facts.feature_names)
+    echo(f"{facts.num_nodes:,} nodes, {count:,} {kind}, {width:,} feature{'s' if width > 1 else ''}")
+    for one in done.findings:
+        show_words(f"  - {one}", indent=4)
+    show_words(
+        f"written to {done.folder}; use it as --data {done.folder}, look at it with: hushgraph describe {done.folder}"
+    )

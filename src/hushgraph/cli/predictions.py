@@ -1,0 +1,68 @@
+"""Files of predictions: a line per node with the user's id and class names (CSV, Parquet), or arrays (npz)."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushgraph.text import told_if_unwritable
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def write_predictions(out: Path, probabilities: Tensor, class_names: Sequence[str], ids: np.ndarray | None) -> None:
+    """Write the file, whole or not at all. Without `ids`, nodes are called by their number."""
+    found = probabilities.numpy()
+    called = np.arange(len(found)) if ids is None else ids
+    unfinished = out.with_name(f".{out.name}.{os.getpid()}.part")
+    try:
+        with told_if_unwritable(out):
+            FORMATS[out.suffix](unfinished, called, found, list(class_names))
+            os.replace(unfinished, out)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def columns(called: np.ndarray, found: np.ndarray, class_names: list[str]) -> dict[str, Any]:
+    """The id, the likeliest class by its name, and a probability for every class."""
+    best = np.array(class_names, dtype=object)[found.argmax(axis=1)] if len(found) else np.empty(0, dtype=object)
+    shares = {f"p({name})": found[:, number] for number, name in enumerate(class_names)}
+    return {"id": called, "class": best, **shares}
+
+
+def _csv(path: Path, called: np.ndarray, found: np.ndarray, class_names: list[str]) -> None:
+    named = columns(called, found, class_names)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(named)
+        writer.writerows(zip(*(values.tolist() for values in named.values())))
+
+
+def _parquet(path: Path, called: np.ndarray, found: np.ndarray, class_names: list[str]) -> None:
+    from hushgraph.importing.tables import arrow
+
+    pa = arrow()
+    from pyarrow import parquet
+
+    named = columns(called, found, class_names)
+    parquet.write_table(pa.table({name: values.tolist() for name, values in named.items()}), path)
+
+
+def _npz(path: Path, called: np.ndarray, found: np.ndarray, class_names: list[str]) -> None:
+    with path.open("wb") as file:
+        arrays = {"probabilities": found, "classes": found.argmax(axis=1), "ids": called}
+        np.savez_compressed(file, class_names=np.array(class_names, dtype=np.str_), **arrays)
+
+
+FORMATS: dict[str, Callable[[Path, np.ndarray, np.ndarray, list[str]], None]] = {
+    ".csv": _csv,
+    ".parquet": _parquet,
+    ".npz": _npz,
+}
+"""How a file is written, by the end of its name."""

@@ -1,0 +1,155 @@
+"""A graph of one's own in a folder: what `hushgraph import` writes and `--data my.graph` reads.
+
+The folder holds `graph.json` (what is in it, and what was done to the data on the way in), `edges/` (see `DiskEdges`),
+and flat files in the order of the nodes: `features.bin` (float32), `labels.bin` (int64, -1 for none), `parts.bin`
+(int8: 1, 2, 3 for train, val, test) and `ids.bin` (the user's own ids). Nothing in it is ever unpickled.
+
+It holds the private data as it is. Keep it where the raw data may be kept, and delete it with it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from hushgraph.datasets.splits import MASKS
+from hushgraph.errors import InputError
+from hushgraph.graph.disk import DiskEdges
+from hushgraph.graph.external_sort import read_array
+from hushgraph.text import read_json, told_if_unwritable, write_whole
+
+FORMAT = "hushgraph graph 1"
+HEADER = "graph.json"
+EDGES_IN_MEMORY = 1 << 25
+"""Graphs with more edges than this are used from the disk."""
+
+
+@dataclass
+class GraphFacts:
+    """What is in a folder, but for the data itself. `id_type` is the numpy type of the ids."""
+
+    name: str
+    num_nodes: int
+    directed: bool
+    feature_names: list[str]
+    id_type: str
+    class_names: list[str] | None = None
+    classes_declared: bool = False
+    has_labels: bool = True
+    has_split: bool = False
+    rules: list[str] = field(default_factory=list)
+    findings: list[dict[str, Any]] = field(default_factory=list)
+    format: str = FORMAT
+
+
+def is_stored(path: str | Path) -> bool:
+    """Whether this is the folder of a graph."""
+    return (Path(path).expanduser() / HEADER).is_file()
+
+
+@contextmanager
+def new_folder(target: Path) -> Iterator[Path]:
+    """A temporary folder beside `target` that becomes `target` when all went well, and vanishes otherwise."""
+    if target.exists():
+        raise InputError(f"--out: expected a new folder; got '{target}', which exists; name another, or remove it")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix=f".{target.name}.partial-", dir=target.parent))
+    try:
+        with told_if_unwritable(target):
+            yield work
+            work.rename(target)
+    except BaseException:
+        shutil.rmtree(work, ignore_errors=True)
+        raise
+
+
+def write_arrays(folder: Path, facts: GraphFacts, arrays: dict[str, np.ndarray | None]) -> None:
+    """The flat files that are not there yet, then the header."""
+    for name, values in arrays.items():
+        if values is not None:
+            (folder / f"{name}.bin").write_bytes(np.ascontiguousarray(values).data)
+    write_whole(folder / HEADER, json.dumps(asdict(facts), indent=2) + "\n")
+
+
+def read_facts(folder: str | Path) -> GraphFacts:
+    """What is in the folder of a graph."""
+    source = Path(folder).expanduser()
+    values = read_json(source / HEADER, of="an imported graph")
+    if values.get("format") != FORMAT:
+        raise InputError(f"{source}: expected a graph of '{FORMAT}'; got {values.get('format')!r}; import it again")
+    return GraphFacts(**values)
+
+
+def read_stored(folder: str | Path) -> Data:
+    """The graph in a folder, as `fit` takes it; edges stay on the disk where there are very many.
+
+    `user_ids` are the ids that the data came with, in the order of the nodes.
+    """
+    source, facts = Path(folder).expanduser(), read_facts(folder)
+    count, width = facts.num_nodes, len(facts.feature_names)
+    edges = DiskEdges.open(source / "edges")
+    data = Data(
+        x=torch.from_numpy(_read(source / "features.bin", "<f4", count * width).reshape(count, width)),
+        y=torch.from_numpy(_read(source / "labels.bin", "<i8", count)),
+        num_nodes=count,
+        name=facts.name,
+        user_ids=read_ids(source, facts),
+        directed=facts.directed,
+    )
+    if edges.num_edges <= EDGES_IN_MEMORY:
+        data.edge_index = edges.edge_index()
+    else:
+        data.edges = edges
+    if facts.class_names is not None:
+        data.class_names, data.classes_declared = facts.class_names, facts.classes_declared
+    return _with_parts(data, source) if facts.has_split else data
+
+
+def read_ids(source: Path, facts: GraphFacts) -> np.ndarray:
+    """The user's ids: whole numbers, or strings."""
+    ids = _read(source / "ids.bin", facts.id_type, facts.num_nodes)
+    return np.char.decode(ids, "utf-8") if ids.dtype.kind == "S" else ids
+
+
+def write_stored(data: Data, folder: str | Path, facts: GraphFacts, edges: Iterable[Tensor] | Tensor) -> Path:
+    """Write a graph that is in memory."""
+    target = Path(folder)
+    with new_folder(target) as work:
+        DiskEdges.write(work / "edges", edges, facts.num_nodes)
+        parts = sum((data[name].numpy().astype(np.int8) * (at + 1) for at, name in enumerate(MASKS) if name in data), 0)
+        arrays = {
+            "features": np.asarray(data.x.to_dense() if data.x.layout is not torch.strided else data.x, dtype="<f4"),
+            "labels": np.asarray(data.y, dtype="<i8"),
+            "parts": np.asarray(parts, dtype=np.int8) if facts.has_split else None,
+            "ids": np.arange(facts.num_nodes, dtype="<i8"),
+        }
+        write_arrays(work, facts, arrays)
+    return target
+
+
+def _with_parts(data: Data, source: Path) -> Data:
+    parts = torch.from_numpy(_read(source / "parts.bin", "|i1", int(data.num_nodes or 0)))
+    for number, name in enumerate(MASKS):
+        data[name] = parts == number + 1
+    return data
+
+
+def _read(path: Path, kind: str, count: int) -> np.ndarray:
+    dtype = np.dtype(kind)
+    if not path.is_file() or os.path.getsize(path) != count * dtype.itemsize:
+        raise InputError(f"{path}: expected a file of {count} values; got another size or none; import the graph again")
+    if dtype.kind == "S":
+        return np.frombuffer(path.read_bytes(), dtype=dtype)
+    return read_array(path, dtype, 0, count)

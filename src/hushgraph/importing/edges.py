@@ -1,0 +1,124 @@
+"""The table of edges: two columns of ids, turned into numbers a batch at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hushgraph.errors import InputError
+from hushgraph.importing.findings import Code, Finding, tallied
+from hushgraph.importing.ids import Ids
+from hushgraph.importing.tables import Table, open_table
+
+_SOURCES = ("source", "src", "from", "u", "node1", "start", "sender")
+_TARGETS = ("target", "dst", "to", "v", "node2", "end", "receiver", "dest", "destination")
+
+
+@dataclass
+class EdgeColumns:
+    """Which columns hold the ends of an edge, and what a line means.
+
+    `directed` False: a line is an undirected edge, and both directions are stored. `drop_unknown` leaves out edges that
+    name a node which is not in the list; otherwise they are refused.
+    """
+
+    source: str | None = None
+    target: str | None = None
+    directed: bool | None = None
+    drop_unknown: bool = False
+
+    def require_direction(self) -> bool:
+        """Whether lines have a direction; it has to be said, because it decides what one edge is."""
+        if self.directed is None:
+            raise InputError(
+                "edges: expected to be told what a line is; got neither. A friendship or another mutual relation: "
+                "--undirected (directed=False). An edge from the first to the second node: --directed (directed=True). "
+                "The guarantee is about one such edge"
+            )
+        return self.directed
+
+
+@dataclass
+class EdgeStream:
+    """Blocks of `[2, E]` node numbers; what was found is known when all of them were read."""
+
+    table: Table
+    ids: Ids
+    columns: EdgeColumns
+    findings: list[Finding] = field(default_factory=list)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        source, target = _ends(self.table, self.columns)
+        both = not self.columns.require_direction()
+        missing = unknown = 0
+        for batch in self.table.read([source, target]):
+            pair = np.stack([self.ids.numbers(batch.column(name), self.table.where) for name in (source, target)])
+            without, nobody = (pair == -2).any(axis=0), (pair == -1).any(axis=0)
+            missing, unknown = missing + int(without.sum()), unknown + int((nobody & ~without).sum())
+            if unknown and not self.columns.drop_unknown:
+                raise _unknown_node(self.table, batch, pair, source, target)
+            block = pair[:, ~(without | nobody)] if (without | nobody).any() else pair
+            yield torch.from_numpy(block)
+            if both:
+                yield torch.from_numpy(block[::-1].copy())
+        self.findings = tallied(
+            [
+                *_unused(self.table, {source, target}),
+                *([Finding(Code.BOTH_DIRECTIONS)] if both else []),
+                Finding(Code.MISSING_ENDS, missing),
+                Finding(Code.UNKNOWN_ENDS, unknown),
+            ]
+        )
+
+
+def open_edges(path: str | Path, ids: Ids, columns: EdgeColumns, header: bool | None) -> tuple[Table, list[Finding]]:
+    """The table of edges in a file. Where nobody says so, a first line that names two nodes holds no column names."""
+    named = columns.source is not None or columns.target is not None
+    table = open_table(path)
+    if table.first is None:
+        return table, []
+    has_names = header if header is not None else named or not _names_nodes(table.first, ids)
+    if not has_names:
+        return open_table(path, header=False), [Finding(Code.NO_HEADER, where=table.where)]
+    return table, [Finding(Code.HEADER, what=", ".join(table.columns), where=table.where)]
+
+
+def _names_nodes(first: tuple[str, ...], ids: Ids) -> bool:
+    return len(first) >= 2 and all(ids.knows(word) for word in first[:2])
+
+
+def _ends(table: Table, columns: EdgeColumns) -> tuple[str, str]:
+    """The two columns: those that were named, those of a usual name, or the first two."""
+    if len(table.columns) < 2:
+        raise InputError(f"{table.where}: expected two columns, the ends of an edge; got {len(table.columns)}")
+    given = [name for name in (columns.source, columns.target) if name is not None]
+    InputError.collect(table.require(given, "--source, --target"))
+    lower = {name.lower(): name for name in table.columns}
+    usual = [next((lower[word] for word in words if word in lower), None) for words in (_SOURCES, _TARGETS)]
+    first, second = usual if all(usual) else table.columns[:2]
+    source, target = columns.source or first, columns.target or second
+    if source == target:
+        raise InputError(f"{table.where}: expected two columns, the ends of an edge; got '{source}' for both")
+    assert source is not None
+    assert target is not None
+    return source, target
+
+
+def _unused(table: Table, used: set[str]) -> list[Finding]:
+    rest = [name for name in table.columns if name not in used]
+    return [Finding(Code.EXTRA_COLUMNS, what=", ".join(rest))] if rest else []
+
+
+def _unknown_node(table: Table, batch: Any, pair: np.ndarray, source: str, target: str) -> InputError:
+    at = int(np.flatnonzero((pair == -1).any(axis=0))[0])
+    column = source if pair[0, at] == -1 else target
+    return InputError(
+        f"{table.where}: expected edges between nodes of the list; got '{batch.column(column)[at].as_py()}' in "
+        f"'{column}', which is no node's id; add it to the list, or leave such edges out with --drop-unknown"
+    )

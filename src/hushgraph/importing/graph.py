@@ -1,0 +1,338 @@
+"""`hg.Graph`: a graph for `fit` from the objects of other libraries, in one call each.
+
+It is a PyTorch Geometric `Data` with the attributes that `fit` reads. `graph.findings` says, a line each, what was done
+to the data on the way in; those lines are about private data and are for whoever holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from hushgraph.datasets.loading import load
+from hushgraph.datasets.splits import MASKS, has_split, random_split, to_torch_csr
+from hushgraph.errors import InputError
+from hushgraph.graph.edges import MemoryEdges
+from hushgraph.importing.edges import EdgeColumns, EdgeStream
+from hushgraph.importing.findings import Code, Finding, tallied
+from hushgraph.importing.formats import ID, TwoTables, is_whole_graph, read_whole_graph, tables_of_networkx
+from hushgraph.importing.nodes import NodeColumns, Nodes, read_nodes
+from hushgraph.importing.tables import table_of
+
+Classes = Sequence[Any]
+Split = str | tuple[float, float, float] | None
+SHARES = (0.75, 0.10, 0.15)
+
+
+class Graph(Data):
+    """A graph of one's own. Make it with one of the `from_...` methods.
+
+    Everywhere, `split` names the column or attribute with train, val and test, or gives three shares of a random split
+    (75/10/15 where nothing is given); `classes` are the names of the classes from public knowledge. Without them the
+    labels that occur are the classes, which `fit` accepts only where labels are public.
+    """
+
+    @classmethod
+    def from_frames(
+        cls,
+        nodes: Any,
+        edges: Any,
+        *,
+        id: str = ID,
+        label: str | None = "label",
+        features: Mapping[str, Any] | Sequence[str] | None = None,
+        classes: Classes | None = None,
+        split: Split = None,
+        seed: int = 0,
+        ignore: Sequence[str] | str = (),
+        source: str | None = None,
+        target: str | None = None,
+        directed: bool | None = None,
+        drop_unknown: bool = False,
+        name: str = "graph",
+    ) -> Graph:
+        """From a table of nodes and a table of edges: pandas, polars, pyarrow, DuckDB, or dicts of columns.
+
+        features: column -> (low, high) for numbers in a declared range, a list of words for categories, a number of
+            boxes for words that nobody can list, None for numbers that are used as they are. All by public rules:
+            nothing is read off the column. A column without a use is refused; `ignore` names those to leave out.
+        directed: False where a row is a friendship or another mutual relation, True where it has a direction.
+        drop_unknown: leave out edges that name a node which is not in the table; otherwise they are refused.
+        """
+        column = split if isinstance(split, str) else None
+        columns = NodeColumns(id, label, column, features, classes, [ignore] if isinstance(ignore, str) else ignore)
+        ends = EdgeColumns(source, target, directed, drop_unknown)
+        ends.require_direction()
+        found = read_nodes(table_of(nodes, "nodes"), columns)
+        edge_index, findings = _edge_index(EdgeStream(table_of(edges, "edges"), found.ids, ends), len(found.ids))
+        return cls._made(found, edge_index, ends.require_direction(), findings, split, seed, name)
+
+    from_pandas = from_frames
+    from_polars = from_frames
+
+    @classmethod
+    def from_networkx(
+        cls,
+        graph: Any,
+        *,
+        label: str | None = "label",
+        features: Mapping[str, Any] | Sequence[str] | None = None,
+        classes: Classes | None = None,
+        split: Split = None,
+        seed: int = 0,
+        ignore: Sequence[str] | str = (),
+        name: str = "graph",
+    ) -> Graph:
+        """From a NetworkX graph; attributes of its nodes are the columns, and it knows whether it is directed."""
+        if not hasattr(graph, "is_directed") or not hasattr(graph, "nodes"):
+            raise InputError(f"from_networkx: expected a NetworkX graph; got {type(graph).__name__}")
+        tables = tables_of_networkx(graph, "graph")
+        column = split if isinstance(split, str) else None
+        columns = NodeColumns(ID, label, column, features, classes, [ignore] if isinstance(ignore, str) else ignore)
+        return cls._of_tables(tables, columns, split, seed, name)
+
+    @classmethod
+    def read(cls, path: str | Path, columns: NodeColumns | None = None) -> Graph:
+        """The graph in a GraphML, node-link JSON or `.pt` file, or in a folder of OGB, where nothing is left to say."""
+        found = read_whole_graph(path)
+        name = Path(path).stem
+        if isinstance(found, TwoTables):
+            usual = "label" if "label" in found.nodes.columns else None
+            return cls._of_tables(found, columns or NodeColumns(ID, usual), None, 0, name)
+        return cls.from_pyg(found, name=str(found.get("name") or name))
+
+    @classmethod
+    def from_pyg(
+        cls,
+        data: Any,
+        *,
+        relation: str | tuple[str, str, str] | None = None,
+        classes: Classes | None = None,
+        split: tuple[float, float, float] | None = None,
+        seed: int = 0,
+        name: str | None = None,
+    ) -> Graph:
+        """From a `Data`, or from one relation of a `HeteroData` between nodes of one kind.
+
+        Edge attributes are left out. Edges are taken as they are: undirected if every edge has its reverse.
+        """
+        chosen = _one_relation(data, relation) if hasattr(data, "edge_types") else data
+        if getattr(chosen, "edge_index", None) is None:
+            raise InputError(f"from_pyg: expected a Data with edge_index; got {type(data).__name__} without it")
+        result = cls(**{key: chosen[key] for key in _KEPT if chosen.get(key) is not None})
+        dropped = [key for key in ("edge_attr", "edge_weight") if chosen.get(key) is not None]
+        result.findings = tuple(Finding(Code.EXTRA_COLUMNS, what=key) for key in dropped)
+        result.name = name or str(chosen.get("name") or "graph")
+        if classes is not None:
+            result.class_names = list(classes)
+        if result.x is None:
+            result.x = torch.ones(int(chosen.num_nodes or 0), 1)
+            result.findings += (Finding(Code.NO_FEATURES),)
+        return result._split(split, seed)
+
+    @classmethod
+    def from_edges(
+        cls,
+        edges: Any,
+        *,
+        num_nodes: int,
+        x: Any = None,
+        y: Any = None,
+        classes: Classes | None = None,
+        directed: bool | None = None,
+        split: tuple[float, float, float] | None = None,
+        seed: int = 0,
+        name: str = "graph",
+    ) -> Graph:
+        """From pairs of node numbers (a list of pairs, `[E, 2]` or `[2, E]`) among `num_nodes` nodes."""
+        mutual = not EdgeColumns(directed=directed).require_direction()
+        pairs = _pairs(edges)
+        together = torch.cat([pairs, pairs.flip(0)], dim=1) if mutual else pairs
+        result = cls(edge_index=together, name=name, num_nodes=num_nodes)
+        result.findings = (Finding(Code.BOTH_DIRECTIONS),) if mutual else ()
+        result.x = torch.ones(num_nodes, 1) if x is None else _rows(x)
+        result["y"] = torch.full((num_nodes,), -1) if y is None else y if isinstance(y, Tensor) else np.asarray(y)
+        if classes is not None:
+            result.class_names = list(classes)
+        return result._split(split, seed)
+
+    @classmethod
+    def from_scipy(cls, adjacency: Any, **given: Any) -> Graph:
+        """From a sparse matrix of zeros and ones, row to column; other arguments as for `from_edges`."""
+        matrix = adjacency.tocoo() if hasattr(adjacency, "tocoo") else None
+        if matrix is None or matrix.shape[0] != matrix.shape[1]:
+            shape = getattr(adjacency, "shape", "")
+            raise InputError(f"from_scipy: expected a square sparse matrix; got {type(adjacency).__name__} {shape}")
+        if not np.isin(matrix.data, (0, 1)).all():
+            raise InputError(
+                "from_scipy: expected entries 0 and 1; got others: no sensitivity is known for weighted edges. Take "
+                "(matrix != 0) if the weights do not matter"
+            )
+        kept = matrix.data != 0
+        pairs = torch.from_numpy(np.stack([matrix.row[kept], matrix.col[kept]]).astype(np.int64))
+        symmetric = abs(adjacency - adjacency.T).nnz == 0
+        graph = cls.from_edges(pairs, num_nodes=matrix.shape[0], **{"directed": not symmetric, **given})
+        return graph
+
+    @classmethod
+    def from_dgl(cls, graph: Any, **given: Any) -> Graph:
+        """From a homogeneous DGL graph with `feat`, `label` and masks in `ndata`; arguments as for `from_pyg`."""
+        if not hasattr(graph, "ndata") or not hasattr(graph, "edges"):
+            raise InputError(f"from_dgl: expected a DGL graph; got {type(graph).__name__}")
+        source, target = graph.edges()
+        renamed = {"feat": "x", "features": "x", "label": "y", "labels": "y"}
+        held = {renamed.get(key, key): value for key, value in graph.ndata.items()}
+        kept = {key: value for key, value in held.items() if key in _KEPT}
+        count = int(graph.num_nodes())
+        return cls.from_pyg(Data(edge_index=torch.stack([source, target]).long(), num_nodes=count, **kept), **given)
+
+    # Shared
+
+    @classmethod
+    def _of_tables(cls, tables: TwoTables, columns: NodeColumns, split: Split, seed: int, name: str) -> Graph:
+        found = read_nodes(tables.nodes, columns)
+        stream = EdgeStream(tables.edges, found.ids, EdgeColumns("source", "target", tables.directed))
+        edge_index, findings = _edge_index(stream, len(found.ids))
+        return cls._made(found, edge_index, tables.directed, findings, split, seed, name)
+
+    @classmethod
+    def _made(
+        cls,
+        nodes: Nodes,
+        edge_index: Tensor,
+        directed: bool,
+        findings: list[Finding],
+        split: Split,
+        seed: int,
+        name: str,
+    ) -> Graph:
+        result = cls(x=torch.from_numpy(np.array(nodes.features)), edge_index=edge_index, name=name)
+        result.y = torch.from_numpy(nodes.labels)
+        result.num_nodes, result.directed = len(nodes.ids), directed
+        result.user_ids, result.feature_names = _plain_ids(nodes), nodes.feature_names
+        result.findings = tuple(findings + nodes.findings)
+        if nodes.class_names is not None:
+            result.class_names, result.classes_declared = nodes.class_names, nodes.classes_declared
+        if nodes.parts is not None:
+            for number, mask in enumerate(MASKS):
+                result[mask] = torch.from_numpy(nodes.parts == number + 1)
+        return result._split(split if isinstance(split, tuple) else None, seed)
+
+    def _split(self, shares: tuple[float, float, float] | None, seed: int) -> Graph:
+        """The graph with the shares that were asked for, or its own split, or the usual one."""
+        if shares is None and (has_split(self) or isinstance(self.get("train_mask"), Tensor)):
+            return self
+        if not isinstance(self.get("y"), Tensor):
+            self.y = _labels_as_tensor(self)
+        return random_split(self, *(shares or SHARES), seed=seed)
+
+
+_KEPT = (
+    "x",
+    "edge_index",
+    "y",
+    *MASKS,
+    "public_mask",
+    "public_edge_index",
+    "class_names",
+    "num_classes",
+    "user_ids",
+    "num_nodes",
+)
+
+
+def _edge_index(stream: EdgeStream, num_nodes: int) -> tuple[Tensor, list[Finding]]:
+    blocks = list(stream)
+    edges = torch.cat(blocks, dim=1) if blocks else torch.empty((2, 0), dtype=torch.int64)
+    loops = edges[0] == edges[1]
+    stored = MemoryEdges.from_edge_index(edges[:, ~loops], num_nodes)
+    times = 1 if stream.columns.directed else 2
+    linked = torch.zeros(num_nodes, dtype=torch.bool)
+    linked[edges[:, ~loops].flatten()] = True
+    findings = [
+        *stream.findings,
+        Finding(Code.SELF_LOOPS, int(loops.sum()) // times),
+        Finding(Code.REPEATED_EDGES, stored.count_duplicates() // times),
+        Finding(Code.ISOLATED, int((~linked).sum())),
+    ]
+    return stored.coalesce().edge_index(), tallied(findings)
+
+
+def _plain_ids(nodes: Nodes) -> np.ndarray:
+    ids = nodes.ids.array()
+    return np.char.decode(ids, "utf-8") if ids.dtype.kind == "S" else ids
+
+
+def _one_relation(data: Any, relation: str | tuple[str, str, str] | None) -> Data:
+    """The part of a HeteroData with one kind of edge, between nodes of one kind."""
+    fitting = [kind for kind in data.edge_types if kind[0] == kind[2]]
+    named = [kind for kind in fitting if relation in (None, kind, kind[1])]
+    if len(named) != 1:
+        known = ", ".join("/".join(kind) for kind in fitting) or "none"
+        raise InputError(
+            f"from_pyg: expected relation to choose one kind of edge between nodes of one kind ({known}); got "
+            f"{relation!r}. Each relation needs a budget of its own"
+        )
+    kind = named[0]
+    result = Data(**data[kind[0]].to_dict())
+    result.edge_index = data[kind].edge_index
+    result.num_nodes = data[kind[0]].num_nodes
+    return result
+
+
+def _pairs(edges: Any) -> Tensor:
+    """Pairs of whole numbers as `[2, E]`."""
+    found = edges.numpy() if isinstance(edges, Tensor) else np.asarray(edges)
+    if found.size == 0:
+        return torch.empty((2, 0), dtype=torch.int64)
+    if found.ndim != 2 or 2 not in found.shape or found.dtype.kind not in "iu":
+        raise InputError(
+            "from_edges: expected pairs of node numbers, [E, 2] or [2, E]; got "
+            f"{found.dtype} of shape {list(found.shape)}. Words as ids: use from_pandas with a table of nodes"
+        )
+    pairs = found if found.shape[0] == 2 and found.shape[1] != 2 else found.T
+    return torch.from_numpy(pairs.astype(np.int64))
+
+
+def _rows(x: Any) -> Tensor:
+    if isinstance(x, Tensor):
+        return x
+    return to_torch_csr(x) if hasattr(x, "tocsr") else torch.from_numpy(np.asarray(x, dtype=np.float32))
+
+
+def _labels_as_tensor(graph: Graph) -> Tensor:
+    """Labels that were given as lists or words, for what needs their number: see `hushgraph.data.checks`."""
+    from hushgraph.data.checks import numbered_labels
+
+    return numbered_labels(graph, int(graph.num_nodes or 0))
+
+
+def as_graph(given: Any) -> Any:
+    """What `fit` was given, as a graph where it is clear which; otherwise an error that says what to write."""
+    if isinstance(given, Data) or hasattr(given, "edge_index"):
+        return given
+    kind = type(given).__name__
+    if isinstance(given, str | Path):
+        return Graph.read(given) if is_whole_graph(given) else load(given)
+    if hasattr(given, "edge_types"):
+        return Graph.from_pyg(given)
+    if hasattr(given, "is_directed") and hasattr(given, "nodes"):
+        return Graph.from_networkx(given)
+    if hasattr(given, "ndata") and hasattr(given, "edges"):
+        return Graph.from_dgl(given)
+    if hasattr(given, "tocoo"):
+        raise InputError(f"expected a graph; got {kind}. Do: hushgraph.Graph.from_scipy(matrix, x=..., y=...)")
+    if hasattr(given, "columns") or isinstance(given, tuple | list | dict):
+        raise InputError(
+            f"expected a graph; got {kind}. Do: hushgraph.Graph.from_pandas(nodes, edges, id=..., label=..., "
+            "features={...}, directed=False)"
+        )
+    raise InputError(
+        f"expected a graph (torch_geometric Data or hushgraph.Graph); got {kind}. See hushgraph.Graph.from_..."
+    )

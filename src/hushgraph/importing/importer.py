@@ -1,0 +1,184 @@
+"""From tables of nodes and edges to the folder of a graph, without ever holding all edges in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch_geometric.data import Data
+
+from hushgraph.data.checks import check_graph
+from hushgraph.datasets.splits import random_split
+from hushgraph.datasets.stored import GraphFacts, new_folder, write_arrays, write_stored
+from hushgraph.errors import InputError
+from hushgraph.graph.disk import DiskEdges
+from hushgraph.importing.edges import EdgeColumns, EdgeStream, open_edges
+from hushgraph.importing.findings import Code, Finding, tallied
+from hushgraph.importing.formats import ID, SOURCE, TARGET, TwoTables, is_whole_graph, read_whole_graph
+from hushgraph.importing.ids import Ids
+from hushgraph.importing.nodes import NodeColumns, Nodes, read_nodes
+from hushgraph.importing.tables import Table, open_table
+
+MEMORY = 1 << 28
+"""Bytes that sorting the edges takes."""
+
+
+@dataclass(frozen=True)
+class Imported:
+    """The folder that was written, what is in it, and what was done on the way."""
+
+    folder: Path
+    facts: GraphFacts
+    findings: list[Finding]
+    num_edges: int
+
+
+def import_files(
+    out: str | Path,
+    edges: str | Path,
+    nodes: str | Path | None,
+    node_columns: NodeColumns | None,
+    edge_columns: EdgeColumns,
+    *,
+    num_nodes: int | None = None,
+    header: bool | None = None,
+) -> Imported:
+    """Import a table of edges and a table of nodes, or edges alone between nodes 0 to `num_nodes` - 1."""
+    edge_columns.require_direction()
+    table = None if nodes is None else open_table(nodes)
+    return import_tables(out, edges, table, node_columns, edge_columns, num_nodes=num_nodes, header=header)
+
+
+def import_tables(
+    out: str | Path,
+    edges: str | Path | Table,
+    nodes: Table | None,
+    node_columns: NodeColumns | None,
+    edge_columns: EdgeColumns,
+    *,
+    num_nodes: int | None = None,
+    header: bool | None = None,
+) -> Imported:
+    """The same for tables that are open already."""
+    target = Path(out).expanduser()
+    with new_folder(target) as work:
+        found = _nodes(nodes, node_columns, num_nodes, work)
+        table, notes = (edges, []) if isinstance(edges, Table) else open_edges(edges, found.ids, edge_columns, header)
+        stream = EdgeStream(table, found.ids, edge_columns)
+        stored = DiskEdges.write(work / "edges", stream, len(found.ids), memory_limit=MEMORY)
+        findings = [*notes, *stream.findings, *_edge_findings(stored, edge_columns), *found.findings]
+        facts = _facts(target, found, node_columns, nodes, edge_columns, findings)
+        if not (work / "features.bin").exists():
+            (work / "features.bin").write_bytes(np.ascontiguousarray(found.features, dtype="<f4").data)
+        write_arrays(work, facts, _arrays(found))
+    return Imported(target, facts, findings, stored.num_edges)
+
+
+def _nodes(table: Table | None, columns: NodeColumns | None, num_nodes: int | None, work: Path) -> Nodes:
+    if table is not None and columns is not None:
+        if num_nodes is not None:
+            raise InputError("--num-nodes: expected a list of nodes or their number; got both; remove --num-nodes")
+        return read_nodes(table, columns, work)
+    if num_nodes is None or num_nodes < 1:
+        raise InputError(
+            "nodes: expected --nodes FILE, the list of nodes with their labels, or --num-nodes N for nodes 0 to N - 1; "
+            "got neither. The set of nodes is public and is never read off the edges, because one edge more or less "
+            "would change it"
+        )
+    nothing = np.full(num_nodes, -1, dtype=np.int64)
+    ones = np.ones((num_nodes, 1), dtype=np.float32)
+    findings = [Finding(Code.NO_FEATURES), Finding(Code.NO_SPLIT)]
+    return Nodes(Ids.counted(num_nodes), ones, ["constant"], nothing, None, False, None, findings)
+
+
+def _edge_findings(edges: DiskEdges, columns: EdgeColumns) -> list[Finding]:
+    times = 1 if columns.directed else 2  # an undirected edge was given to the sort in both of its directions
+    linked = edges.in_degree() > 0
+    if columns.directed:
+        linked |= edges.out_degree() > 0
+    return tallied(
+        [
+            Finding(Code.SELF_LOOPS, edges.self_loops // times),
+            Finding(Code.REPEATED_EDGES, edges.repeated // times),
+            Finding(Code.ISOLATED, int((~linked).sum())),
+        ]
+    )
+
+
+def _facts(
+    target: Path,
+    nodes: Nodes,
+    columns: NodeColumns | None,
+    table: Table | None,
+    edges: EdgeColumns,
+    findings: list[Finding],
+) -> GraphFacts:
+    rules = [] if columns is None or table is None else columns.rules(table)
+    return GraphFacts(
+        name=target.stem,
+        num_nodes=len(nodes.ids),
+        directed=bool(edges.directed),
+        feature_names=nodes.feature_names,
+        id_type=nodes.ids.array().dtype.str,
+        class_names=nodes.class_names,
+        classes_declared=nodes.classes_declared,
+        has_labels=bool((nodes.labels >= 0).any()),
+        has_split=nodes.parts is not None,
+        rules=[rule.as_words() for rule in rules],
+        findings=[one.as_dict() for one in findings],
+    )
+
+
+def _arrays(nodes: Nodes) -> dict[str, np.ndarray | None]:
+    labels = nodes.labels.astype("<i8", copy=False)
+    return {"labels": labels, "parts": nodes.parts, "ids": nodes.ids.array()}
+
+
+def import_whole(out: str | Path, source: str | Path, columns: NodeColumns) -> Imported:
+    """Import a file or folder that holds a whole graph."""
+    if not is_whole_graph(source):
+        raise InputError(
+            f"expected a whole graph (.graphml, node-link .json, PyG .pt, a folder of OGB); got {source}. A table of "
+            "edges is given as --edges, one of nodes as --nodes"
+        )
+    found = read_whole_graph(source)
+    if isinstance(found, TwoTables):
+        ends = EdgeColumns(SOURCE, TARGET, found.directed)
+        return import_tables(out, found.edges, found.nodes, replace(columns, id=ID), ends)
+    return _import_data(Path(out).expanduser(), found, columns)
+
+
+def _import_data(target: Path, data: Data, columns: NodeColumns) -> Imported:
+    """A graph that came with tensors: they are used as they are, after the checks that `fit` makes."""
+    if columns.classes is not None:
+        data.class_names = list(columns.classes)
+    if data.x is None:
+        data.x = torch.ones(int(data.num_nodes or 0), 1)
+    weights = [
+        Finding(Code.EXTRA_COLUMNS, what=name) for name in ("edge_attr", "edge_weight") if data.get(name) is not None
+    ]
+    data.edge_attr = data.edge_weight = None
+    made = "train_mask" not in data
+    checked = check_graph(random_split(data) if made and data.y is not None else data)
+    edges = checked.edges
+    linked = (edges.in_degree() > 0) | (edges.out_degree() > 0)
+    findings = tallied(
+        [*weights, Finding(Code.ISOLATED, int((~linked).sum())), *([Finding(Code.NO_SPLIT)] if made else [])]
+    )
+    data.y = checked.labels
+    facts = GraphFacts(
+        name=target.stem,
+        num_nodes=checked.metadata.num_nodes,
+        directed=not edges.is_symmetric(),
+        feature_names=[f"x{number}" for number in range(int(checked.features.shape[1]))],
+        id_type="<i8",
+        class_names=list(checked.class_names),
+        classes_declared=checked.classes_declared,
+        has_labels=bool((checked.labels >= 0).any()),
+        has_split=not made,
+        findings=[one.as_dict() for one in findings],
+    )
+    write_stored(data, target, facts, edges.edge_index())
+    return Imported(target, facts, findings, edges.num_edges)

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+
+from commands import TRAIN, flat, run, run_json
+from importing.tables_of_people import IMPORT, ROLES, people, write_csv, write_people
+
+NODE = ["--unit", "node", "--set", "batch_size=8", "--set", "max_degree=5"]
+
+
+@pytest.fixture
+def imported(tmp_path: Path) -> Path:
+    nodes, edges = write_people(tmp_path)
+    done = run("import", "--edges", edges, "--nodes", nodes, *IMPORT, "--out", tmp_path / "my.graph")
+    assert done.exit_code == 0, done.output
+    return tmp_path / "my.graph"
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_from_tables_to_predictions_with_ones_own_ids(ending: str, imported: Path, tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    run_json("train", "gap", "--data", imported, *TRAIN, *NODE, "--out", model)
+    out = tmp_path / f"predictions.{ending}"
+    run_json("predict", model, "--data", imported, "--out", out)
+    if ending == "csv":
+        with out.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+    else:
+        rows = pyarrow.parquet.read_table(out).to_pylist()
+    assert [row["id"] for row in rows] == people()[0]["person"]
+    for row in rows:
+        shares = {name: float(row[f"p({name})"]) for name in ROLES}
+        assert row["class"] == max(shares, key=lambda name: shares[name])
+        assert sum(shares.values()) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_without_data_nodes_are_called_by_their_number(imported: Path, tmp_path: Path) -> None:
+    run_json("train", "gap", "--data", imported, *TRAIN, "--out", tmp_path / "model")
+    run_json("predict", tmp_path / "model", "--out", tmp_path / "p.csv")
+    assert (tmp_path / "p.csv").read_text().splitlines()[1].startswith("0,")
+    refused = run("predict", tmp_path / "model", "--out", tmp_path / "p.xlsx")
+    assert (refused.exit_code, "--out: expected a file .csv, .parquet, .npz" in flat_errors(refused)) == (2, True)
+
+
+def flat_errors(result: object) -> str:
+    return " ".join(result.stderr.split())  # type: ignore[attr-defined]
+
+
+def test_every_column_without_a_use_is_told_together(tmp_path: Path) -> None:
+    nodes, edges = write_people(tmp_path)
+    refused = run(
+        "import", "--edges", edges, "--nodes", nodes, "--id", "person", "--undirected", "--out", tmp_path / "g"
+    )
+    said = flat_errors(refused)
+    assert (refused.exit_code, "3 problems" in said) == (2, True)
+    for column in ("age", "city", "role"):
+        assert f"--numeric {column}=LOW:HIGH" in said
+        assert f"--ignore {column}" in said
+
+
+def test_what_a_line_of_edges_means_has_to_be_said(tmp_path: Path) -> None:
+    nodes, edges = write_people(tmp_path)
+    words = [word for word in IMPORT if word != "--undirected"]
+    refused = run("import", "--edges", edges, "--nodes", nodes, *words, "--out", tmp_path / "g")
+    assert (refused.exit_code, "--undirected (directed=False)" in flat_errors(refused)) == (2, True)
+
+
+def test_the_set_of_nodes_is_never_read_off_the_edges(tmp_path: Path) -> None:
+    edges = write_csv(tmp_path / "e.csv", {"u": [0, 1], "v": [1, 2]})
+    refused = run("import", "--edges", edges, "--undirected", "--out", tmp_path / "g")
+    assert (refused.exit_code, "never read off the edges" in flat_errors(refused)) == (2, True)
+    done = run_json("import", "--edges", edges, "--undirected", "--num-nodes", 5, "--out", tmp_path / "g")
+    assert (done["num_nodes"], done["num_edges"]) == (5, 4)
+
+
+def test_a_table_as_data_says_what_to_do(tmp_path: Path) -> None:
+    _, edges = write_people(tmp_path)
+    refused = run("train", "gap", "--data", edges, *TRAIN, "--out", tmp_path / "m")
+    assert (refused.exit_code, "hushgraph import --edges" in flat_errors(refused)) == (2, True)
+
+
+def test_a_file_that_holds_everything_is_data_as_it_is(tmp_path: Path) -> None:
+    nodes, edges = people()
+    found = {
+        "directed": False,
+        "nodes": [{"id": name, "label": role} for name, role in zip(nodes["person"], nodes["role"])],
+        "links": [{"source": one, "target": other} for one, other in zip(edges["from"], edges["to"])],
+    }
+    (tmp_path / "g.json").write_text(json.dumps(found))
+    done = run("train", "mlp", "--data", tmp_path / "g.json", *TRAIN, "--out", tmp_path / "m")
+    assert done.exit_code == 0, done.output
+    assert "every node has the same single feature" in flat_errors(done)
+
+
+def test_describe_says_what_is_in_it_and_what_is_public(imported: Path) -> None:
+    shown = run_json("describe", imported)
+    assert (shown["nodes"], shown["features"], shown["classes"]) == (60, 4, ROLES)
+    assert (shown["classes_declared"], shown["split"], shown["ids"]) == (True, None, "own")
+    assert shown["holder"]["symmetric"]
+    assert any("both of its directions" in line for line in shown["lines"])
+    words = flat(run("describe", imported))
+    assert "not private, not for publication" in words
+    assert "--unit undirected-edge: one edge is protected" in words
+    assert run("describe", "campus").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--numeric", "age"], "--numeric: expected COLUMN=LOW:HIGH; got 'age'"),
+        (["--numeric", "age=old:young"], "--numeric: expected COLUMN=LOW:HIGH"),
+        (["--numeric", "age=9:1"], "LOW below HIGH"),
+        (["--hashed", "city=many"], "--hashed: expected COLUMN=BOXES"),
+        (["--hashed", "city=1"], "expected 2 to 65536 boxes"),
+        (["--category", "city=Rome,Rome"], "expected distinct categories"),
+        (["--numeric", "age=0:9", "--category", "age=A,B"], "for a column that has no other rule"),
+        (["--numeric", "weight=0:9"], "expected the column 'weight'"),
+    ],
+)
+def test_rules_that_make_no_sense(words: list[str], told: str, tmp_path: Path) -> None:
+    nodes, edges = write_people(tmp_path)
+    given = ["--edges", edges, "--nodes", nodes, "--id", "person", "--label", "role", "--undirected", *words]
+    refused = run("import", *given, "--ignore", "*", "--out", tmp_path / "g")
+    assert (refused.exit_code, told in flat_errors(refused)) == (2, True), refused.stderr

@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet
+import pytest
+import torch
+
+from hushgraph.datasets import load
+from hushgraph.datasets.stored import read_facts
+from hushgraph.errors import InputError
+from hushgraph.importing.edges import EdgeColumns
+from hushgraph.importing.findings import Code, Finding
+from hushgraph.importing.importer import Imported, import_files
+from hushgraph.importing.nodes import NodeColumns
+from importing.tables_of_people import CITIES, ROLES, people, write_csv, write_people
+
+FEATURES = {"age": (0, 120), "city": CITIES}
+COLUMNS = NodeColumns("person", "role", None, FEATURES, ROLES)
+MUTUAL = EdgeColumns(directed=False)
+
+
+def counts(done: Imported) -> dict[Code, int]:
+    return {one.code: one.count for one in done.findings}
+
+
+def test_a_graph_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    nodes, edges = people()
+    files = write_people(tmp_path)
+    done = import_files(tmp_path / "my.graph", files[1], files[0], COLUMNS, MUTUAL)
+    graph = load(tmp_path / "my.graph")
+    assert graph.user_ids.tolist() == nodes["person"]
+    assert graph.name == "my"
+    assert graph.x[:, 0].tolist() == pytest.approx([age / 120 for age in nodes["age"]])
+    assert graph.x[:, 1:].argmax(1).tolist() == [CITIES.index(city) for city in nodes["city"]]
+    assert [ROLES[number] for number in graph.y] == nodes["role"]
+    numbers = {name: number for number, name in enumerate(nodes["person"])}
+    expected = {(numbers[one], numbers[other]) for one, other in zip(edges["from"], edges["to"])}
+    expected |= {(other, one) for one, other in expected}
+    assert set(map(tuple, graph.edge_index.T.tolist())) == expected
+    assert graph.edge_index.shape[1] == len(expected) == done.num_edges
+    assert counts(done)[Code.ISOLATED] >= 2
+    assert (tmp_path / "my.graph").stat().st_mode & 0o077 == 0
+
+
+def _parquet(path: Path, columns: dict) -> Path:
+    pyarrow.parquet.write_table(pa.table(columns), path, row_group_size=7)
+    return path
+
+
+def _feather(path: Path, columns: dict) -> Path:
+    pyarrow.feather.write_feather(pa.table(columns), str(path), chunksize=9)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("ending", "write"),
+    [
+        ("tsv", lambda path, columns: write_csv(path, columns, separator="\t")),
+        ("csv", lambda path, columns: write_csv(path, columns, separator=";")),
+        ("parquet", _parquet),
+        ("arrow", _feather),
+    ],
+)
+def test_every_kind_of_table_gives_the_same_graph(ending: str, write: object, tmp_path: Path) -> None:
+    nodes, edges = people()
+    plain = write_people(tmp_path)
+    import_files(tmp_path / "one", plain[1], plain[0], COLUMNS, MUTUAL)
+    places = [write(tmp_path / f"{name}-other.{ending}", columns) for name, columns in (("n", nodes), ("e", edges))]
+    import_files(tmp_path / "two", places[1], places[0], COLUMNS, MUTUAL)
+    one, two = load(tmp_path / "one"), load(tmp_path / "two")
+    for name in ("x", "y", "edge_index"):
+        assert torch.equal(one[name], two[name]), name
+    assert one.user_ids.tolist() == two.user_ids.tolist()
+
+
+def test_batches_do_not_change_the_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes, edges = people(200)
+    files = _parquet(tmp_path / "n.parquet", nodes), _parquet(tmp_path / "e.parquet", edges)
+    import_files(tmp_path / "one", files[1], files[0], COLUMNS, MUTUAL)
+    monkeypatch.setattr("hushgraph.importing.tables.ROWS_AT_ONCE", 5)
+    monkeypatch.setattr("hushgraph.importing.importer.MEMORY", 1)
+    import_files(tmp_path / "two", files[1], files[0], COLUMNS, MUTUAL)
+    one, two = load(tmp_path / "one"), load(tmp_path / "two")
+    assert all(torch.equal(one[name], two[name]) for name in ("x", "y", "edge_index"))
+
+
+def test_what_was_done_is_counted(tmp_path: Path) -> None:
+    nodes = {
+        "id": ["a", "b", "c", "d"],
+        "age": ["200", "", "60", "-5"],
+        "city": ["Rome", "Bonn", "", "Oslo"],
+        "label": ["x", "", "y", "x"],
+        "part": ["train", "valid", "TEST", ""],
+    }
+    edges = {"u": ["a", "a", "b", "c", "a", ""], "v": ["b", "b", "a", "c", "zz", "b"]}
+    files = write_csv(tmp_path / "n.csv", nodes), write_csv(tmp_path / "e.csv", edges)
+    columns = NodeColumns("id", "label", "part", {"age": (0, 120), "city": CITIES}, ["x", "y", "z"])
+    done = import_files(tmp_path / "g", files[1], files[0], columns, EdgeColumns(directed=False, drop_unknown=True))
+    assert counts(done) | {Code.HEADER: 0} == {
+        Code.HEADER: 0,
+        Code.BOTH_DIRECTIONS: 0,
+        Code.MISSING_ENDS: 1,
+        Code.UNKNOWN_ENDS: 1,
+        Code.SELF_LOOPS: 1,
+        Code.REPEATED_EDGES: 2,
+        Code.ISOLATED: 2,
+        Code.MISSING_VALUES: 1,
+        Code.CLIPPED: 2,
+        Code.OTHER_CATEGORY: 1,
+        Code.MISSING_LABELS: 1,
+        Code.EMPTY_CLASSES: 1,
+        Code.IN_NO_SPLIT: 1,
+    }
+    graph = load(tmp_path / "g")
+    assert graph.x[:, 0].tolist() == [1.0, 0.5, 0.5, 0.0]
+    assert graph.x[1:3, 1:].abs().sum() == 0
+    assert graph.y.tolist() == [0, -1, 1, 0]
+    assert [graph.train_mask.tolist(), graph.val_mask.tolist()] == [
+        [True, False, False, False],
+        [False, True, False, False],
+    ]
+    stored = [Finding.from_dict(one) for one in read_facts(tmp_path / "g").findings]
+    assert stored == done.findings
+    assert all(str(one) for one in stored)
+
+
+def test_a_rule_looks_at_one_value_alone(tmp_path: Path) -> None:
+    """Another person's value changes nothing in anybody else's row: nothing is read off the column."""
+    rows = []
+    for last in (30, 119):
+        nodes = {"id": [1, 2, 3], "age": [20, 40, last], "job": ["cook", "clerk", "cook" if last == 30 else "pilot"]}
+        files = write_csv(tmp_path / f"n{last}.csv", nodes), write_csv(tmp_path / f"e{last}.csv", {"u": [1], "v": [2]})
+        rules = {"age": (0, 120), "job": 8}
+        import_files(tmp_path / f"g{last}", files[1], files[0], NodeColumns("id", None, None, rules), MUTUAL)
+        rows.append(load(tmp_path / f"g{last}").x)
+    assert torch.equal(rows[0][:2], rows[1][:2])
+    assert not torch.equal(rows[0][2], rows[1][2])
+
+
+@pytest.mark.parametrize("header", [True, False])
+def test_a_first_line_that_names_two_nodes_is_an_edge(header: bool, tmp_path: Path) -> None:
+    nodes, edges = people()
+    files = write_csv(tmp_path / "n.csv", nodes), write_csv(tmp_path / "e.txt", edges, header=header, separator=" ")
+    (tmp_path / "e2.txt").write_text("# a comment\n% another\n" + files[1].read_text())
+    done = import_files(tmp_path / "g", tmp_path / "e2.txt", files[0], COLUMNS, MUTUAL)
+    assert (Code.NO_HEADER in counts(done)) is not header
+    assert done.num_edges == 2 * len(edges["from"])
+
+
+def test_undeclared_classes_are_those_that_occur_and_not_declared(tmp_path: Path) -> None:
+    nodes = {"id": [10, 7, 99], "label": ["3", "1", "10"]}
+    files = write_csv(tmp_path / "n.csv", nodes), write_csv(tmp_path / "e.csv", {"u": [10], "v": [99]})
+    import_files(tmp_path / "g", files[1], files[0], NodeColumns("id", "label"), MUTUAL)
+    graph = load(tmp_path / "g")
+    assert (graph.class_names, graph.classes_declared, graph.y.tolist()) == (["1", "3", "10"], False, [1, 0, 2])
+    assert graph.user_ids.tolist() == [10, 7, 99]
+    assert graph.edge_index.tolist() == [[2, 0], [0, 2]]
+
+
+def test_leading_zeros_are_part_of_an_id(tmp_path: Path) -> None:
+    files = (
+        write_csv(tmp_path / "n.csv", {"id": ["007", "7"]}),
+        write_csv(tmp_path / "e.csv", {"u": ["007"], "v": ["7"]}),
+    )
+    import_files(tmp_path / "g", files[1], files[0], NodeColumns("id"), EdgeColumns(directed=True))
+    graph = load(tmp_path / "g")
+    assert (graph.user_ids.tolist(), graph.edge_index.tolist()) == (["007", "7"], [[0], [1]])
+
+
+def test_ids_far_apart_are_found(tmp_path: Path) -> None:
+    ids = np.array([5, 10**15, 17, -3])
+    edges = {"u": ids[[0, 1]], "v": ids[[1, 3]]}
+    files = _parquet(tmp_path / "n.parquet", {"id": ids}), _parquet(tmp_path / "e.parquet", edges)
+    import_files(tmp_path / "g", files[1], files[0], NodeColumns("id"), EdgeColumns(directed=True))
+    assert load(tmp_path / "g").edge_index.tolist() == [[0, 1], [1, 3]]
+
+
+def test_many_edges_stay_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hushgraph.data.checks import check_graph
+
+    files = write_people(tmp_path)
+    import_files(tmp_path / "g", files[1], files[0], COLUMNS, MUTUAL)
+    expected = check_graph(load(tmp_path / "g")).edges.edge_index()
+    monkeypatch.setattr("hushgraph.datasets.stored.EDGES_IN_MEMORY", 1)
+    graph = load(tmp_path / "g")
+    assert graph.get("edge_index") is None
+    assert torch.equal(check_graph(graph).edges.edge_index(), expected)
+
+
+def test_nothing_is_left_after_a_refusal(tmp_path: Path) -> None:
+    files = write_people(tmp_path)
+    with pytest.raises(InputError, match="which is no node's id"):
+        import_files(
+            tmp_path / "g",
+            write_csv(tmp_path / "bad.csv", {"from": ["p001"], "to": ["nobody"]}),
+            files[0],
+            COLUMNS,
+            MUTUAL,
+        )
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.csv", "edges.csv", "nodes.csv"]
+
+
+def test_a_damaged_folder_is_refused(tmp_path: Path) -> None:
+    files = write_people(tmp_path)
+    import_files(tmp_path / "g", files[1], files[0], COLUMNS, MUTUAL)
+    (tmp_path / "g" / "labels.bin").write_bytes(b"1234")
+    with pytest.raises(InputError, match="import the graph again"):
+        load(tmp_path / "g")
