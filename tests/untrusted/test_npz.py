@@ -12,7 +12,7 @@ import pytest
 
 from hushgraph.datasets import read_npz
 from hushgraph.errors import InputError
-from hushgraph.untrusted.npz import NpzFile, read_all
+from hushgraph.untrusted.npz import NpzFile
 
 GOOD = {"y": np.array([0, 1]), "edge_index": np.array([[0, 1], [1, 0]]), "x": np.ones((2, 3), dtype=np.float32)}
 
@@ -45,7 +45,8 @@ def test_arrays_come_back_as_they_were_stored(tmp_path: Path) -> None:
     }
     arrays["e"] = np.zeros((0, 4), dtype="<f4")
     np.savez_compressed(tmp_path / "a.npz", **arrays)
-    found = read_all(tmp_path / "a.npz", of="arrays")
+    with NpzFile(tmp_path / "a.npz", of="arrays") as archive:
+        found = {name: archive.read(name) for name in archive.names}
     assert found.keys() == arrays.keys()
     for name, array in arrays.items():
         assert found[name].dtype == np.asarray(array).dtype

@@ -81,22 +81,12 @@ class GAP(Method):
 
     def network(self, plan: Plan, generator: torch.Generator) -> nn.Module:
         """Encoder and classifier, with batch norm where they are trained plainly."""
-        return GapNetwork(
-            plan.metadata.features,
-            plan.metadata.classes,
-            hops=self.hops,
-            hidden_channels=self.hidden_channels,
-            encoder_layers=self.encoder_layers,
-            base_layers=self.base_layers,
-            head_layers=self.head_layers,
-            combine=self.combine,
-            activation=self.activation,
-            norm="batch" if plan.runs_exactly("classifier") else None,
-            dropout=self.dropout,
-            generator=generator,
-            encoder=self.encoder,
-            head=self.head,
-        )
+        sizes = ("hops", "hidden_channels", "encoder_layers", "base_layers", "head_layers")
+        settings = {
+            name: getattr(self, name) for name in (*sizes, "combine", "activation", "dropout", "encoder", "head")
+        }
+        norm = "batch" if plan.runs_exactly("classifier") else None
+        return GapNetwork(plan.metadata.features, plan.metadata.classes, norm=norm, generator=generator, **settings)
 
     def classifier(self, network: nn.Module, plan: Plan) -> tuple[nn.Module, torch.Tensor]:
         """Hops 0 to K of a node, `[n, K + 1, width]`, to class scores."""

@@ -49,12 +49,8 @@ class LPGNN(LocalMethod):
     """
 
     label_epsilon: float | None = setting(None, above=0, help="epsilon of the label; by rule half of the budget")
-    feature_steps: int | None = setting(
-        None, least=0, most=1000, help="KProp steps of features; by rule 16, 4 on dense graphs"
-    )
-    label_steps: int | None = setting(
-        None, least=0, most=1000, help="KProp steps of labels; by rule chosen on noisy validation"
-    )
+    feature_steps: int | None = setting(None, least=0, most=1000, help="KProp steps of features; by rule 16, or 4")
+    label_steps: int | None = setting(None, least=0, most=1000, help="KProp steps of labels; by rule chosen")
     rule: str = setting("votes", among=RULES, help="how noisy labels are learned from")
     features: str = setting("private", among=FEATURES)
     normalize: bool = setting(True, help="scale propagated rows to length 1; the paper does not")

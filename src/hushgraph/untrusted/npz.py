@@ -11,7 +11,6 @@ import os
 import struct
 import zipfile
 import zlib
-from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -144,12 +143,6 @@ class NpzFile:
             else "cannot be read; the file may be cut off"
         )
         return InputError(f"{self.path}: expected a plain array {name}; it {reason}")
-
-
-def read_all(path: str | os.PathLike[str], *, of: str) -> Mapping[str, NDArray[Any]]:
-    """Every array of an archive that is used whole."""
-    with NpzFile(path, of=of) as archive:
-        return {name: archive.read(name) for name in archive.names}
 
 
 def _read_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
