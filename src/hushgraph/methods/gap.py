@@ -82,9 +82,8 @@ class GAP(Method):
     def network(self, plan: Plan, generator: torch.Generator) -> nn.Module:
         """Encoder and classifier, with batch norm where they are trained plainly."""
         sizes = ("hops", "hidden_channels", "encoder_layers", "base_layers", "head_layers")
-        settings = {
-            name: getattr(self, name) for name in (*sizes, "combine", "activation", "dropout", "encoder", "head")
-        }
+        others = ("combine", "activation", "dropout", "encoder", "head")
+        settings = {name: getattr(self, name) for name in (*sizes, *others)}
         norm = "batch" if plan.runs_exactly("classifier") else None
         return GapNetwork(plan.metadata.features, plan.metadata.classes, norm=norm, generator=generator, **settings)
 
