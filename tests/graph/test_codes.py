@@ -56,3 +56,17 @@ def test_sums_over_receivers_are_the_same_from_memory_and_disk(tmp_path: object)
     without_loops = torch.zeros(30, dtype=torch.int64).index_add_(0, index[0][kept], values[index[1][kept]])
     assert torch.equal(memory.out_sums(values), expected)
     assert torch.equal(disk.out_sums(values), without_loops)
+
+
+@pytest.mark.parametrize("wrong", [torch.full((3, 2), -128, dtype=torch.int8), torch.full((3, 2), -(2**63))])
+def test_the_smallest_whole_numbers_are_no_codes(wrong: torch.Tensor) -> None:
+    """Their absolute value is negative on a computer."""
+    with pytest.raises(InputError, match="-1, 0 or 1"):
+        check_codes(wrong)
+
+
+def test_codes_have_one_column_per_class() -> None:
+    with pytest.raises(InputError, match="one column per class"):
+        check_codes(torch.ones(3, 50, dtype=torch.int64), 1)
+    with pytest.raises(InputError, match="one entry per node and class"):
+        decoded(torch.ones(3, 50, dtype=torch.int64), torch.ones(3, 1, dtype=torch.int64))

@@ -17,7 +17,7 @@ from scipy import sparse
 from torch_geometric.data import Data, HeteroData
 
 import hushgraph as hg
-from hushgraph.errors import HushgraphError
+from hushgraph.errors import HushgraphError, InputError
 from hushgraph.importing.findings import Code
 from importing.tables_of_people import CITIES, ROLES, people
 from small_graphs import random_graph
@@ -297,3 +297,18 @@ def test_a_class_a_name_a_pair_and_a_folder_do(tmp_path: Path) -> None:
 def test_undeclared_classes_are_refused_where_labels_are_private() -> None:
     with pytest.raises(HushgraphError, match="expected their names or number to be declared"):
         hg.DPMLP(epochs=1, batch_size=8).fit(table(classes=None), "node", BUDGET, seed=0)
+
+
+def test_classes_that_were_read_off_labels_stay_undeclared() -> None:
+    people = {"id": [1, 2, 3, 4], "label": ["a", "b", "a", "secret"]}
+    graph = hg.Graph.from_frames(people, {"source": [1, 2], "target": [2, 3]}, label="label", directed=False)
+    again = hg.Graph.from_pyg(graph)
+    assert graph.classes_declared is again.classes_declared is False
+    with pytest.raises(InputError, match="classes: expected their names or number to be declared"):
+        hg.DPMLP(epochs=1).fit(again, "node", (4.0, 1e-2))
+    assert hg.Graph.from_pyg(graph, classes=["a", "b", "secret"]).classes_declared
+
+
+def test_the_number_of_nodes_is_not_read_off_edges() -> None:
+    with pytest.raises(InputError, match="got edges alone"):
+        hg.Graph.from_pyg(Data(edge_index=torch.tensor([[0, 1], [1, 9]])))

@@ -190,3 +190,17 @@ def test_sequences_are_written_down_and_made_again() -> None:
     with pytest.raises(InputError, match="7 columns"):
         own_module(nn.Linear(3, 3), "e", 7, generator(), plain=False)
     assert isinstance(own_module(module, "e", 7, generator(), plain=False), OwnModule)
+
+
+class WritesOut(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("kept", torch.zeros(1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + torch.sum(x, dim=-1, keepdim=True, out=self.kept)
+
+
+def test_a_step_that_writes_into_something_that_stays_is_refused() -> None:
+    with pytest.raises(UnprovenError, match="treats every row alone"):
+        own_module(WritesOut(), "encoder", COLUMNS, generator(), plain=False)

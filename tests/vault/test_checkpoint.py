@@ -22,6 +22,7 @@ from hushgraph.ledger.occasion import Occasion
 from hushgraph.methods.base import Method
 from hushgraph.methods.chorus import Chorus
 from hushgraph.methods.dpgnn import DPGNN
+from hushgraph.methods.edge_rr import EdgeRR
 from hushgraph.methods.gap import GAP
 from hushgraph.methods.mlp import DPMLP
 from hushgraph.methods.progap import ProGAP
@@ -74,6 +75,7 @@ RUNS = [
     (DPMLP(epochs=3), NODE),
     (DPMLP(epochs=3), units.Record()),
     (Chorus(epochs=3, optimizer="sgd", average_last=0.5), NODE),
+    (GAP(epochs=3, dropout=0.5), NODE),
 ]
 
 
@@ -142,7 +144,7 @@ def test_what_was_released_is_read_back_and_never_computed_again(
 
     with pytest.raises(Stopped):
         fit(GAP(epochs=3, encoder_layers=0), NODE, tmp_path, stop=4)
-    assert (tmp_path / "kept" / "aggregation.1.safetensors").is_file()
+    assert len(list((tmp_path / "kept").glob("aggregation-*.1.safetensors"))) == 1
     monkeypatch.setattr(NeighborSum, "release", lambda *_: pytest.fail("a release was made twice"))
     fit(GAP(epochs=3, encoder_layers=0), NODE, tmp_path)
 
@@ -199,3 +201,44 @@ def test_the_folder_is_for_its_owner_only_and_damage_is_named(tmp_path: Path) ->
         path.write_bytes(path.read_bytes()[:20])
     with pytest.raises(InputError, match="damaged"):
         fit(GAP(epochs=3), NODE, tmp_path)
+
+
+def test_code_of_ones_own_is_refused(tmp_path: Path) -> None:
+    """Weights and code of a module are no settings: the same noise on other rows would give the edges away."""
+    own = GAP(epochs=1, encoder=torch.nn.Linear(5, 4))
+    with pytest.raises(InputError, match="without modules of your own"):
+        fit(own, units.UndirectedEdge(), tmp_path)
+
+    class Mine(GAP):
+        pass
+
+    with pytest.raises(InputError, match="got other code"):
+        fit(Mine(epochs=1), units.UndirectedEdge(), tmp_path)
+    assert not (tmp_path / "kept").exists()
+
+
+def test_other_public_edges_are_other_data(tmp_path: Path) -> None:
+    graph = random_graph(0)
+    pairs = graph.edge_index[:, graph.edge_index[0] < graph.edge_index[1]]
+    for number, (first, last) in enumerate([(0, 5), (5, 10)]):
+        known = pairs[:, first:last]
+        graph.public_edge_index = torch.cat([known, known.flip(0)], 1)
+        if number == 0:
+            fit(EdgeRR(steps_per_node=1), units.PrivateEdge(), tmp_path, graph=graph)
+            continue
+        with pytest.raises(InputError, match="got another data"):
+            fit(EdgeRR(steps_per_node=1), units.PrivateEdge(), tmp_path, graph=graph)
+
+
+def test_a_run_goes_on_as_published_as_it_began(tmp_path: Path) -> None:
+    with pytest.raises(Stopped):
+        fit(GAP(epochs=3), NODE, tmp_path, stop=2)
+    ledger = Ledger(tmp_path / "ledger").on(Occasion(unpublished=True))
+    kept = Checkpoint(tmp_path / "kept", every=0.0)
+    with pytest.raises(InputError, match="published and grouped as it was entered"):
+        GAP(epochs=3).fit(random_graph(0), NODE, BUDGET, ledger=ledger, seed=5, checkpoint=kept)
+
+
+def test_stages_with_similar_names_have_files_of_their_own(tmp_path: Path) -> None:
+    kept = Checkpoint(tmp_path)
+    assert len({kept._next(name, count=False) for name in ("a b", "a-b", "A-B")}) == 3

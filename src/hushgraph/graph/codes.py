@@ -53,17 +53,21 @@ def _shared_out(guesses: Tensor, sums: Tensor) -> Tensor:
 
 def decoded(codes: Tensor, sums: Tensor) -> Tensor:
     """The one number that every receiver gets: its code times the sum of the messages sent to it, int64."""
+    if codes.shape != sums.shape:
+        raise InputError(f"codes: expected one entry per node and class, {list(sums.shape)}; got {list(codes.shape)}")
     return (codes.to(torch.int64) * sums).sum(dim=1)
 
 
-def check_codes(codes: Any) -> None:
-    """Refuse codes that are not a public tensor of signs; handles to private rows are no tensors."""
+def check_codes(codes: Any, columns: int | None = None) -> None:
+    """Refuse codes that are not a public tensor of signs `[nodes, columns]`; handles to private rows are no tensors."""
     if not isinstance(codes, Tensor):
         raise InputError(
             "codes: expected a tensor that follows from public or released values; got a handle to private rows, from "
             "which no code may be chosen"
         )
-    if codes.dim() != 2 or codes.is_floating_point() or bool((codes.abs() > 1).any()):
+    fits = codes.dim() == 2 and columns in (None, codes.shape[1]) and not codes.is_floating_point()
+    if not fits or codes.dtype is torch.bool or bool(((codes < -1) | (codes > 1)).any()):
         raise InputError(
-            f"codes: expected whole entries -1, 0 or 1, one row per node; got {codes.dtype} {list(codes.shape)}"
+            "codes: expected whole entries -1, 0 or 1, one row per node and one column per class; got "
+            f"{codes.dtype} {list(codes.shape)}"
         )

@@ -130,9 +130,9 @@ class Graph(Data):
         result.findings = tuple(Finding(Code.EXTRA_COLUMNS, what=key) for key in dropped)
         result.name = name or str(chosen.get("name") or "graph")
         if classes is not None:
-            result.class_names = list(classes)
+            result.class_names, result.classes_declared = list(classes), True
         if result.x is None:
-            result.x = torch.ones(int(chosen.num_nodes or 0), 1)
+            result.x = torch.ones(_stated_nodes(chosen), 1)
             result.findings += (Finding(Code.NO_FEATURES),)
         return result._split(split, seed)
 
@@ -241,6 +241,7 @@ _KEPT = (
     "public_mask",
     "public_edge_index",
     "class_names",
+    "classes_declared",
     "num_classes",
     "user_ids",
     "num_nodes",
@@ -267,6 +268,13 @@ def _edge_index(stream: EdgeStream, num_nodes: int) -> tuple[Tensor, list[Findin
 def _plain_ids(nodes: Nodes) -> np.ndarray:
     ids = nodes.ids.array()
     return np.char.decode(ids, "utf-8") if ids.dtype.kind == "S" else ids
+
+
+def _stated_nodes(data: Any) -> int:
+    """The number of nodes as it was stated: the largest number in an edge is private."""
+    if data.get("num_nodes") is None and data.get("y") is None:
+        raise InputError("nodes: expected x, y or num_nodes to say how many there are; got edges alone, which may not")
+    return int(data.get("num_nodes") or len(data.y))
 
 
 def _one_relation(data: Any, relation: str | tuple[str, str, str] | None) -> Data:

@@ -58,6 +58,9 @@ def resumed_run(ledger: Ledger, plan: Plan, identity: str, *, seeded: bool) -> R
     opened = next(entry for entry in entries if entry.kind == "open").values
     if canonical(opened["plan"]) != canonical(plan.as_dict()) or bool(opened["seeded"]) != seeded:
         raise InputError(f"run {identity}: expected the plan that it was opened with; got another. Begin a new run")
+    occasion = ledger.occasion
+    if (opened.get("unpublished", False), opened.get("group")) != (occasion.unpublished, occasion.group):
+        raise InputError(f"run {identity}: expected it to be published and grouped as it was entered; got another word")
     if any("abandoned" in entry.values for entry in entries if entry.kind == "close"):
         raise InputError(f"run {identity} was closed by somebody else: it cannot go on. Begin a new run")
     charged: Counter[str] = Counter()

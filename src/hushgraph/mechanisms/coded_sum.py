@@ -134,7 +134,7 @@ class CodedSum(GaussianMechanism):
         self, data: Any, codes: Tensor, guesses: Rows | None, readers: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The three parts in whole steps: numbers of the nodes outside the split, rows of readers, pairs of classes."""
-        check_codes(codes)
+        check_codes(codes, data.metadata.classes)
         edges: Edges = data.edges
         classes, columns, labeled = known_classes(data), data.metadata.classes, data.trains_on
         # The largest whole sum whose square, with what `guess_norm` promises, is not exceeded.

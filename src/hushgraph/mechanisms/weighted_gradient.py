@@ -73,8 +73,8 @@ class WeightedGradient(Gradient):
     def check(self, *inputs: Any) -> None:
         """No node may be read by more examples than planned, and no source may have two."""
         rows = inputs[1]
-        if torch.unique(rows.sources).numel() != rows.sources.numel():
-            raise InputError("sources: expected distinct nodes; got some twice")
+        if torch.unique(rows.sources).numel() != rows.sources.numel() or bool((rows.sources < 0).any()):
+            raise InputError("sources: expected distinct nodes, by their numbers; got some twice or below 0")
         if rows.support() > self.max_support:
             raise InputError(f"support: expected at most {self.max_support} rows a node; got {rows.support()}")
 

@@ -235,6 +235,7 @@ class Method(Settings):
         started = time.perf_counter()
         kept = checkpoint if checkpoint is None or isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
         if kept is not None:
+            self._require_known_code()
             kept.begin(self.name, self.as_dict(), plan, checked, seed)
         run, noise = enter(checked, plan, ledger, seed, kept)
         network = self.network(plan, noise.torch_generator("weights"))
@@ -253,6 +254,14 @@ class Method(Settings):
             if any(cls().proves(metadata, unit) for unit in registry.load("units", name).variants()):
                 proven.append(name)
         return proven
+
+    def _require_known_code(self) -> None:
+        """A checkpoint uses its noise again: nothing may enter a run that the settings and versions do not tell."""
+        if self.own_modules() or not type(self).__module__.startswith("hushgraph."):
+            raise InputError(
+                "checkpoint: expected a method of hushgraph without modules of your own; got other code, which could "
+                "change between two calls, and the same noise on something else would give the data away. Train without"
+            )
 
     def _require_trust(self, unit: Unit, budget: Budget) -> None:
         if unit.trust == "local" and self.trust != "local" and budget.is_private:

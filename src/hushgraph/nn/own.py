@@ -205,8 +205,15 @@ _WITHOUT_PROOF = (
 )
 
 
+_OPTIONS = {"dim", "axis", "keepdim", "p", "eps", "dtype", "inplace", "input", "other", "alpha", "min", "max", "out"}
+_OPTIONS |= {"negative_slope", "beta", "threshold", "approximate", "training", "lower", "upper", "value", "weight"}
+"""Keywords of known functions. Writing in place, or into something that stays (`out`), is refused."""
+
+
 def _is_rowwise(node: Step) -> bool:
     target, dim = node.target, _dim(node)
+    if not set(node.kwargs) <= _OPTIONS or node.kwargs.get("inplace") or node.kwargs.get("out") is not None:
+        return False
     if target in _ENTRYWISE:
         return _one_row_and_numbers(node)
     if target in _PAIRED:

@@ -35,6 +35,7 @@ from hushgraph.errors import InputError
 from hushgraph.ledger.entries import canonical
 from hushgraph.ledger.identity import arrays_of, identify
 from hushgraph.ledger.lock import private_folder
+from hushgraph.nn.layers import Dropout
 from hushgraph.noise.source import NoiseSource, seeded_key
 from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.text import read_json, write_json, write_whole
@@ -145,7 +146,9 @@ class Checkpoint:
         with self._lock:
             number = self._uses[stage]
             self._uses[stage] += int(count)
-        return self.folder / f"{re.sub(r'[^a-z0-9]+', '-', stage.lower())}.{number}.safetensors"
+        words = re.sub(r"[^a-z0-9]+", "-", stage.lower())
+        own = hashlib.sha256(stage.encode()).hexdigest()[:8]  # names that differ in other signs have files of their own
+        return self.folder / f"{words}-{own}.{number}.safetensors"
 
     def _read(self, path: Path, about: dict[str, str]) -> dict[str, Tensor]:
         with damage_named(path, do="Begin a new run"), safe_open(path, framework="pt") as file:
@@ -184,9 +187,19 @@ class Steps:
         self.last = time.monotonic()
 
 
+def draws_masks(module: Any) -> bool:
+    """Whether training this draws dropout masks, from generators of the network that begin anew with it."""
+    layers = list(module.modules()) if isinstance(module, nn.Module) else []
+    if any(isinstance(layer, nn.Dropout) and layer.p > 0 for layer in layers):
+        raise InputError("checkpoint: expected dropout from the run's own key (hushgraph.nn.Dropout); got nn.Dropout")
+    return any(isinstance(layer, Dropout) and layer.p > 0 for layer in layers)
+
+
 def _fingerprint(graph: CheckedGraph, key: bytes) -> str:
-    """A keyed hash of all that the run reads: edges, features, labels, split."""
+    """A keyed hash of all that the run reads: edges, those declared public, features, labels, split."""
     split = torch.cat([graph.split(name) for name in ("train", "val", "test")] + [graph.public]).numpy().tobytes()
     sizes = canonical([graph.split(name).numel() for name in ("train", "val", "test")] + list(graph.class_names))
+    if graph.public_edges is not None:
+        split += graph.public_edges.edge_index().numpy().tobytes()
     content = identify(arrays_of(graph), key).fingerprint
     return hashlib.sha256(f"{content}{sizes}".encode() + split).hexdigest()

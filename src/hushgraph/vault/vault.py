@@ -25,7 +25,7 @@ from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.notes import Code, Note
 from hushgraph.privacy.plan import Plan, Stage
-from hushgraph.vault.checkpoint import Checkpoint
+from hushgraph.vault.checkpoint import Checkpoint, draws_masks
 from hushgraph.vault.handles import PrivateRows
 
 Progress = Callable[[str, int, int], None]
@@ -170,8 +170,8 @@ class Vault:
         opened = [self._open(one) for one in inputs]
         noise = self._noise.stream(f"{mechanism.name}/{name}/{number}")
         private = mechanism.stays_private(self.unit)
-        if self._checkpoint is not None and mechanism.trains:
-            view.keeper = self._checkpoint.steps(name)
+        if self._checkpoint is not None and mechanism.trains and not any(map(draws_masks, inputs)):
+            view.keeper = self._checkpoint.steps(name)  # masks are no part of its state: such a training begins again
         value = self._kept(stage, lambda: mechanism.release(view, scale, noise, *opened, **options), inputs, nodes)
         if private:
             return self._keep(value, f"the result of '{name}'")
