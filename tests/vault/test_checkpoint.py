@@ -242,3 +242,10 @@ def test_a_run_goes_on_as_published_as_it_began(tmp_path: Path) -> None:
 def test_stages_with_similar_names_have_files_of_their_own(tmp_path: Path) -> None:
     kept = Checkpoint(tmp_path)
     assert len({kept._next(name, count=False) for name in ("a b", "a-b", "A-B")}) == 3
+
+
+def test_a_kill_before_the_beginning_leaves_nothing_to_trip_over(tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / ".run.json.abc").write_text("{")
+    fit(GAP(epochs=1), NODE, tmp_path)
+    assert not (tmp_path / "kept" / ".run.json.abc").exists()

@@ -65,9 +65,12 @@ class Checkpoint:
         if (self.folder / FILE).is_file():
             self._go_on(method, settings, plan, graph, seed)
             return
-        if self.folder.exists() and any(self.folder.iterdir()):
+        unfinished = list(self.folder.glob(f".{FILE}.*"))  # of a run that was killed before it had begun
+        if self.folder.exists() and len(list(self.folder.iterdir())) > len(unfinished):
             raise InputError(f"checkpoint: expected a new or empty folder, or one of a run; {self.folder} is neither")
         private_folder(self.folder)
+        for path in unfinished:
+            path.unlink()
         self._key = os.urandom(32) if seed is None else seeded_key(seed)
         self.identity = secrets.token_hex(8)
         write_json(self.folder / FILE, self._facts(method, settings, plan, graph, seed))
