@@ -21,6 +21,8 @@ if _TYPE_CHECKING:
     from hushgraph.methods.base import Method, Output
     from hushgraph.methods.chorus import Chorus
     from hushgraph.methods.chorus_codes import ChorusCodes
+    from hushgraph.methods.class_dp import ClassDP
+    from hushgraph.methods.dpappr import DPAPPR
     from hushgraph.methods.dpgnn import DPGNN
     from hushgraph.methods.edge_rr import EdgeRR, PrivHRG
     from hushgraph.methods.feature_rr import FeatureRR
@@ -30,6 +32,8 @@ if _TYPE_CHECKING:
     from hushgraph.methods.lpgnn import LPGNN
     from hushgraph.methods.mlp import DPMLP, MLP
     from hushgraph.methods.model import Model, load
+    from hushgraph.methods.noisy_moments import NoisyMoments
+    from hushgraph.methods.pate import PATE
     from hushgraph.methods.perturbed import ARR, EdgeRand, LapGraph, SageEDP
     from hushgraph.methods.pgc import PGC, PGCLinks
     from hushgraph.methods.plain_gnn import GAT, GCN, GIN, GraphSAGE
@@ -55,6 +59,10 @@ _PLACES = {
     "Certificate": "ledger.certificate",
     "Chorus": "methods.chorus",
     "ChorusCodes": "methods.chorus_codes",
+    "DPAPPR": "methods.dpappr",
+    "PATE": "methods.pate",
+    "ClassDP": "methods.class_dp",
+    "NoisyMoments": "methods.noisy_moments",
     "DPGNN": "methods.dpgnn",
     "DiskEdges": "graph.disk",
     "DPMLP": "methods.mlp",
@@ -100,6 +108,7 @@ _MODULES = {name: name for name in ("datasets", "local", "mechanisms", "study", 
 
 __all__ = [
     "ARR",
+    "DPAPPR",
     "DPGNN",
     "DPMLP",
     "GAP",
@@ -108,12 +117,14 @@ __all__ = [
     "GIN",
     "LPGNN",
     "MLP",
+    "PATE",
     "PGC",
     "Auto",
     "Budget",
     "Certificate",
     "Chorus",
     "ChorusCodes",
+    "ClassDP",
     "DiskEdges",
     "EdgeRR",
     "EdgeRand",
@@ -128,6 +139,7 @@ __all__ = [
     "Mechanism",
     "Method",
     "Model",
+    "NoisyMoments",
     "Output",
     "PGCLinks",
     "Plan",

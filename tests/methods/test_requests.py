@@ -11,7 +11,7 @@ import hushgraph as hg
 from hushgraph.errors import InputError, UnprovenError
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.notes import Code
-from small_graphs import random_graph
+from small_graphs import random_graph, with_public_nodes
 
 QUICK = hg.GAP(hidden_channels=4, epochs=2)
 SIZES = Metadata(1_000, 750, 100, 150, 16, 4)
@@ -74,3 +74,15 @@ def test_a_model_of_an_absent_package_says_what_to_install(tmp_path: Path) -> No
     (folder / "manifest.json").unlink()  # as if another package had written the folder
     with pytest.raises(InputError, match=r"the method 'noisy-sgc' of this model is not known here.*install"):
         hg.load(folder)
+
+
+def test_a_run_that_is_refused_on_the_way_costs_what_it_charged(tmp_path: Path) -> None:
+    """Teachers for pictures have nothing to do on a graph: nothing was charged, and nothing stays counted."""
+    ledger, graph = hg.Ledger(tmp_path / "ledger"), with_public_nodes(random_graph(1))
+    with pytest.raises(InputError, match="pictures"):
+        hg.PATE(teachers=2, queries=2).fit(graph, hg.units.Node(5), hg.Budget(4.0, 1e-3), ledger=ledger)
+    kinds = [entry.kind for entry in ledger.history().entries]
+    assert "close" in kinds
+    assert "charge" not in kinds
+    opened = next(entry for entry in ledger.history().entries if entry.kind == "open")
+    assert ledger.total(opened.values["dataset"], hg.units.Node(5)).epsilon == 0.0

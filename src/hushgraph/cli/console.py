@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import os
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
@@ -45,6 +46,8 @@ def command(function: Callable[P, None]) -> Callable[P, None]:
                 show_json({"error": words, "kind": "KeyboardInterrupt", "exit_code": STOPPED})
             echo(f"hushgraph: {words}", err=True)
             raise typer.Exit(STOPPED) from None
+        except BrokenPipeError:  # whoever read the output has stopped; what was to be done is done
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except (OSError, MemoryError) as error:
             _fail(_system_words(error), InputError.exit_code, error, kwargs.get("as_json"))
 

@@ -136,6 +136,8 @@ def _show(model: Model, out: Path) -> None:
         if text:
             show_words(f"{title:<15} {text} ({EVALUATION})", indent=18)
     echo(f"time            {model.seconds['total']:.1f} s")
+    if model.ledger is not None and model.ledger.folder is not None:
+        echo(f"charged to      {model.ledger.folder}")
     echo(f"model           {out}")
 
 

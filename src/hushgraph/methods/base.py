@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from hushgraph import registry
 from hushgraph.data.checks import CheckedGraph, check_graph
-from hushgraph.errors import InputError, UnprovenError
+from hushgraph.errors import HushgraphError, InputError, UnprovenError
 from hushgraph.ledger.identity import digest_of
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.project import default_ledger
@@ -238,9 +238,14 @@ class Method(Settings):
             self._require_known_code()
             kept.begin(self.name, self.as_dict(), plan, checked, seed)
         run, noise = enter(checked, plan, ledger, seed, kept)
-        network = self.network(plan, noise.torch_generator("weights"))
-        vault = Vault(checked, plan, run, noise, progress, kept)
-        output = self.run(vault, network, train=True)
+        try:
+            network = self.network(plan, noise.torch_generator("weights"))
+            vault = Vault(checked, plan, run, noise, progress, kept)
+            output = self.run(vault, network, train=True)
+        except HushgraphError:
+            if kept is None:
+                run.close()  # what was charged stays charged; what was only planned does not count
+            raise
         model = finished(self, network, output, vault, run, checked, time.perf_counter() - started)
         model.checkpoint = kept
         return model

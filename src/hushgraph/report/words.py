@@ -242,6 +242,11 @@ def total(found: DatasetTotal) -> str:
     return f"epsilon {number(found.epsilon)} at delta {found.delta:g} over {runs}{how}; {limit(found)}"
 
 
+def under_a_limit(found: DatasetTotal) -> bool:
+    """Whether a filter holds all runs, so that the total that is proved is the limit and less of it is used."""
+    return found.private and found.kind == "filter" and found.limit is not None
+
+
 def limit(found: DatasetTotal) -> str:
     """The limit on the dataset."""
     return "no limit declared" if found.limit is None else f"limit {found.limit:g}"

@@ -90,7 +90,7 @@ def _tiles(context: RunContext) -> list[tuple[str, str, str]]:
     tiles = []
     if context.loss is not None and context.certificate.is_private:
         guess = 100.0 * best_guess(context.loss)
-        shown = f"{guess:.1f}%" if guess < 99.9 else "over 99.9%"
+        shown = f"{rounded_up(guess, 3)}%" if guess < 99.9 else "over 99.9%"
         about = "how often anyone can be right about one unit when both cases are equally likely (50%: chance)"
         tiles.append(("best possible guess", shown, about))
     tiles.append(_total(context))
@@ -103,6 +103,9 @@ def _tiles(context: RunContext) -> list[tuple[str, str, str]]:
 
 def _total(context: RunContext) -> tuple[str, str, str]:
     found = context.total
+    if words.under_a_limit(found):
+        left = f"of the limit {found.limit:g}, over {words.counted(found.runs, 'run')}; until it is reached, it holds"
+        return "spent on this dataset", words.number(found.used), left
     value = words.number(found.epsilon) if found.private else "not private"
     when = "now" if context.dataset is not None else "when this run ended"
     about = f"epsilon over {words.counted(found.runs, 'run')} {when}; {words.limit(found)}"

@@ -56,7 +56,7 @@ def verdict_of(context: RunContext) -> Verdict:
         ("How well", _how_well(context)),
         ("What is not", _not_protected(context)),
         ("Checked", _checked(context)),
-        ("All runs on this data", words.total(context.total)),
+        ("All runs on this data", _all_runs(context)),
         ("Left to do", _left(context)),
     )
     return Verdict(sentence, kind, tuple(row for row in rows if row[1]), _scale(context))
@@ -67,7 +67,7 @@ def _verdict(context: RunContext) -> tuple[str, str]:
     if context.verification == "contradicted":
         return "Do not rely on this model: what it says of itself is not what the ledger says.", ""
     if context.verification == "rejected":
-        return f"Do not rely on this model: it was rejected. {context.headline}.", ""
+        return f"Do not rely on this model. {context.headline}.", ""
     if not certificate.is_private:
         return "This model protects nothing: it must be treated like the data it was trained on.", ""
     if certificate.is_free:
@@ -109,6 +109,17 @@ def _not_protected(context: RunContext) -> str:
     return "; ".join(str(note) for note in context.certificate.unprotected)
 
 
+def _all_runs(context: RunContext) -> str:
+    found = context.total
+    if not words.under_a_limit(found):
+        return words.total(found)
+    runs = words.counted(found.runs, "run")
+    return (
+        f"epsilon {words.number(found.used)} used over {runs}, of a limit of {found.limit:g} at delta {found.delta:g}; "
+        "whatever is run until the limit is reached, it holds"
+    )
+
+
 _CHECKS = {
     None: "nothing: no ledger was at hand when this page was written",
     "verified": "model, certificate and ledger agree",
@@ -127,6 +138,8 @@ def _left(context: RunContext) -> str:
     certificate, state = context.certificate, context.dataset
     if certificate.randomness is Randomness.SEEDED:
         return "Train it again without a seed before anything leaves the house."
+    if context.verification == "rejected":
+        return ""
     if state is None or context.verification != "verified":
         return "hushgraph verify MODEL says what is missing."
     steps = []
