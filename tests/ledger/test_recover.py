@@ -3,6 +3,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from charges import require_sound
 from hushgraph.errors import BudgetError, InputError, LedgerError
 from hushgraph.ledger.identity import GraphArrays
 from hushgraph.ledger.ledger import Ledger
+from hushgraph.ledger.store import Rows
 from hushgraph.ledger.transfer import export, recover
 from hushgraph.ledger.verify import verify_ledger
 from toy_plans import EDGE, carry_out, sums_of
@@ -113,3 +115,11 @@ def test_nothing_is_made_up_where_nothing_is_left(ledger: Ledger, tmp_path: Path
         recover(ledger.folder, [tmp_path / "empty"])
     assert recover(ledger.folder, [tmp_path / "copy"])["lost"] == 0
     carry_out(ledger, sums_of(0.1))
+
+
+@pytest.mark.parametrize("head", [(None, "a", "b"), (1, None, "b"), (1, "a", 2)])
+def test_a_head_of_other_kinds_is_named(head: tuple[object, ...]) -> None:
+    rows = SimpleNamespace(fetchall=lambda: [head])
+    changed = SimpleNamespace(connection=SimpleNamespace(execute=lambda _: rows), store=SimpleNamespace(where="here"))
+    with pytest.raises(LedgerError, match="here: expected a number, a hash and a signature"):
+        Rows.head(changed)  # type: ignore[arg-type]

@@ -204,3 +204,11 @@ class WritesOut(nn.Module):
 def test_a_step_that_writes_into_something_that_stays_is_refused() -> None:
     with pytest.raises(UnprovenError, match="treats every row alone"):
         own_module(WritesOut(), "encoder", COLUMNS, generator(), plain=False)
+
+
+def test_a_layer_that_overwrites_its_input_is_refused() -> None:
+    """It would write into the caller's features."""
+    with pytest.raises(UnprovenError, match="inplace=True"):
+        own_module(
+            nn.Sequential(nn.ReLU(inplace=True), nn.Linear(COLUMNS, 3)), "encoder", COLUMNS, generator(), plain=False
+        )

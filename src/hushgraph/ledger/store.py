@@ -210,7 +210,9 @@ class Rows:
         found = self.connection.execute("SELECT number, hash, signature FROM head").fetchall()
         if len(found) > 1:
             raise LedgerError(f"{self.store.where}: expected one head; got {len(found)}: the file was changed")
-        return (int(found[0][0]), str(found[0][1]), str(found[0][2])) if found else None
+        if found and [type(one) for one in found[0]] != [int, str, str]:
+            raise LedgerError(f"{self.store.where}: expected a number, a hash and a signature as head; got others")
+        return found[0] if found else None
 
     def set_head(self, number: int, link: str, signature: str) -> None:
         """Replace the signed head."""

@@ -193,6 +193,10 @@ def _objection(node: Step, module: nn.Module, plain: bool) -> str | None:
         layer = module.get_submodule(str(node.target))
         if plain and type(layer) is nn.BatchNorm1d:
             return None
+        if getattr(layer, "inplace", False):
+            return (
+                f"layer '{node.target}' ({type(layer).__name__}): expected a new result; got inplace=True; leave it out"
+            )
         reason = objection(layer)
         return None if reason is None else f"layer '{node.target}' ({type(layer).__name__}): {reason}"
     return None if _is_rowwise(node) else f"step '{node.name}' ({_word(node.target)}): {_WITHOUT_PROOF}"
