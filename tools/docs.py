@@ -52,11 +52,12 @@ def mechanisms() -> str:
         found = registry.load("mechanisms", name)
         one = next(iter(found.variants()), found)
         proof = "none" if one.proof == "none" else f"[{one.proof}](proofs/{one.proof}.md)"
-        rows.append([f"`{name}`", one.released, _reads(name), one.law, one.sampling or "-", proof])
+        rows.append([f"`{name}`", one.released, reads(name), one.law, one.sampling or "-", proof])
     return table(["mechanism", "releases", "reads", "noise", "sampling", "proof"], rows)
 
 
-def _reads(name: str) -> str:
+def reads(name: str) -> str:
+    """The parts of a dataset that a mechanism looks at, in words."""
     variants = registry.load("mechanisms", name).variants()
     parts = {", ".join(sorted(one.reads)) for one in variants}
     return " or ".join(sorted(parts)) or "what its runs read"
@@ -65,11 +66,11 @@ def _reads(name: str) -> str:
 def bounds() -> str:
     """The matrix: each typical mechanism under each unit, with the bound where there is one."""
     cells = list(matrix())
-    shown = list(dict.fromkeys(cell.unit for cell in cells if cell.unit == _first(cell.unit.name)))
+    shown = list(dict.fromkeys(one.unit for one in cells if one.unit == _first(one.unit.name)))
     rows = []
-    for mechanism in dict.fromkeys(cell.mechanism for cell in cells):
-        own = {cell.unit: cell for cell in cells if cell.mechanism == mechanism}
-        rows.append([_called(mechanism), *[_cell(own[unit]) for unit in shown]])
+    for mechanism in dict.fromkeys(one.mechanism for one in cells):
+        own = {one.unit: one for one in cells if one.mechanism == mechanism}
+        rows.append([called(mechanism), *[cell(own[unit]) for unit in shown]])
     return table(["mechanism", *[f"`{unit.name}`" for unit in shown]], rows)
 
 
@@ -77,7 +78,7 @@ def _first(name: str) -> object:
     return registry.load("units", name).variants()[0]
 
 
-def _called(mechanism: Mechanism) -> str:
+def called(mechanism: Mechanism) -> str:
     """The mechanism with the parameters in which it differs from its default."""
     shown = {field.name: (getattr(mechanism, field.name), field.default) for field in dataclasses.fields(mechanism)}
     changed = [f"{name}={_value(value)}" for name, (value, default) in shown.items() if value != default]
@@ -90,12 +91,13 @@ def _value(value: object) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
-def _cell(cell: Cell) -> str:
-    if cell.status != "bounded":
-        return cell.status
-    if cell.mechanism.law == "randomizer":
+def cell(found: Cell) -> str:
+    """A bound, rounded up, or why there is none."""
+    if found.status != "bounded":
+        return found.status
+    if found.mechanism.law == "randomizer":
         return "per person"
-    return f"{math.ceil(cell.bound * 1000) / 1000:g}"
+    return f"{math.ceil(found.bound * 1000) / 1000:g}"
 
 
 TABLES: dict[str, Callable[[], str]] = {

@@ -23,7 +23,7 @@ def methods(
         show_json({"methods": records}) if as_json else _show_all(records)
         return
     kind = registry.load("methods", name)
-    shown = {**_record(kind), "about": inspect.cleandoc(kind.__doc__ or ""), **_settings(kind)}
+    shown = {**_record(kind), "about": inspect.cleandoc(kind.__doc__ or ""), **settings_of(kind)}
     show_json(shown) if as_json else _show_one(shown)
 
 
@@ -31,7 +31,7 @@ def _record(kind: Any) -> dict[str, Any]:
     return {"name": kind.name, "summary": kind.summary, "paper": kind.paper, "units": kind.units()}
 
 
-def _settings(kind: Any) -> dict[str, Any]:
+def settings_of(kind: Any) -> dict[str, Any]:
     """Defaults, constraints, help and older names of all settings."""
     fields = [field for field in dataclasses.fields(kind) if field.init and not field.metadata.get("in_python")]
     return {
