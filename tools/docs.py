@@ -12,11 +12,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hushgraph import registry
+from hushgraph.privacy.budget import Budget
+from hushgraph.privacy.calibration import noise_scale
+from hushgraph.privacy.events import gaussian
+from hushgraph.privacy.loss import PrivacyLoss
 from hushgraph.privacy.mechanism import Mechanism
+from hushgraph.privacy.tradeoff import best_guess, detection_rate
+from hushgraph.privacy.units import Relation
 from hushgraph.testing import Cell, matrix
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = (ROOT / "README.md", ROOT / "docs" / "mechanisms.md")
+PAGES = (
+    ROOT / "README.md",
+    *(ROOT / "docs" / name for name in ("mechanisms.md", "methods/index.md", "which-unit.md", "tutorials/officer.md")),
+)
 _TABLE = re.compile(r"<!-- table: (\w+) -->\n.*?<!-- end of table -->", flags=re.DOTALL)
 
 
@@ -100,11 +109,23 @@ def cell(found: Cell) -> str:
     return f"{math.ceil(found.bound * 1000) / 1000:g}"
 
 
+def guesses() -> str:
+    """What the best attacker can do about one unit, by the exact curve of one Gaussian release."""
+    rows = []
+    for epsilon in (0.1, 0.5, 1.0, 2.0, 4.0, 8.0):
+        multiplier = noise_scale(gaussian, Relation.ADD_OR_REMOVE, Budget(epsilon, 1e-6))
+        loss = PrivacyLoss(gaussian(multiplier), Relation.ADD_OR_REMOVE)
+        shares = best_guess(loss), detection_rate(loss, 0.01)
+        rows.append([f"{epsilon:g}", *(f"{math.ceil(100 * share)} of 100" for share in shares)])
+    return table(["epsilon", "right guesses at most", "found at one false alarm in 100, at most"], rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "methods": methods,
     "units": units,
     "mechanisms": mechanisms,
     "bounds": bounds,
+    "guesses": guesses,
 }
 
 

@@ -38,7 +38,10 @@ def listed(group: str) -> list[str]:
 
 def index() -> str:
     """What is where."""
-    rows = [[f"[{title}]({group}.md)", ", ".join(f"`{name}`" for name in listed(group))] for group, (title, _) in GROUPS.items()]
+    rows = [
+        [f"[{title}]({group}.md)", ", ".join(f"`{name}`" for name in listed(group))]
+        for group, (title, _) in GROUPS.items()
+    ]
     words = "Everything public is a name of `hushgraph`; modules are loaded when they are first used.\n\n"
     return f"# Python\n\n{words}```python\nimport hushgraph as hg\n```\n\n{table(['', 'names'], rows)}"
 

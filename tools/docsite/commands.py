@@ -24,7 +24,9 @@ def names() -> list[str]:
 
 def index() -> str:
     """All commands with a line for each."""
-    rows = [[f"[`hushgraph {name}`]({name}.md)", one.get_short_help_str(limit=200)] for name, one in _commands().items()]
+    rows = [
+        [f"[`hushgraph {name}`]({name}.md)", one.get_short_help_str(limit=200)] for name, one in _commands().items()
+    ]
     head = "# Command line\n\nEvery command has `--help`; those that answer something have `--json`. "
     return f"{head}[Exit codes](../exit-codes.md) say how it went.\n\n{table(['command', 'what it does'], rows)}"
 

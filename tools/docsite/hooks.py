@@ -20,6 +20,9 @@ from docsite import api, commands, mechanisms, methods  # noqa: E402
 OUTSIDE = {name: f"{name.lower()}.md" for name in ("CONTRIBUTING", "CHANGELOG", "SECURITY")}
 """Files beside docs/ that are pages of the site too."""
 
+TABLES = {"methods/index.md": "", "mechanisms.md": "mechanisms/"}
+"""Pages with tables of what has pages of its own, and the folder of these."""
+
 
 def on_config(config: Any) -> Any:
     """The sections of the navigation whose pages follow from the code or from folders."""
@@ -27,7 +30,9 @@ def on_config(config: Any) -> Any:
     sections = {entry: pages for group in config.nav for entry, pages in group.items()}
     sections["Methods"][:] = ["methods/index.md", *[f"methods/{name}.md" for name in methods.names()]]
     sections["Mechanisms"][:] = ["mechanisms.md", *[f"mechanisms/{name}.md" for name in mechanisms.names()]]
-    inner = {entry: pages for group in ("Reference", "Project") for one in sections[group] for entry, pages in one.items()}
+    inner = {
+        entry: pages for group in ("Reference", "Project") for one in sections[group] for entry, pages in one.items()
+    }
     inner["Command line"][:] = ["commands/index.md", *[f"commands/{name}.md" for name in commands.names()]]
     inner["Python"][:] = ["python/index.md", *[f"python/{name}.md" for name in api.names()]]
     for folder in ("Proofs", "Decisions"):
@@ -42,7 +47,6 @@ def on_config(config: Any) -> Any:
 def on_files(files: Files, config: Any) -> Files:
     """Add the generated pages."""
     generated = {
-        "methods/index.md": methods.index(),
         **{f"mechanisms/{name}.md": mechanisms.page(name) for name in mechanisms.names()},
         "commands/index.md": commands.index(),
         **{f"commands/{name}.md": commands.page(name) for name in commands.names()},
@@ -64,4 +68,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         text = text.replace(f"]({up}../{name}.md", f"]({up}{target}")
     if path in OUTSIDE.values():
         text = text.replace("](docs/", "](")
+    for table, folder in TABLES.items():
+        if path == table:
+            text = re.sub(r"^\| `([a-z-]+)`", rf"| [`\1`]({folder}\1.md)", text, flags=re.MULTILINE)
     return text

@@ -33,11 +33,20 @@ def page(name: str) -> str:
         ["noise", one.law],
         ["sampling", one.sampling or "-"],
         ["proof", "none: nothing is promised" if one.proof == "none" else f"[{one.proof}](../proofs/{one.proof}.md)"],
-        ["canary", "yes: `hushgraph audit` plants units and looks for them" if canary else "no: an audit names the stage as not covered"],
+        [
+            "canary",
+            "yes: `hushgraph audit` plants units and looks for them"
+            if canary
+            else "no: an audit names the stage as not covered",
+        ],
         ["used by", users or "no method by default"],
     ]
-    asymptotic = "\n!!! warning\n    Proved in the limit of a long chain only; certificates say so.\n" if one.asymptotic else ""
-    return f"# `{name}`\n\n{about(found)}\n{asymptotic}\n{table(['', ''], rows)}\n## Bound per unit\n\n{_bounds(variants)}"
+    asymptotic = (
+        "\n!!! warning\n    Proved in the limit of a long chain only; certificates say so.\n" if one.asymptotic else ""
+    )
+    return (
+        f"# `{name}`\n\n{about(found)}\n{asymptotic}\n{table(['', ''], rows)}\n## Bound per unit\n\n{_bounds(variants)}"
+    )
 
 
 def _bounds(variants: list[Mechanism]) -> str:

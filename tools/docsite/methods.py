@@ -25,17 +25,6 @@ def names() -> list[str]:
     return registry.names("methods")
 
 
-def index() -> str:
-    """The table of all methods."""
-    rows = []
-    for name in names():
-        found = registry.load("methods", name)
-        rows.append([f"[`{name}`]({name}.md)", found.summary, listed(found.units()), found.paper])
-    head = "# Methods\n\nEvery method trains under the units in its row; any other unit is refused by name. "
-    head += "[Which unit do I need?](../which-unit.md) `auto` chooses for you.\n\n"
-    return head + table(["method", "what it does", "units", "from"], rows)
-
-
 def filled(name: str, text: str) -> str:
     """The page with its generated parts."""
     if name not in names():
@@ -106,7 +95,10 @@ def settings(found: Any) -> str:
     ]
     own = [field for field in dataclasses.fields(found) if field.metadata.get("in_python")]
     rows += [[f"`{field.name}`", "in Python only", field.metadata["help"]] for field in own]
-    units = [f"`{unit}`: {listed([f'{k}={v}' for k, v in values.items()])}" for unit, values in shown["unit_settings"].items()]
+    units = [
+        f"`{unit}`: {listed([f'{k}={v}' for k, v in values.items()])}"
+        for unit, values in shown["unit_settings"].items()
+    ]
     text = table(["setting", "default", "what it does"], rows) if rows else "None.\n"
     return text + ("\nSettings of the unit itself: " + "; ".join(units) + ".\n" if units else "")
 
