@@ -14,9 +14,9 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from hushgraph.data.checks import CheckedGraph
-from hushgraph.data.rows import dense_rows
 from hushgraph.errors import InputError
+from hushgraph.graph.checks import CheckedGraph
+from hushgraph.graph.rows import dense_rows
 from hushgraph.mechanisms.confident_votes import ConfidentVotes
 from hushgraph.mechanisms.laplace_votes import LaplaceVotes
 from hushgraph.mechanisms.votes import Answers, Ballot, Votes
@@ -60,7 +60,9 @@ class PATE(Method):
     epochs: int = setting(30, least=1, help="passes of the student over its records")
     batch_size: int = setting(100, least=1)
     lr: float = setting(0.002, above=0, help="learning rate of the student")
+    average_last: float = setting(0.5, least=0, most=1, help="share of epochs whose weights a GAN student averages")
     noise_rate: float = setting(0.2, least=0, below=1, help="beta: share of wrong labels that co-teaching expects")
+    warm_up: int = setting(3, least=0, help="epochs on all labels before PATE+ learns from disagreements alone")
     removed: float = setting(0.318, least=0, below=1, help="tau: share of labels that PATE++ takes away")
     decay: float = setting(0.9, above=0, most=1, help="alpha: weight of earlier epochs in the counts of PATE++")
     image_height: int | None = setting(None, least=8, most=1 << 16, help="of pictures that are not square")
