@@ -1,4 +1,4 @@
-"""The documentation site builds without a warning, has every page it should have, and asks no other host for anything."""
+"""The site builds without a warning, has every page it should have, and asks no other host for anything."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import hushgraph
-from documentation.pages import ROOT
 from docsite import api, methods
+from documentation.pages import ROOT
 from hushgraph import registry
 
 pytest.importorskip("mkdocs", reason="the site needs mkdocs: pip install 'hushgraph[docs]'")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hushgraph
-
 from docsite.markdown import table
 
 GROUPS = {

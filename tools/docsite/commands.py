@@ -7,9 +7,8 @@ from typing import Any
 
 import typer
 
-from hushgraph.cli import app
-
 from docsite.markdown import table
+from hushgraph.cli import app
 
 
 @cache

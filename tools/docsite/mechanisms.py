@@ -6,13 +6,11 @@ import math
 from functools import cache
 
 import docs
-from hushgraph import registry
-from hushgraph.errors import HushgraphError
-from hushgraph.privacy.mechanism import Mechanism
-from hushgraph.testing import Cell
-
 from docsite.markdown import about, table
 from docsite.methods import BUDGET, TYPICAL
+from hushgraph import registry, testing
+from hushgraph.errors import HushgraphError
+from hushgraph.privacy.mechanism import Mechanism
 
 
 def names() -> list[str]:
@@ -57,7 +55,7 @@ def _bounds(variants: list[Mechanism]) -> str:
     rows = []
     for name in registry.names("units"):
         unit = registry.load("units", name).variants()[0]
-        rows.append([f"`{unit}`", *[docs.cell(Cell(one, unit)) for one in variants]])
+        rows.append([f"`{unit}`", *[docs.cell(testing.Cell(one, unit)) for one in variants]])
     words = "How far one unit can move one answer before noise. *Free*: all that is read is public under the unit. "
     words += "*Refused*: no bound is proved, so the library does not run it.\n\n"
     return words + table(head, rows)
@@ -69,7 +67,7 @@ def _users() -> dict[str, list[str]]:
     users: dict[str, list[str]] = {}
     for name in registry.names("methods"):
         method = registry.load("methods", name)()
-        for unit in (one for unit in registry.names("units") for one in registry.load("units", unit).variants()):
+        for unit in testing.units():
             try:
                 stages = method.stages(TYPICAL, unit, BUDGET)
             except HushgraphError:

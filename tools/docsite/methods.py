@@ -6,15 +6,14 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+from docsite.markdown import listed, table
+from docsite.pictures import Column, drawn
 from hushgraph import registry
 from hushgraph.cli.methods import settings_of
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.plan import Stage
 from hushgraph.privacy.units import Unit
-
-from docsite.markdown import listed, table
-from docsite.pictures import Column, drawn
 
 TYPICAL = Metadata(10_000, 7_500, 1_000, 1_500, 64, 8)
 BUDGET = Budget(4.0, 1e-6)
