@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch_geometric.data import Data
 
-from hushgraph.data.checks import check_graph
 from hushgraph.datasets.splits import random_split
 from hushgraph.datasets.stored import GraphFacts, new_folder, write_arrays, write_stored
 from hushgraph.errors import InputError
+from hushgraph.graph.checks import check_graph
 from hushgraph.graph.disk import DiskEdges
 from hushgraph.graph.disk_writing import Progress, nobody
 from hushgraph.importing.edges import EdgeColumns, EdgeStream, open_edges
