@@ -24,10 +24,11 @@ import numpy as np
 from torch import Tensor
 
 from hushgraph.errors import HushgraphError, InputError
+from hushgraph.files.reading import read_json
+from hushgraph.files.writing import write_whole
 from hushgraph.graph.buckets import Buckets, Lists, Pairs, distinct_lists, in_order
 from hushgraph.graph.packed import checked_edges
 from hushgraph.graph.sums import LEAST_COMPILED, kernels_for
-from hushgraph.text import read_json, write_whole
 
 FORMAT = "hushgraph edges 1"
 HEADER, OFFSETS, SOURCES = "header.json", "offsets.bin", "sources.bin"
