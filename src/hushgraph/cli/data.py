@@ -12,10 +12,19 @@ from hushgraph.errors import InputError
 if TYPE_CHECKING:
     from torch_geometric.data import Data as Graph
 
+
+def _names(incomplete: str) -> list[str]:
+    """What a shell offers: datasets that are here. Where none fits, it offers files."""
+    from hushgraph.datasets import available
+
+    return [record.name for record in available() if record.present and record.name.startswith(incomplete)]
+
+
 Data = Annotated[
     str,
     typer.Option(
-        help="A dataset's name (see `hushgraph datasets`), a graph that `import` wrote, FILE.npz, FILE.graphml, ..."
+        help="A dataset's name (see `hushgraph datasets`), a graph that `import` wrote, FILE.npz, FILE.graphml, ...",
+        autocompletion=_names,
     ),
 ]
 Split = Annotated[

@@ -76,7 +76,7 @@ class PATE(Method):
     def problems(self) -> list[str]:
         """Also: what goes together."""
         found = super().problems()
-        if self.learner not in learner_names():
+        if self.learner != type(self).learner and self.learner not in learner_names():
             found.append(f"learner: got '{self.learner}'; expected one of {', '.join(learner_names())}")
         elif (self.student in GRAPH_STUDENTS) != self.reads_edges:
             graph = " or ".join(f"'{name}'" for name in GRAPH_STUDENTS)
