@@ -19,7 +19,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"registry", "settings", "text"}),
     frozenset({"privacy", "noise", "local"}),
     frozenset({"ledger", "graph"}),
-    frozenset({"data", "datasets"}),
+    frozenset({"datasets"}),
     frozenset({"importing"}),
     frozenset({"nn"}),
     frozenset({"training"}),

@@ -21,8 +21,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hushgraph.data.checks import CheckedGraph, check_graph
 from hushgraph.errors import InputError
+from hushgraph.graph.checks import CheckedGraph, check_graph
 from hushgraph.ledger.certificate import Certificate
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.mechanisms.gradient import Gradient

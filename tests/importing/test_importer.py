@@ -181,7 +181,7 @@ def test_ids_far_apart_are_found(tmp_path: Path) -> None:
 
 
 def test_many_edges_stay_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hushgraph.data.checks import check_graph
+    from hushgraph.graph.checks import check_graph
 
     files = write_people(tmp_path)
     import_files(tmp_path / "g", files[1], files[0], COLUMNS, MUTUAL)

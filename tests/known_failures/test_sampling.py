@@ -17,9 +17,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hushgraph.data.checks import CheckedGraph
-from hushgraph.data.rows import dense_rows
 from hushgraph.errors import BudgetError
+from hushgraph.graph.checks import CheckedGraph
+from hushgraph.graph.rows import dense_rows
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.mechanisms.gradient import Gradient
 from hushgraph.mechanisms.neighbor_sum import NeighborSum

@@ -11,8 +11,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from hushgraph.data.checks import CheckedGraph, check_graph
 from hushgraph.errors import InputError, PrivateAccessError
+from hushgraph.graph.checks import CheckedGraph, check_graph
 from hushgraph.local import realized_epsilon
 from hushgraph.mechanisms.label_sum import LabelSum
 from hushgraph.mechanisms.neighbor_sum import NeighborSum

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from hushgraph.data.rows import take_rows
 from hushgraph.errors import InputError
+from hushgraph.graph.rows import take_rows
 from hushgraph.nn import MLP, SparseRows
 from hushgraph.noise import PoissonSampler, grid_of
 from hushgraph.training import NoisySteps, RowExamples

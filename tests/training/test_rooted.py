@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor, nn
 
-from hushgraph.data.rows import Rows, SparseRows, dense_rows
 from hushgraph.errors import InputError, UnprovenError
 from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.rooted import RootedSubgraphs, whole_graph
+from hushgraph.graph.rows import Rows, SparseRows, dense_rows
 from hushgraph.nn.messages import sum_messages
 from hushgraph.nn.rooted import CONVOLUTIONS, RootedNetwork
 from hushgraph.noise.sampler import PoissonSampler

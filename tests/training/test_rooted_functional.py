@@ -8,10 +8,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.nn import SAGEConv
 
-from hushgraph.data.rows import SparseRows
 from hushgraph.errors import InputError, UnprovenError
 from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.rooted import RootedSubgraphs, whole_graph
+from hushgraph.graph.rows import SparseRows
 from hushgraph.nn.layers import Linear
 from hushgraph.nn.messages import AnyMessages, sum_messages
 from hushgraph.nn.rooted import CONVOLUTIONS, RootedNetwork, Tape

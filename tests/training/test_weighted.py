@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from hushgraph.data.rows import SparseRows
+from hushgraph.graph.rows import SparseRows
 from hushgraph.nn.layers import MLP
 from hushgraph.nn.weighted import WeightedMean, WeightedRows
 from hushgraph.noise.sampler import PoissonSampler

@@ -19,9 +19,9 @@ from torch import Tensor
 from hushgraph.audit.findings import Judge, Seen, laws
 from hushgraph.audit.records import Record
 from hushgraph.audit.result import AuditResult, Finding, Reason, Skipped, Verdict
-from hushgraph.data.checks import CheckedGraph
-from hushgraph.data.rows import dense_rows
 from hushgraph.errors import AuditContradiction, InputError
+from hushgraph.graph.checks import CheckedGraph
+from hushgraph.graph.rows import dense_rows
 from hushgraph.ledger.certificate import Certificate, Randomness
 from hushgraph.ledger.manifest import require_uncontradicted
 from hushgraph.ledger.project import default_ledger

@@ -315,8 +315,8 @@ def _rows(x: Any) -> Tensor:
 
 
 def _labels_as_tensor(graph: Graph) -> Tensor:
-    """Labels that were given as lists or words, for what needs their number: see `hushgraph.data.checks`."""
-    from hushgraph.data.checks import numbered_labels
+    """Labels that were given as lists or words, for what needs their number: see `hushgraph.graph.checks`."""
+    from hushgraph.graph.checks import numbered_labels
 
     return numbered_labels(graph, int(graph.num_nodes or 0))
 

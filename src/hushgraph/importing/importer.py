@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch_geometric.data import Data
 
-from hushgraph.data.checks import check_graph
 from hushgraph.datasets.splits import random_split
 from hushgraph.datasets.stored import GraphFacts, new_folder, write_arrays, write_stored
 from hushgraph.errors import InputError
+from hushgraph.graph.checks import check_graph
 from hushgraph.graph.disk import DiskEdges
 from hushgraph.importing.edges import EdgeColumns, EdgeStream, open_edges
 from hushgraph.importing.findings import Code, Finding, tallied

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hushgraph.data.checks import CheckedGraph
-from hushgraph.data.rows import JoinedRows, Rows, SparseRows, take_rows
+from hushgraph.graph.checks import CheckedGraph
+from hushgraph.graph.rows import JoinedRows, Rows, SparseRows, take_rows
 from hushgraph.mechanisms.canaries import SCALES, Evidence, OpenVault, audit_graph
 from hushgraph.nn import Linear
 from hushgraph.nn.chorus import Ensemble

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hushgraph.data.checks import CheckedGraph
-from hushgraph.data.rows import Rows, SparseRows, dense_rows, take_rows
 from hushgraph.errors import InputError
+from hushgraph.graph.checks import CheckedGraph
+from hushgraph.graph.rows import Rows, SparseRows, dense_rows, take_rows
 from hushgraph.mechanisms.canaries import Evidence, OpenVault, audit_graph
 from hushgraph.mechanisms.gradient import LOUD, SumsWatcher
 from hushgraph.nn import Linear

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hushgraph.data.checks import CheckedGraph
-from hushgraph.data.rows import SparseRows
 from hushgraph.errors import InputError
+from hushgraph.graph.checks import CheckedGraph
 from hushgraph.graph.rooted import RootedSubgraphs, whole_graph
+from hushgraph.graph.rows import SparseRows
 from hushgraph.mechanisms.canaries import Evidence, OpenVault, audit_graph
 from hushgraph.mechanisms.gradient import LOUD, Gradient, SumsWatcher
 from hushgraph.nn.rooted import RootedNetwork

@@ -10,10 +10,10 @@ from typing import Any, Self
 import numpy as np
 import torch
 
-from hushgraph.data.checks import CheckedGraph
-from hushgraph.data.rows import SparseRows
 from hushgraph.errors import InputError
+from hushgraph.graph.checks import CheckedGraph
 from hushgraph.graph.pagerank import TopRows
+from hushgraph.graph.rows import SparseRows
 from hushgraph.mechanisms.canaries import Evidence, OpenVault, audit_graph
 from hushgraph.mechanisms.gradient import LOUD, Gradient, SumsWatcher
 from hushgraph.nn.layers import MLP, Linear

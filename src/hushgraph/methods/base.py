@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph import registry
-from hushgraph.data.checks import CheckedGraph, check_graph
 from hushgraph.errors import HushgraphError, InputError, UnprovenError
+from hushgraph.graph.checks import CheckedGraph, check_graph
 from hushgraph.ledger.identity import digest_of
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.project import default_ledger

@@ -15,7 +15,7 @@ from typing import cast
 import torch
 from torch import nn
 
-from hushgraph.data.rows import dense_rows
+from hushgraph.graph.rows import dense_rows
 from hushgraph.mechanisms.gradient import Gradient
 from hushgraph.mechanisms.group_gradient import GroupGradient
 from hushgraph.methods.base import Method, Output

@@ -22,9 +22,9 @@ from safetensors.torch import save as to_safetensors
 from torch import Tensor, nn
 
 from hushgraph import registry
-from hushgraph.data.checks import CheckedGraph, check_graph, is_labeled
-from hushgraph.data.rows import Rows
 from hushgraph.errors import ContradictionError, InputError
+from hushgraph.graph.checks import CheckedGraph, check_graph, is_labeled
+from hushgraph.graph.rows import Rows
 from hushgraph.ledger.certificate import Certificate
 from hushgraph.ledger.checking import Status
 from hushgraph.ledger.identity import digest_of

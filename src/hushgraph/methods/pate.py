@@ -14,9 +14,9 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from hushgraph.data.checks import CheckedGraph
-from hushgraph.data.rows import dense_rows
 from hushgraph.errors import InputError
+from hushgraph.graph.checks import CheckedGraph
+from hushgraph.graph.rows import dense_rows
 from hushgraph.mechanisms.confident_votes import ConfidentVotes
 from hushgraph.mechanisms.laplace_votes import LaplaceVotes
 from hushgraph.mechanisms.votes import Answers, Ballot, Votes

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from hushgraph.data.rows import Rows, dense_rows
+from hushgraph.graph.rows import Rows, dense_rows
 from hushgraph.nn.pictures import AsPictures, PictureConv
 from hushgraph.nn.rowwise import rowwise
 

@@ -15,8 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hushgraph.data.rows import NARROW, Rows, dense_rows
 from hushgraph.errors import InputError, did_you_mean
+from hushgraph.graph.rows import NARROW, Rows, dense_rows
 from hushgraph.nn.rowwise import rowwise, unfolds
 
 Norm = Literal["batch", "group"]

@@ -15,9 +15,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from hushgraph.data.rows import Rows, narrow_rows, row_square_norms, take_rows
 from hushgraph.errors import InputError
 from hushgraph.graph.rooted import RootedSubgraphs
+from hushgraph.graph.rows import Rows, narrow_rows, row_square_norms, take_rows
 from hushgraph.nn.rooted import RootedNetwork
 from hushgraph.noise import grid_of
 from hushgraph.noise.sampler import Noise, PoissonSampler

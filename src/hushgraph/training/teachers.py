@@ -22,9 +22,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hushgraph.data.rows import Rows, dense_rows, take_rows
 from hushgraph.errors import InputError
 from hushgraph.graph.edges import Edges, MemoryEdges
+from hushgraph.graph.rows import Rows, dense_rows, take_rows
 from hushgraph.training.learners import Learner, Part, learner_from
 
 _ROUNDS = 15

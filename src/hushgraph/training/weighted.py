@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hushgraph.data.rows import Rows
+from hushgraph.graph.rows import Rows
 from hushgraph.nn.weighted import WeightedMean, WeightedRows
 from hushgraph.noise.sampler import Noise
 from hushgraph.training.clipping import ClippedGradient

@@ -30,8 +30,8 @@ from safetensors import safe_open
 from safetensors.torch import save as to_safetensors
 from torch import Tensor, nn
 
-from hushgraph.data.checks import CheckedGraph
 from hushgraph.errors import InputError
+from hushgraph.graph.checks import CheckedGraph
 from hushgraph.ledger.entries import canonical
 from hushgraph.ledger.identity import arrays_of, identify
 from hushgraph.ledger.lock import private_folder

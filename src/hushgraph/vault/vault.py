@@ -14,10 +14,10 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from hushgraph.data.checks import CheckedGraph, labeled_nodes
-from hushgraph.data.rows import JoinedRows, Rows, dense_rows, take_rows
 from hushgraph.errors import InputError, PrivateAccessError, UnprovenError
+from hushgraph.graph.checks import CheckedGraph, labeled_nodes
 from hushgraph.graph.edges import Edges
+from hushgraph.graph.rows import JoinedRows, Rows, dense_rows, take_rows
 from hushgraph.ledger.run import Run
 from hushgraph.mechanisms.view import View
 from hushgraph.nn.rowwise import require_rowwise

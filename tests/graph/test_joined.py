@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from hushgraph.data.rows import JoinedRows, SparseRows
 from hushgraph.errors import InputError
+from hushgraph.graph.rows import JoinedRows, SparseRows
 
 DENSE = torch.arange(12.0).reshape(4, 3)
 SPARSE = SparseRows.from_tensor(torch.eye(4)[:, :2])

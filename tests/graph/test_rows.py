@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from hushgraph.data import rows as sparse
-from hushgraph.data.rows import dense_rows, narrow_rows, row_square_norms
 from hushgraph.errors import InputError
+from hushgraph.graph import rows as sparse
+from hushgraph.graph.rows import dense_rows, narrow_rows, row_square_norms
 from hushgraph.nn import SparseRows, linear_input, take_rows
 
 

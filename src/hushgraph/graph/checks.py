@@ -16,9 +16,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hushgraph.data.rows import Rows, SparseRows
 from hushgraph.errors import InputError
 from hushgraph.graph.edges import Edges, MemoryEdges
+from hushgraph.graph.rows import Rows, SparseRows
 from hushgraph.privacy.metadata import MOST_CLASSES, Metadata
 
 

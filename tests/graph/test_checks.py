@@ -6,8 +6,8 @@ import torch
 from torch_geometric.data import Data, HeteroData
 
 import hushgraph
-from hushgraph.data.checks import check_graph, labeled_nodes
 from hushgraph.errors import InputError
+from hushgraph.graph.checks import check_graph, labeled_nodes
 from hushgraph.methods.gap import GAP
 from hushgraph.privacy import units
 from small_graphs import random_graph
