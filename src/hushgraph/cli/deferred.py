@@ -23,7 +23,6 @@ from typing import Any
 HEAVY = (
     "dp_accounting.pld",
     "dp_accounting.rdp",
-    "hushgraph.data",
     "hushgraph.graph",
     "hushgraph.ledger",
     "hushgraph.methods.model",

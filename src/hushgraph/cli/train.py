@@ -19,7 +19,7 @@ from hushgraph.cli.console import (
     show_words,
     words,
 )
-from hushgraph.cli.data import Classes, Data, Directed, Split, SplitSeed, load_graph
+from hushgraph.cli.data import Classes, Data, Directed, Split, SplitSeed, load_graph, why_separate
 from hushgraph.cli.ledger import LedgerOption, Operator, Purpose, occasion_of
 from hushgraph.cli.plan import Delta, Edges, Epsilon, Method, PaperMode
 
@@ -86,8 +86,11 @@ def train(
 
     torch.set_num_threads(threads)
     graph = load_graph(data, split, split_seed, directed=directed, classes=classes)
+    book = default_ledger(ledger)
+    if continues is None and separate is None:
+        separate = why_separate(data, choices.unit, book)
     declared = {"unpublished": unpublished, "group": group, "continues": continues, "separate": separate}
-    book = default_ledger(ledger).on(occasion_of(operator, purpose, arrays=arrays_of(graph), **declared))
+    book = book.on(occasion_of(operator, purpose, arrays=arrays_of(graph), **declared))
     with progress_bar(as_json) as progress:
         model = choices.method.fit(
             graph,
@@ -142,8 +145,16 @@ def _show(model: Model, out: Path, graph: Any) -> None:
     show_words(f"split           {_split(graph)}", indent=16)
     echo(f"time            {model.seconds['total']:.1f} s")
     if model.ledger is not None and model.ledger.folder is not None:
-        echo(f"charged to      {model.ledger.folder}")
+        show_words(f"charged to      {model.ledger.folder}{_whose(model.ledger.folder)}", indent=16)
     echo(f"model           {out}")
+
+
+def _whose(ledger: Path) -> str:
+    """What to know about a ledger that no project has."""
+    from hushgraph.ledger.project import user_folder
+
+    own = ledger.absolute() == user_folder().absolute()
+    return " (your own, for all that you run outside a project; `hushgraph init` makes one here)" if own else ""
 
 
 def _split(graph: Any) -> str:
