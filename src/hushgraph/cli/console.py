@@ -16,8 +16,8 @@ import typer
 
 from hushgraph import registry
 from hushgraph.errors import HushgraphError, InputError
-from hushgraph.text import plain, require_writable
-from hushgraph.untrusted.files import visible
+from hushgraph.files.writing import plain, require_writable
+from hushgraph.text import visible
 
 STOPPED = 130
 """The exit code of a command that was stopped by Ctrl-C."""

@@ -26,10 +26,10 @@ from torch_geometric.data import Data
 
 from hushgraph.datasets.splits import MASKS
 from hushgraph.errors import InputError
+from hushgraph.files.reading import damage_named, read_json
+from hushgraph.files.writing import told_if_unwritable, write_whole
 from hushgraph.graph.disk import DiskEdges
 from hushgraph.graph.external_sort import read_array
-from hushgraph.text import read_json, told_if_unwritable, write_whole
-from hushgraph.untrusted.files import damage_named
 
 FORMAT = "hushgraph graph 1"
 HEADER = "graph.json"

@@ -28,13 +28,13 @@ import torch
 from torch import Tensor
 
 from hushgraph.errors import HushgraphError, InputError
+from hushgraph.files.writing import write_whole
 from hushgraph.graph.degree import capped
 from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.external_sort import external_sort, read_array
 from hushgraph.graph.packed import INT32_LIMIT, checked_edges, distinct, pack, swapped, unpack_minor
 from hushgraph.graph.sums import Quantized, Run, check_quantized, run_sums, sum_runs, summed_by_source, target_runs
 from hushgraph.noise.source import NoiseSource
-from hushgraph.text import write_whole
 
 FORMAT = "hushgraph edges 1"
 MEMORY_LIMIT = 1 << 28

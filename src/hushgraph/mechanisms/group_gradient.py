@@ -20,7 +20,6 @@ from hushgraph.mechanisms.gradient import LOUD, SumsWatcher
 from hushgraph.nn import Linear
 from hushgraph.nn.layers import ColumnWeights
 from hushgraph.nn.rowwise import require_rowwise
-from hushgraph.noise.sampler import PoissonSampler
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy import events
 from hushgraph.privacy.events import Event
@@ -32,6 +31,7 @@ from hushgraph.training.examples import NoisySteps
 from hushgraph.training.groups import GroupExamples
 from hushgraph.training.loop import train_private
 from hushgraph.training.plain_rows import train as train_plain
+from hushgraph.training.sampler import PoissonSampler
 
 _CANARY_GROUPS = 20_000  # groups that canaries are drawn in, over all steps: about ten seconds
 
