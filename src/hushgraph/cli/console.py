@@ -165,7 +165,7 @@ def progress_bar(quiet: bool) -> Iterator[Callable[[str, int, int], None] | None
 
         def report(stage: str, done: int, total: int) -> None:
             if stage not in tasks:
-                tasks[stage] = bars.add_task(stage, total=total)
-            bars.update(tasks[stage], completed=done, total=total)
+                tasks[stage] = bars.add_task(stage, total=total or None)
+            bars.update(tasks[stage], completed=done, total=total or None)
 
         yield report
