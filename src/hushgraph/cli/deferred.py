@@ -83,7 +83,7 @@ class _Finder:
     def give_way(self) -> None:
         """From now on imports are what they say."""
         if self in sys.meta_path:
-            sys.meta_path.remove(self)  # type: ignore[arg-type]
+            sys.meta_path.remove(self)
             for name in [name for name, module in sys.modules.items() if isinstance(module, _Later)]:
                 parent, _, own = name.rpartition(".")
                 sys.modules.get(parent, sys).__dict__.pop(own, None)
