@@ -45,6 +45,7 @@ def run(
         int | None, typer.Option(min=0, help="Processes; default: one per core. 0: this process.")
     ] = None,
     retry: Annotated[bool, typer.Option("--retry", help="Run again what was refused or failed.")] = False,
+    where: Where = None,
     store: StoreOption = None,
     as_json: Json = False,
 ) -> None:
@@ -59,7 +60,8 @@ def run(
         return
     watch = _Line(quiet=as_json)
     started = time.perf_counter()
-    done = study(results.study, store=results.store.path, workers=workers, retry=retry, watch=watch)
+    options: dict[str, Any] = {"workers": workers, "retry": retry, "where": _where(where)}
+    done = study(results.study, store=results.store.path, watch=watch, **options)
     watch.end()
     if as_json:
         seconds = time.perf_counter() - started

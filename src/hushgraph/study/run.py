@@ -20,7 +20,7 @@ from hushgraph.study.choose import require_allowed
 from hushgraph.study.cost import cost_of
 from hushgraph.study.declare import declare
 from hushgraph.study.estimate import Remaining, Timings
-from hushgraph.study.results import Results
+from hushgraph.study.results import Results, matches
 from hushgraph.study.spec import Study
 from hushgraph.study.store import State, Store, StoreLock
 from hushgraph.study.workers import Duty, Ended, Workers, settle
@@ -46,6 +46,7 @@ def study(
     store: str | os.PathLike[str] | None = None,
     workers: int | None = None,
     retry: bool = False,
+    where: Mapping[str, Any] | None = None,
     watch: Watch | None = None,
     **values: Any,
 ) -> Results:
@@ -54,7 +55,7 @@ def study(
     `source` is a study file, a `Study`, or the values of one; without it the values are given by name:
     `study(privacy="research", datasets=["campus"], methods=["gap"], epsilons=[1, 4], seeds=3)`. Results go to `store`
     (default: NAME.sqlite beside the file). `workers` is how many processes run cells (default: one per core; 0: this
-    one). `retry` runs cells again that were refused or failed.
+    one). `retry` runs cells again that were refused or failed; `where` keeps only cells whose axes have these values.
     """
     declared = read_study(source, values)
     kept = Store(store if store is not None else default_store(declared))
@@ -66,7 +67,7 @@ def study(
         results = Results(declared, kept)
         groups = declare(results) if declared.privacy == "charged" else {}
         duty = Duty(str(kept.path), declared.name, groups, declared.ledger)
-        _run(results, Workers(count, duty), retry, watch or (lambda _: None))
+        _run(results, Workers(count, duty), retry, where or {}, watch or (lambda _: None))
     return Results(declared, kept)
 
 
@@ -120,10 +121,11 @@ def require_known_cost(declared: Study) -> None:
         )
 
 
-def _run(results: Results, workers: Workers, retry: bool, watch: Watch) -> None:
+def _run(results: Results, workers: Workers, retry: bool, where: Mapping[str, Any], watch: Watch) -> None:
     todo = list(results.missing)
     if retry:
         todo += [cell for cell, _ in results.ended(State.REFUSED, State.FAILED)]
+    todo = [cell for cell in todo if matches(cell, where)]
     counts = results.counts
     total = sum(counts.values())
     done, bad = total - len(todo), 0 if retry else counts["refused"] + counts["failed"]
