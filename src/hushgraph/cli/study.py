@@ -47,12 +47,13 @@ def run(
     retry: Annotated[bool, typer.Option("--retry", help="Run again what was refused or failed.")] = False,
     where: Where = None,
     store: StoreOption = None,
+    any_code: AnyCode = False,
     as_json: Json = False,
 ) -> None:
     """Do what is missing of a study. Stopped or killed, it goes on where it was; nothing is done twice."""
     from hushgraph.study.run import cores, study, time_kinds
 
-    results = _read(file, store)
+    results = _read(file, store, any_code)
     if dry_run:
         if timed:
             results = time_kinds(results, workers)
@@ -60,7 +61,7 @@ def run(
         return
     watch = _Line(quiet=as_json)
     started = time.perf_counter()
-    options: dict[str, Any] = {"workers": workers, "retry": retry, "where": _where(where)}
+    options: dict[str, Any] = {"workers": workers, "retry": retry, "where": _where(where), "any_code": any_code}
     done = study(results.study, store=results.store.path, watch=watch, **options)
     watch.end()
     if as_json:

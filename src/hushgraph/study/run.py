@@ -47,6 +47,7 @@ def study(
     workers: int | None = None,
     retry: bool = False,
     where: Mapping[str, Any] | None = None,
+    any_code: bool = False,
     watch: Watch | None = None,
     **values: Any,
 ) -> Results:
@@ -55,7 +56,8 @@ def study(
     `source` is a study file, a `Study`, or the values of one; without it the values are given by name:
     `study(privacy="research", datasets=["campus"], methods=["gap"], epsilons=[1, 4], seeds=3)`. Results go to `store`
     (default: NAME.sqlite beside the file). `workers` is how many processes run cells (default: one per core; 0: this
-    one). `retry` runs cells again that were refused or failed; `where` keeps only cells whose axes have these values.
+    one). `retry` runs cells again that were refused or failed; `where` keeps only cells whose axes have these values;
+    with `any_code`, a cell that another version of the code has done is not done again.
     """
     declared = read_study(source, values)
     kept = Store(store if store is not None else default_store(declared))
@@ -64,11 +66,11 @@ def study(
         require_allowed(declared, cost_of(declared))
     count = cores() if workers is None else workers
     with StoreLock(kept.path), _ledger_of(declared):
-        results = Results(declared, kept)
+        results = Results(declared, kept, any_code)
         groups = declare(results) if declared.privacy == "charged" else {}
         duty = Duty(str(kept.path), declared.name, groups, declared.ledger)
         _run(results, Workers(count, duty), retry, where or {}, watch or (lambda _: None))
-    return Results(declared, kept)
+    return Results(declared, kept, any_code)
 
 
 def time_kinds(results: Results, workers: int | None = None) -> Results:
