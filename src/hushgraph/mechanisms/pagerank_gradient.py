@@ -17,6 +17,7 @@ from torch import Tensor
 from hushgraph.errors import InputError
 from hushgraph.graph.checks import CheckedGraph
 from hushgraph.graph.pagerank import TopRows
+from hushgraph.graph.rows import dense_rows
 from hushgraph.mechanisms.canaries import Evidence, OpenVault, audit_graph
 from hushgraph.mechanisms.gradient import LOUD, SumsWatcher
 from hushgraph.mechanisms.pagerank_top import PageRankTop
@@ -167,5 +168,5 @@ class PageRankGradient(WeightedGradient):
         data = View(graph, self.reads, None, NoiseSource.from_os(), "canary")
         sources = torch.arange(self.num_rows)
         rows = self._rows(data, sources, None)
-        read = (data.features[rows.columns].squeeze(2) * rows.weights).sum(dim=1)
+        read = (dense_rows(data.features)[rows.columns].squeeze(2) * rows.weights).sum(dim=1)
         return torch.where(data.labels[sources] >= 0, read.sign(), 0.0).numpy()
