@@ -47,7 +47,8 @@ from hushgraph.collect.report import draw_payload, encode_payload
 from hushgraph.datasets import read_npz, write_npz
 from hushgraph.errors import HushgraphError
 from hushgraph.ledger.checking import Status
-from hushgraph.ledger.entries import canonical, digest_of
+from hushgraph.ledger.entries import FIRST_LINK, canonical, digest_of
+from hushgraph.ledger.keys import Head, Keys
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.statement import statement
 from hushgraph.ledger.transfer import export as export_ledger
@@ -187,19 +188,23 @@ def _lying(arrays: dict[str, np.ndarray], name: str, rng: np.random.Generator) -
 
 
 def export_altered(content: bytes, rng: np.random.Generator) -> bytes:
-    """One value of an entry replaced, and the chain of hashes written again from there, as anybody can."""
-    entries = [json.loads(line) for line in content.splitlines()]
+    """One value of an entry replaced, the chain of hashes written again and signed with a key of one's own."""
+    *entries, _ = [json.loads(line) for line in content.splitlines()]
     at = int(rng.integers(0, len(entries)))
     try:
         entries[at]["values"] = json.loads(json_altered(json.dumps(entries[at]["values"]).encode(), rng))
-        link = "0" * 64
+        keys, link = Keys.new(), FIRST_LINK
+        if at:
+            entries[0]["values"]["public_key"] = keys.public
         for entry in entries:
-            body = canonical(entry["values"])
             entry["previous"] = link
+            body = canonical(entry["values"])
             entry["hash"] = link = digest_of(entry["number"], entry["kind"], entry["time"], body, link)
     except (ValueError, RecursionError):
         return content[: len(content) // 2]
-    return "".join(json.dumps(entry) + "\n" for entry in entries).encode()
+    last = entries[-1]
+    head = Head.signed(keys, entries[0]["hash"], last["number"], last["hash"], last["time"])
+    return "".join(canonical(line) + "\n" for line in (*entries, {"head": head.as_dict()})).encode()
 
 
 # Kinds of files
