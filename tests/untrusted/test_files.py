@@ -36,7 +36,7 @@ def test_lines_come_one_by_one_and_have_a_longest(tmp_path: Path) -> None:
         file.truncate(1 << 32)  # a line without an end
     lines = lines_within(path, 1 << 40, of="an export")
     assert next(lines) == b"one\n"
-    with pytest.raises(InputError, match="lines of at most 8,388,608 bytes; .*has a longer one"):
+    with pytest.raises(InputError, match=r"lines of at most 8,388,608 bytes; .*has a longer one"):
         next(lines)
 
 
