@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import threading
 import time
 from collections import deque
@@ -26,6 +27,7 @@ QUEUE_LENGTH = 4096
 PATIENCE = 8.0
 """Seconds for which a batch is tried again; then its senders are told to come back."""
 LONGEST_PAUSE = 0.2
+log = logging.getLogger("hushgraph.collect")
 _Waiting = tuple[Arrival, "asyncio.Future[Outcome]"]
 
 
@@ -58,7 +60,7 @@ class Committer:
     ) -> None:
         self.store, self.metrics, self.patience, self._wait = store, metrics or Metrics(), patience, wait
         self._waiting: deque[_Waiting] = deque()
-        self._changed, self._running = threading.Condition(), True
+        self._changed, self._running, self._away = threading.Condition(), True, False
         self._thread = threading.Thread(target=self._work, name="committer", daemon=True)
 
     @property
@@ -112,16 +114,24 @@ class Committer:
             batch[0][1].get_loop().call_soon_threadsafe(_settle, answered)
 
     def _add(self, arrivals: list[Arrival]) -> list[Outcome]:
-        until, pause = time.monotonic() + self.patience, 0.02
+        begun, pause = time.monotonic(), 0.02
         while True:
             try:
-                return self.store.add(arrivals)
+                outcomes = self.store.add(arrivals)
+                self._tell_if_changed(away=False)
+                return outcomes
             except Unavailable:
+                self._tell_if_changed(away=True)
                 self.metrics.count("store_retries")
-                if time.monotonic() + pause > until:
+                if time.monotonic() + pause > begun + self.patience:
                     raise
             self._wait(pause)
             pause = min(LONGEST_PAUSE, 2 * pause)
+
+    def _tell_if_changed(self, away: bool) -> None:
+        if away != self._away:
+            self._away = away
+            log.warning("the database does not answer; reports wait" if away else "the database answers again")
 
 
 def _settle(answered: list[tuple[asyncio.Future[Outcome], Outcome | Exception]]) -> None:
