@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 import hushgraph as hg
-from hushgraph.data.checks import check_graph
+from hushgraph.graph.checks import check_graph
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.methods.dpappr import DPAPPR
 from hushgraph.methods.dpappr_paper import row_scales

@@ -25,7 +25,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 
 import hushgraph as hg
-from hushgraph.data.checks import CheckedGraph
+from hushgraph.graph.checks import CheckedGraph
 from hushgraph.methods.base import Method
 from hushgraph.methods.plain_gnn import GAT, GCN, GIN
 

@@ -33,7 +33,7 @@ def fit(level: str, profile: bool = False) -> dict[str, Any]:
     import torch
 
     import hushgraph as hg
-    from hushgraph.data.checks import check_graph
+    from hushgraph.graph.checks import check_graph
 
     torch.set_num_threads(1)
     data = hg.datasets.load("facebook100/Berkeley13", split="facebook100/Berkeley13-split")

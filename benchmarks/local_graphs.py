@@ -25,7 +25,7 @@ from data_files import data_file
 from local_cases import FEATURES, OUR_LINKS, OURS, Case, cases, range_cases
 
 from hushgraph import Budget, datasets
-from hushgraph.data.checks import CheckedGraph, check_graph
+from hushgraph.graph.checks import CheckedGraph, check_graph
 
 torch.set_num_threads(1)
 ROOT = Path(__file__).resolve().parent.parent

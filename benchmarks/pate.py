@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 import hushgraph as hg
-from hushgraph.data.checks import CheckedGraph, check_graph
+from hushgraph.graph.checks import CheckedGraph, check_graph
 from hushgraph.mechanisms.view import View
 from hushgraph.mechanisms.votes import Ballot, Votes
 from hushgraph.methods.pate import PATE

@@ -23,7 +23,7 @@ from data_files import data_file
 from scipy.stats import t as student
 
 from hushgraph import datasets
-from hushgraph.data.checks import check_graph
+from hushgraph.graph.checks import check_graph
 from hushgraph.methods.auto import Auto
 from hushgraph.methods.base import Method
 from hushgraph.methods.chorus import Chorus

@@ -24,7 +24,7 @@ from data_files import data_file
 from uncapped_page import write_page
 
 from hushgraph import datasets
-from hushgraph.data.checks import CheckedGraph, check_graph
+from hushgraph.graph.checks import CheckedGraph, check_graph
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.mechanisms import BalancedSum
 from hushgraph.methods.base import Method

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hushgraph.data.checks import check_graph
+from hushgraph.graph.checks import check_graph
 from hushgraph.methods.dpappr import DPAPPR
 from hushgraph.nn.weighted import power_iteration
 from hushgraph.study.experiments.fit import Fit

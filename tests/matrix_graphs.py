@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from hushgraph.data.checks import CheckedGraph, check_graph
 from hushgraph.errors import InputError
+from hushgraph.graph.checks import CheckedGraph, check_graph
 from hushgraph.mechanisms.view import View
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.mechanism import Mechanism

@@ -20,8 +20,8 @@ import torch
 from scipy import stats
 from torch import nn
 
-from hushgraph.data.checks import CheckedGraph
 from hushgraph.errors import BudgetError, CalibrationError, PrivateAccessError, UnprovenError
+from hushgraph.graph.checks import CheckedGraph
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.run import Run, open_run
 from hushgraph.mechanisms import EdgeCount, LabelSum, LocalReport, NeighborSum, PairCount

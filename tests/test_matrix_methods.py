@@ -12,8 +12,8 @@ import torch
 from torch_geometric.data import Data
 
 from hushgraph import registry
-from hushgraph.data.checks import check_graph
 from hushgraph.errors import InputError
+from hushgraph.graph.checks import check_graph
 from hushgraph.methods.base import Method
 from hushgraph.methods.model import Model
 from hushgraph.privacy.budget import Budget

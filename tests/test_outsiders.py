@@ -28,8 +28,8 @@ import hushgraph as hg
 from charges import charged_stages
 from hushgraph import registry
 from hushgraph.audit.run import audit_run, require_consistent
-from hushgraph.data.checks import check_graph
 from hushgraph.errors import InputError, UnprovenError
+from hushgraph.graph.checks import check_graph
 from hushgraph.mechanisms import Gradient
 from hushgraph.mechanisms.view import View
 from hushgraph.methods.base import open_vault

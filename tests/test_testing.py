@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from hushgraph.data.checks import CheckedGraph
+from hushgraph.graph.checks import CheckedGraph
 from hushgraph.privacy import units
 from hushgraph.testing import NodeRecord, Variations
 from hushgraph.testing import units as all_units

@@ -56,7 +56,7 @@ def test_a_loop_of_ones_own_is_charged_before_its_first_step(tmp_path: Path) -> 
 def test_the_noise_is_that_of_the_method_with_the_same_steps() -> None:
     graph = random_graph(1)
     method = DPMLP(epochs=3, batch_size=16)
-    from hushgraph.data.checks import check_graph
+    from hushgraph.graph.checks import check_graph
     from hushgraph.privacy.budget import Budget
     from hushgraph.privacy.units import Record
 

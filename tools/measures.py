@@ -15,11 +15,11 @@ SOURCE = ROOT / "src" / "hushgraph"
 
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"errors"}),
-    frozenset({"untrusted"}),
+    frozenset({"files"}),
     frozenset({"registry", "settings", "text"}),
     frozenset({"privacy", "noise", "local"}),
     frozenset({"ledger", "graph"}),
-    frozenset({"data", "datasets"}),
+    frozenset({"datasets"}),
     frozenset({"importing"}),
     frozenset({"nn"}),
     frozenset({"training"}),

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from hushgraph import registry
-from hushgraph.data.checks import CheckedGraph
-from hushgraph.data.rows import dense_rows
+from hushgraph.graph.checks import CheckedGraph
 from hushgraph.graph.edges import Edges, MemoryEdges
+from hushgraph.graph.rows import dense_rows
 from hushgraph.privacy.mechanism import Mechanism
 from hushgraph.privacy.units import Unit
 

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from audit_plans import SIZES, gradient_plan, plan_of, rooted_plan, weighted_plan
 from hushgraph.audit.result import Bound, Verdict
 from hushgraph.audit.run import audit_plan
-from hushgraph.data.checks import CheckedGraph, check_graph
 from hushgraph.errors import UnprovenError
+from hushgraph.graph.checks import CheckedGraph, check_graph
 from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.quantized import QuantizedRows, quantize
 from hushgraph.mechanisms import NeighborSum

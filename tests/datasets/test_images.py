@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import hushgraph as hg
-from hushgraph.data.checks import check_graph
 from hushgraph.datasets.images import read_images
 from hushgraph.errors import InputError
+from hushgraph.graph.checks import check_graph
 
 
 def _file(folder: Path, **changes: Any) -> Path:

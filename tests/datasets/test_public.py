@@ -16,11 +16,11 @@ import torch_geometric.datasets
 from scipy import sparse
 from torch_geometric.data import Data
 
-from hushgraph.data.checks import check_graph
 from hushgraph.datasets.catalog import PUBLIC, public_dataset
 from hushgraph.datasets.loading import load_public
 from hushgraph.datasets.splits import MASKS, has_split
 from hushgraph.errors import InputError
+from hushgraph.graph.checks import check_graph
 
 # Node 2 has a self loop, and 0 - 3 is stored once only.
 EDGES = np.array([[0, 1], [1, 0], [2, 2], [0, 3]])

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from hushgraph import registry
-from hushgraph.data.checks import CheckedGraph, check_graph
-from hushgraph.data.rows import dense_rows
 from hushgraph.errors import BudgetError
+from hushgraph.graph.checks import CheckedGraph, check_graph
+from hushgraph.graph.rows import dense_rows
 from hushgraph.ledger.run import Run
 from hushgraph.mechanisms.balanced_sum import BalancedSum
 from hushgraph.mechanisms.edge_count import EdgeCount

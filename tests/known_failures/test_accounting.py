@@ -13,8 +13,8 @@ from dp_accounting import dp_event as dpa
 from torch import Tensor
 from torch_geometric.data import Data
 
-from hushgraph.data.checks import check_graph
 from hushgraph.errors import BudgetError, InputError, PrivateAccessError
+from hushgraph.graph.checks import check_graph
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.methods.base import Method, open_vault
 from hushgraph.methods.gap import GAP

@@ -12,10 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric.data import Data
 
-from hushgraph.data.checks import CheckedGraph, check_graph
-from hushgraph.data.rows import dense_rows
 from hushgraph.errors import BudgetError, InputError
+from hushgraph.graph.checks import CheckedGraph, check_graph
 from hushgraph.graph.edges import MemoryEdges
+from hushgraph.graph.rows import dense_rows
 from hushgraph.mechanisms.label_sum import LabelSum
 from hushgraph.mechanisms.neighbor_sum import NeighborSum
 from hushgraph.noise import perturb

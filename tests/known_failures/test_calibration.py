@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from hushgraph import registry
-from hushgraph.data.checks import check_graph
 from hushgraph.errors import CalibrationError, HushgraphError, InputError
+from hushgraph.graph.checks import check_graph
 from hushgraph.mechanisms.gradient import Gradient
 from hushgraph.mechanisms.label_sum import LabelSum
 from hushgraph.mechanisms.neighbor_sum import NeighborSum

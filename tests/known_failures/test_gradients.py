@@ -13,10 +13,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.nn import SAGEConv
 
-from hushgraph.data.checks import CheckedGraph, check_graph
-from hushgraph.data.rows import dense_rows
 from hushgraph.errors import UnprovenError
+from hushgraph.graph.checks import CheckedGraph, check_graph
 from hushgraph.graph.rooted import whole_graph
+from hushgraph.graph.rows import dense_rows
 from hushgraph.mechanisms.gradient import Gradient
 from hushgraph.mechanisms.rooted_gradient import RootedGradient
 from hushgraph.nn import MLP

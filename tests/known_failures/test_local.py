@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph import local
-from hushgraph.data.checks import CheckedGraph, check_graph
 from hushgraph.errors import InputError
+from hushgraph.graph.checks import CheckedGraph, check_graph
 from hushgraph.local import OneBit, PerFeature, SampledReport, realized_epsilon
 from hushgraph.mechanisms.local_report import LocalReport
 from hushgraph.methods.base import Method, open_vault

@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hushgraph.data.checks import CheckedGraph, check_graph
 from hushgraph.errors import UnprovenError
+from hushgraph.graph.checks import CheckedGraph, check_graph
 from hushgraph.local import MultiBit, RandomizedResponse, SampledReport
 from hushgraph.mechanisms.gradient import Gradient
 from hushgraph.mechanisms.label_sum import LabelSum

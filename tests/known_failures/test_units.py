@@ -11,8 +11,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from hushgraph.data.checks import CheckedGraph, check_graph
 from hushgraph.errors import InputError, PrivateAccessError
+from hushgraph.graph.checks import CheckedGraph, check_graph
 from hushgraph.local import realized_epsilon
 from hushgraph.mechanisms.label_sum import LabelSum
 from hushgraph.mechanisms.neighbor_sum import NeighborSum
@@ -27,7 +27,7 @@ from hushgraph.privacy.notes import Code
 from hushgraph.privacy.plan import Plan
 from hushgraph.privacy.units import BoundedDegreeNode, DirectedEdge, Footprint, Node, Record, UndirectedEdge, Unit
 from hushgraph.testing import Variations
-from hushgraph.vault.handles import PrivateRows
+from hushgraph.vault import PrivateRows
 from known_failures.common import (
     BUDGET,
     EDGE_READERS,

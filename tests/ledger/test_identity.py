@@ -9,11 +9,11 @@ import torch
 from torch_geometric.data import Data
 
 import hushgraph as hg
-from hushgraph.data.checks import check_graph
-from hushgraph.data.rows import SparseRows
 from hushgraph.errors import InputError
+from hushgraph.graph.checks import check_graph
 from hushgraph.graph.disk import DiskEdges
 from hushgraph.graph.edges import MemoryEdges
+from hushgraph.graph.rows import SparseRows
 from hushgraph.ledger.identity import (
     SKETCH_SIZE,
     DatasetIdentity,

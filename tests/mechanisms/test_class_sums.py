@@ -11,8 +11,8 @@ import torch
 from torch import nn
 from torch_geometric.data import Data
 
-from hushgraph.data.checks import CheckedGraph, check_graph
 from hushgraph.errors import InputError, UnprovenError
+from hushgraph.graph.checks import CheckedGraph, check_graph
 from hushgraph.mechanisms.class_sums import ClassSums
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy import units

@@ -7,8 +7,8 @@ import torch
 
 from audit_plans import plan_of
 from hushgraph.audit.run import audit_plan
-from hushgraph.data.checks import check_graph
 from hushgraph.errors import InputError, UnprovenError
+from hushgraph.graph.checks import check_graph
 from hushgraph.mechanisms import ClusterDegrees
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy import units

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from hushgraph.data.checks import CheckedGraph
 from hushgraph.errors import InputError, UnprovenError
+from hushgraph.graph.checks import CheckedGraph
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.run import open_run
 from hushgraph.mechanisms import CodedSum

@@ -10,8 +10,8 @@ import pytest
 import torch
 from scipy import stats
 
-from hushgraph.data.checks import check_graph
 from hushgraph.errors import InputError
+from hushgraph.graph.checks import check_graph
 from hushgraph.graph.dendrogram import Chain, Dendrogram, likelihood
 from hushgraph.graph.dendrogram_cells import Cells
 from hushgraph.graph.edges import MemoryEdges

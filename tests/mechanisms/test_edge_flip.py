@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from hushgraph.data.checks import check_graph
 from hushgraph.errors import InputError, UnprovenError
+from hushgraph.graph.checks import check_graph
 from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.pairs import count_pairs, pair_edges, pair_numbers
 from hushgraph.mechanisms import EdgeFlip

@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
-from hushgraph.data.checks import CheckedGraph, check_graph
 from hushgraph.errors import UnprovenError
+from hushgraph.graph.checks import CheckedGraph, check_graph
 from hushgraph.mechanisms import Gradient
 from hushgraph.nn import MLP, Linear
 from hushgraph.noise.normal import grid_of

@@ -14,8 +14,8 @@ from torch_geometric.data import Data
 from hushgraph import registry
 from hushgraph.audit import audit_plan
 from hushgraph.audit.result import Verdict
-from hushgraph.data.checks import CheckedGraph, check_graph
 from hushgraph.errors import InputError, UnprovenError
+from hushgraph.graph.checks import CheckedGraph, check_graph
 from hushgraph.mechanisms.class_sums import ClassSums
 from hushgraph.mechanisms.gradient import Gradient
 from hushgraph.mechanisms.group_gradient import GroupGradient

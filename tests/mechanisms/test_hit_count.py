@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from hushgraph.data.checks import check_graph
 from hushgraph.errors import UnprovenError
+from hushgraph.graph.checks import check_graph
 from hushgraph.ledger.run import CoveredCharges
 from hushgraph.mechanisms.hit_count import HitCount
 from hushgraph.noise.source import NoiseSource

@@ -12,8 +12,8 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
-from hushgraph.data.checks import check_graph
 from hushgraph.errors import InputError, UnprovenError
+from hushgraph.graph.checks import check_graph
 from hushgraph.local import MultiBit, RandomizedResponse, UnaryEncoding
 from hushgraph.mechanisms import LocalReport
 from hushgraph.mechanisms.local_report import _device_randomness

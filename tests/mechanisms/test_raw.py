@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from hushgraph.data.checks import check_graph
 from hushgraph.errors import UnprovenError
+from hushgraph.graph.checks import check_graph
 from hushgraph.mechanisms import Raw
 from hushgraph.privacy import events
 from hushgraph.privacy.units import Unit

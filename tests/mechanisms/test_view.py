@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from hushgraph.data.checks import check_graph
 from hushgraph.errors import PrivateAccessError
+from hushgraph.graph.checks import check_graph
 from hushgraph.mechanisms.view import View
 from hushgraph.noise.source import NoiseSource
 from small_graphs import hub_graph, random_graph

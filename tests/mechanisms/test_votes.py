@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 import hushgraph as hg
-from hushgraph.data.checks import CheckedGraph
 from hushgraph.errors import InputError, UnprovenError
+from hushgraph.graph.checks import CheckedGraph
 from hushgraph.graph.edges import MemoryEdges
 from hushgraph.mechanisms.confident_votes import ConfidentVotes
 from hushgraph.mechanisms.laplace_votes import LaplaceVotes

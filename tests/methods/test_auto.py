@@ -11,8 +11,8 @@ import torch
 import hushgraph
 from charges import charged_stages
 from hushgraph import registry
-from hushgraph.data.checks import check_graph
 from hushgraph.errors import BudgetError, InputError
+from hushgraph.graph.checks import check_graph
 from hushgraph.ledger.certificate import Charge
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.run import check_history, spent

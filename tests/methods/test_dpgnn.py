@@ -10,9 +10,9 @@ import torch
 
 from charges import charged_stages
 from hushgraph import registry
-from hushgraph.data.checks import check_graph
 from hushgraph.datasets import disjoint_graphs
 from hushgraph.errors import BudgetError, InputError, PrivateAccessError, UnprovenError
+from hushgraph.graph.checks import check_graph
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.mechanisms.rooted_gradient import RootedGradient
 from hushgraph.methods.base import open_vault

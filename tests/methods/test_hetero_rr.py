@@ -13,8 +13,8 @@ from torch_geometric.nn import GCN as PygGCN
 import hushgraph as hg
 from charges import charged_stages
 from hushgraph.audit.run import audit_plan, audit_run
-from hushgraph.data.checks import check_graph
 from hushgraph.errors import BudgetError, InputError, PrivateAccessError
+from hushgraph.graph.checks import check_graph
 from hushgraph.ledger.checking import Status
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.manifest import verify_model

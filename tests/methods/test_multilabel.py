@@ -15,9 +15,9 @@ from sklearn.metrics import f1_score
 import hushgraph as hg
 from commands import flat, run, run_json
 from hushgraph import registry
-from hushgraph.data.checks import check_graph, is_labeled
 from hushgraph.datasets import load, write_npz
 from hushgraph.errors import InputError
+from hushgraph.graph.checks import check_graph, is_labeled
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.methods.evaluation import main_measure
 from hushgraph.training.losses import micro_f1

@@ -21,8 +21,8 @@ from safetensors.torch import load_file
 from torch_geometric.data import Data
 
 from hushgraph import registry
-from hushgraph.data.checks import CheckedGraph, check_graph
 from hushgraph.errors import InputError
+from hushgraph.graph.checks import CheckedGraph, check_graph
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.methods.base import Method
 from hushgraph.methods.chorus import Chorus

@@ -87,7 +87,7 @@ def test_batch_norm_over_private_rows_is_refused_before_anything_is_charged(tmp_
 
 def test_a_deleted_record_moves_what_an_own_module_releases_by_at_most_the_bound() -> None:
     """The whole path of one step at node level: encoder, its rows, sums over neighbors and the gradient of the head."""
-    from hushgraph.data.checks import check_graph
+    from hushgraph.graph.checks import check_graph
     from hushgraph.training import ClippedGradient
 
     graph = random_graph(2)

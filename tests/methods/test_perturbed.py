@@ -8,8 +8,8 @@ import torch
 
 import hushgraph as hg
 from charges import charged_stages
-from hushgraph.data.checks import check_graph
 from hushgraph.errors import InputError, UnprovenError
+from hushgraph.graph.checks import check_graph
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.mechanisms import EdgeCount, EdgeFlip, NoisyEdges
 from hushgraph.privacy.metadata import Metadata

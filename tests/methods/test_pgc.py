@@ -9,10 +9,10 @@ import torch
 from sklearn.metrics import roc_auc_score
 from torch_geometric.data import Data
 
-from hushgraph.data.rows import SparseRows, dense_rows
 from hushgraph.errors import InputError
 from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.links import split_links, unlinked_pairs
+from hushgraph.graph.rows import SparseRows, dense_rows
 from hushgraph.local import OneBit, PerFeature
 from hushgraph.mechanisms.local_report import LocalReport
 from hushgraph.methods import pgc

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from hushgraph.data.rows import JoinedRows, SparseRows
+from hushgraph.graph.rows import JoinedRows, SparseRows
 from hushgraph.nn.chorus import Ensemble, FeatureModel, FloorScale, LinearNetwork, UnitRows, VoteReader, without_mean
 
 

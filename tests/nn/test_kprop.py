@@ -5,9 +5,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hushgraph.data.rows import SparseRows
 from hushgraph.errors import InputError
 from hushgraph.graph.edges import MemoryEdges
+from hushgraph.graph.rows import SparseRows
 from hushgraph.nn.propagation import Neighborhood, PropagatedRows, kprop
 from small_graphs import random_graph
 

@@ -6,8 +6,8 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
-from hushgraph.data.rows import SparseRows
 from hushgraph.graph.edges import MemoryEdges
+from hushgraph.graph.rows import SparseRows
 from hushgraph.nn import links
 from hushgraph.nn.links import HopRows, fit_weights, log_degrees
 from hushgraph.nn.propagation import Neighborhood

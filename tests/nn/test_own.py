@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from hushgraph.data.rows import SparseRows
 from hushgraph.errors import HushgraphError, InputError, UnprovenError
+from hushgraph.graph.rows import SparseRows
 from hushgraph.nn.own import OwnModule, described, own_module, rebuilt
 from hushgraph.training import ClippedGradient
 

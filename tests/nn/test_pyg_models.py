@@ -5,9 +5,9 @@ import torch
 import torch.nn.functional as F
 from torch_geometric.nn import models
 
-from hushgraph.data.rows import SparseRows
 from hushgraph.errors import InputError
 from hushgraph.graph.edges import MemoryEdges
+from hushgraph.graph.rows import SparseRows
 from hushgraph.nn.pyg_models import PygNeighborhood, first_sums, kept_features, remaining_layers, scores_of
 
 NODES, COLUMNS = 40, 9

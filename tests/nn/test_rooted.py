@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from hushgraph.data.rows import SparseRows
 from hushgraph.errors import InputError
 from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.rooted import RootedSubgraphs, whole_graph
+from hushgraph.graph.rows import SparseRows
 from hushgraph.nn.rooted import (
     CONVOLUTIONS,
     NoisyMean,

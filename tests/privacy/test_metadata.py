@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from hushgraph.data.checks import check_graph
 from hushgraph.errors import InputError
+from hushgraph.graph.checks import check_graph
 from hushgraph.privacy.metadata import Metadata
 from small_graphs import random_graph
 

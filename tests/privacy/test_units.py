@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from hushgraph import registry
-from hushgraph.data.checks import check_graph
 from hushgraph.errors import InputError
+from hushgraph.graph.checks import check_graph
 from hushgraph.mechanisms import NeighborSum
 from hushgraph.privacy import units
 from hushgraph.privacy.budget import Budget

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hushgraph.data.rows import JoinedRows, SparseRows
+from hushgraph.graph.rows import JoinedRows, SparseRows
 from hushgraph.nn import MLP, Linear, rowwise
 from hushgraph.nn.layers import linear_input
 from hushgraph.nn.rowwise import register_rowwise

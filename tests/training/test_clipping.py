@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from hushgraph.data.rows import JoinedRows
 from hushgraph.errors import HushgraphError, InputError, UnprovenError
+from hushgraph.graph.rows import JoinedRows
 from hushgraph.nn import MLP, Combine, Encoder, HopClassifier, L2Normalize, Linear, SparseRows, rowwise
 from hushgraph.nn.chorus import LinearNetwork
 from hushgraph.nn.progressive import Submodel, stage_base

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from hushgraph.data.rows import JoinedRows, SparseRows
 from hushgraph.errors import InputError
+from hushgraph.graph.rows import JoinedRows, SparseRows
 from hushgraph.nn.chorus import Ensemble
 from hushgraph.training.ensemble import DropoutStep, EnsembleGradient, train_ensemble
 from hushgraph.training.optimizers import FlatParameters

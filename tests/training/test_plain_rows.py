@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from hushgraph.data.rows import Rows
 from hushgraph.errors import InputError
+from hushgraph.graph.rows import Rows
 from hushgraph.nn import MLP, Encoder, HopClassifier, SparseRows
 from hushgraph.training import BestEpoch, Training, train
 from hushgraph.training.losses import share_correct

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from hushgraph.data.rows import SparseRows
 from hushgraph.errors import InputError
+from hushgraph.graph.rows import SparseRows
 from hushgraph.nn.layers import Linear
 from hushgraph.training import rooted_norms
 from hushgraph.training.rooted_norms import RowLayout, SharedInputs, layer_norms, padded_length

@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from hushgraph.data.rows import SparseRows
 from hushgraph.errors import InputError
 from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.rooted import RootedSubgraphs
+from hushgraph.graph.rows import SparseRows
 from hushgraph.nn import MLP, HopClassifier, Linear
 from hushgraph.nn.rooted import CONVOLUTIONS, RootedNetwork
 from hushgraph.training import ClippedGradient, rounding

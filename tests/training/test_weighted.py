@@ -4,12 +4,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from hushgraph.data.rows import SparseRows
+from hushgraph.graph.rows import SparseRows
 from hushgraph.nn.layers import MLP
 from hushgraph.nn.weighted import WeightedMean, WeightedRows
-from hushgraph.noise.sampler import PoissonSampler
 from hushgraph.noise.source import NoiseSource
 from hushgraph.training.examples import NoisySteps
+from hushgraph.training.sampler import PoissonSampler
 from hushgraph.training.weighted import WeightedExamples
 
 

@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
-from hushgraph.data.checks import CheckedGraph, check_graph
 from hushgraph.errors import InputError, PrivateAccessError
+from hushgraph.graph.checks import CheckedGraph, check_graph
 from hushgraph.mechanisms import EdgeCount, Gradient, NeighborSum
 from hushgraph.nn import MLP
 from hushgraph.privacy import units

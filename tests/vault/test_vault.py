@@ -21,8 +21,8 @@ import pytest
 import torch
 from torch import nn
 
-from hushgraph.data.checks import check_graph
 from hushgraph.errors import BudgetError, InputError, PrivateAccessError, UnprovenError
+from hushgraph.graph.checks import check_graph
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.run import Run, open_run
 from hushgraph.mechanisms import EdgeCount, Gradient, NeighborSum, PairCount, Raw

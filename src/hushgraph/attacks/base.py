@@ -110,6 +110,6 @@ def dense_features(data: Data) -> Tensor:
         return dense.float()
     if isinstance(x, Tensor):
         return x.float()
-    from hushgraph.data.rows import dense_rows
+    from hushgraph.graph.rows import dense_rows
 
     return dense_rows(x).float()

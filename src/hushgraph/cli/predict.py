@@ -95,7 +95,7 @@ def predict(
 def _predict_on(
     trained: Model, graph: Any, epsilon: float | None, delta: float | None, ledger: Ledger, edges: int | None
 ) -> Model:
-    from hushgraph.data.checks import check_graph
+    from hushgraph.graph.checks import check_graph
     from hushgraph.privacy.budget import Budget
 
     assert epsilon is not None

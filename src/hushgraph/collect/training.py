@@ -19,9 +19,9 @@ from torch_geometric.data import Data
 
 from hushgraph.collect.export import Export, estimate, feature_reports, read_export
 from hushgraph.collect.task import Task
-from hushgraph.data.checks import CheckedGraph, check_graph
-from hushgraph.data.rows import SparseRows
 from hushgraph.errors import InputError
+from hushgraph.graph.checks import CheckedGraph, check_graph
+from hushgraph.graph.rows import SparseRows
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.project import default_ledger
 from hushgraph.ledger.run import open_run

@@ -1,1 +1,1 @@
-"""Graphs as flat arrays: who sends to whom, capped lists, and sums over neighbors, in memory or on disk."""
+"""Graphs: edges as flat arrays, sums over neighbors, rows of features, and the checks of what comes in."""

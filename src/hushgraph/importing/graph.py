@@ -251,6 +251,7 @@ _KEPT = (
 def _edge_index(stream: EdgeStream, num_nodes: int) -> tuple[Tensor, list[Finding]]:
     blocks = list(stream)
     edges = torch.cat(blocks, dim=1) if blocks else torch.empty((2, 0), dtype=torch.int64)
+    edges = torch.cat((edges, edges.flip(0)), dim=1) if stream.both else edges
     loops = edges[0] == edges[1]
     stored = MemoryEdges.from_edge_index(edges[:, ~loops], num_nodes)
     times = 1 if stream.columns.directed else 2
@@ -315,8 +316,8 @@ def _rows(x: Any) -> Tensor:
 
 
 def _labels_as_tensor(graph: Graph) -> Tensor:
-    """Labels that were given as lists or words, for what needs their number: see `hushgraph.data.checks`."""
-    from hushgraph.data.checks import numbered_labels
+    """Labels that were given as lists or words, for what needs their number: see `hushgraph.graph.checks`."""
+    from hushgraph.graph.checks import numbered_labels
 
     return numbered_labels(graph, int(graph.num_nodes or 0))
 

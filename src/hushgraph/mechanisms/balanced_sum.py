@@ -18,9 +18,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hushgraph.data.rows import Rows
 from hushgraph.errors import InputError
 from hushgraph.graph.balance import Balance, balance
+from hushgraph.graph.rows import Rows
 from hushgraph.mechanisms.canaries import BASE_NODES, Evidence, OpenVault, Tally, audit_graph, lay_out, room_for
 from hushgraph.mechanisms.label_sum import centered_rows, known_classes
 from hushgraph.noise.normal import in_steps

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hushgraph.data.checks import CheckedGraph, check_graph
-from hushgraph.data.rows import Rows
 from hushgraph.errors import InputError
+from hushgraph.graph.checks import CheckedGraph, check_graph
+from hushgraph.graph.rows import Rows
 from hushgraph.privacy.units import Unit
 
 BASE_NODES = 100

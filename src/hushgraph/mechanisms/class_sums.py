@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hushgraph.data.checks import CheckedGraph
-from hushgraph.data.rows import Rows, SparseRows, dense_rows, take_rows
 from hushgraph.errors import InputError
+from hushgraph.graph.checks import CheckedGraph
 from hushgraph.graph.quantized import quantize
+from hushgraph.graph.rows import Rows, SparseRows, dense_rows, take_rows
 from hushgraph.mechanisms.canaries import SCALES, Evidence, OpenVault, audit_graph
 from hushgraph.mechanisms.neighbor_sum import in_steps
 from hushgraph.nn.rowwise import require_rowwise

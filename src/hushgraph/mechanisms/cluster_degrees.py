@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hushgraph.data.checks import CheckedGraph
 from hushgraph.errors import InputError
+from hushgraph.graph.checks import CheckedGraph
 from hushgraph.graph.quantized import QuantizedRows
 from hushgraph.mechanisms.canaries import Evidence, OpenVault, audit_graph, lay_out, room_for
 from hushgraph.noise.discrete import step_probability

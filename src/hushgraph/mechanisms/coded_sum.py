@@ -17,12 +17,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hushgraph.data.checks import CheckedGraph
-from hushgraph.data.rows import Rows, dense_rows
 from hushgraph.errors import InputError
+from hushgraph.graph.checks import CheckedGraph
 from hushgraph.graph.codes import WHOLE, check_codes, decoded, messages
 from hushgraph.graph.edges import Edges
 from hushgraph.graph.labels import quantize_labels
+from hushgraph.graph.rows import Rows, dense_rows
 from hushgraph.mechanisms.canaries import BASE_NODES, Evidence, Layout, OpenVault, Tally, audit_graph, lay_out, room_for
 from hushgraph.mechanisms.label_sum import known_classes
 from hushgraph.noise.normal import in_steps

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hushgraph.data.rows import dense_rows
+from hushgraph.graph.rows import dense_rows
 from hushgraph.noise.discrete import discrete_laplace
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.mechanism import PureMechanism

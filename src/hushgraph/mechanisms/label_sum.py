@@ -17,12 +17,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hushgraph.data.checks import CheckedGraph
-from hushgraph.data.rows import Rows, dense_rows
 from hushgraph.errors import InputError
+from hushgraph.graph.checks import CheckedGraph
 from hushgraph.graph.edges import Edges
 from hushgraph.graph.labels import QuantizedLabels, quantize_labels
 from hushgraph.graph.quantized import QuantizedRows, quantize
+from hushgraph.graph.rows import Rows, dense_rows
 from hushgraph.graph.sums import Quantized
 from hushgraph.mechanisms.canaries import (
     BASE_NODES,

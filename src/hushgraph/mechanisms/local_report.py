@@ -15,9 +15,9 @@ import numpy as np
 import torch
 
 from hushgraph import local
-from hushgraph.data.checks import CheckedGraph
-from hushgraph.data.rows import dense_rows
 from hushgraph.errors import InputError
+from hushgraph.graph.checks import CheckedGraph
+from hushgraph.graph.rows import dense_rows
 from hushgraph.local.base import Randomness, os_generator
 from hushgraph.mechanisms.canaries import Evidence, OpenVault, audit_graph
 from hushgraph.noise.source import NoiseSource

@@ -12,9 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hushgraph.data.checks import CheckedGraph
-from hushgraph.data.rows import Rows, dense_rows
+from hushgraph.graph.checks import CheckedGraph
 from hushgraph.graph.quantized import QuantizedRows, quantize
+from hushgraph.graph.rows import Rows, dense_rows
 from hushgraph.mechanisms.canaries import Evidence, Layout, OpenVault, Tally, audit_graph, lay_out, room_for
 from hushgraph.noise.normal import in_steps
 from hushgraph.noise.source import NoiseSource

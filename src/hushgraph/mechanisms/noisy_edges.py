@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from hushgraph.data.checks import CheckedGraph
 from hushgraph.errors import InputError
+from hushgraph.graph.checks import CheckedGraph
 from hushgraph.graph.edges import MemoryEdges
 from hushgraph.mechanisms.pair_release import PairRelease
 from hushgraph.noise.discrete import step_probability

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hushgraph.data.checks import CheckedGraph
 from hushgraph.errors import InputError
+from hushgraph.graph.checks import CheckedGraph
 from hushgraph.graph.pagerank import TopRows
 from hushgraph.mechanisms.pagerank_top import PageRankTop
 from hushgraph.mechanisms.pagerank_values import PageRankValues

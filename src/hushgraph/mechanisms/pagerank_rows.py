@@ -17,8 +17,8 @@ import torch
 from scipy import special
 from torch import Tensor
 
-from hushgraph.data.checks import CheckedGraph
 from hushgraph.errors import HushgraphError, InputError
+from hushgraph.graph.checks import CheckedGraph
 from hushgraph.graph.pagerank import TopRows, largest_entries, pagerank
 from hushgraph.mechanisms.canaries import SCALES, Evidence, OpenVault, audit_graph
 from hushgraph.mechanisms.view import View

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hushgraph.data.checks import CheckedGraph
+from hushgraph.graph.checks import CheckedGraph
 from hushgraph.mechanisms.canaries import SCALES, OpenVault, audit_graph
 from hushgraph.privacy.plan import Stage
 from hushgraph.privacy.units import Unit

@@ -11,14 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hushgraph.data.checks import CheckedGraph
-from hushgraph.data.rows import SparseRows
 from hushgraph.errors import InputError
+from hushgraph.graph.checks import CheckedGraph
 from hushgraph.graph.rooted import RootedSubgraphs, whole_graph
+from hushgraph.graph.rows import SparseRows
 from hushgraph.mechanisms.canaries import Evidence, OpenVault, audit_graph
 from hushgraph.mechanisms.gradient import LOUD, Gradient, SumsWatcher
 from hushgraph.nn.rooted import RootedNetwork
-from hushgraph.noise.sampler import PoissonSampler
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy import events
 from hushgraph.privacy.events import Event
@@ -28,6 +27,7 @@ from hushgraph.privacy.units import Unit
 from hushgraph.training.config import Training
 from hushgraph.training.examples import NoisySteps, RootedExamples
 from hushgraph.training.loop import train_private
+from hushgraph.training.sampler import PoissonSampler
 from hushgraph.training.whole_graph import train_rooted
 
 _MOST_ROOTS = 60_000

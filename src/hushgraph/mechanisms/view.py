@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hushgraph.data.checks import CheckedGraph, labeled_nodes
-from hushgraph.data.rows import Rows
 from hushgraph.errors import PrivateAccessError
+from hushgraph.graph.checks import CheckedGraph, labeled_nodes
 from hushgraph.graph.edges import Edges, MemoryEdges
+from hushgraph.graph.rows import Rows
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.training.loop import StepKeeper

@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hushgraph.data.checks import CheckedGraph
 from hushgraph.errors import InputError
+from hushgraph.graph.checks import CheckedGraph
 from hushgraph.mechanisms.canaries import Evidence, OpenVault
 from hushgraph.mechanisms.planted_votes import PlantedVotes, room_for
 from hushgraph.mechanisms.view import View

@@ -21,9 +21,9 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from hushgraph.data.rows import Rows
 from hushgraph.graph.edges import Edges
 from hushgraph.graph.pagerank import TopRows
+from hushgraph.graph.rows import Rows
 from hushgraph.mechanisms.pagerank_gradient import PageRankGradient
 from hushgraph.mechanisms.pagerank_laplace import PageRankLaplace
 from hushgraph.mechanisms.pagerank_rows import PageRankRows

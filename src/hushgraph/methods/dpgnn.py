@@ -19,10 +19,10 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from hushgraph.data.rows import Rows
 from hushgraph.errors import UnprovenError
 from hushgraph.graph.edges import Edges
 from hushgraph.graph.rooted import whole_graph
+from hushgraph.graph.rows import Rows
 from hushgraph.mechanisms.neighbor_sum import NeighborSum
 from hushgraph.mechanisms.rooted_gradient import RootedGradient
 from hushgraph.methods.base import Method, Output

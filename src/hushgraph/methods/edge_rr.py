@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hushgraph.data.checks import CheckedGraph
 from hushgraph.errors import InputError
+from hushgraph.graph.checks import CheckedGraph
 from hushgraph.graph.dendrogram import COMPILED
 from hushgraph.graph.edges import MemoryEdges
 from hushgraph.mechanisms.dendrogram import DendrogramChain, TreeMechanism

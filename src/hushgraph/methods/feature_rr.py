@@ -19,9 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph import local
-from hushgraph.data.checks import CheckedGraph
-from hushgraph.data.rows import Rows
 from hushgraph.errors import InputError
+from hushgraph.graph.checks import CheckedGraph
+from hushgraph.graph.rows import Rows
 from hushgraph.local.feature_rr import MOST_BINS
 from hushgraph.mechanisms.local_report import LocalReport
 from hushgraph.methods.base import Output

@@ -14,8 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from hushgraph.data.checks import CheckedGraph, check_graph
 from hushgraph.errors import HushgraphError, InputError
+from hushgraph.graph.checks import CheckedGraph, check_graph
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.methods.base import enter
 from hushgraph.methods.edge_rr import EdgeRR

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hushgraph.data.checks import CheckedGraph
 from hushgraph.errors import InputError, UnprovenError
+from hushgraph.graph.checks import CheckedGraph
 from hushgraph.mechanisms.local_report import LocalReport, Range
 from hushgraph.methods.base import Method
 from hushgraph.privacy.budget import Budget

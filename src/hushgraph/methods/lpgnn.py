@@ -17,8 +17,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from hushgraph.data.rows import Rows, SparseRows
 from hushgraph.errors import InputError
+from hushgraph.graph.rows import Rows, SparseRows
 from hushgraph.local import MultiBit, RandomizedResponse, SampledReport
 from hushgraph.mechanisms.local_report import LocalReport
 from hushgraph.methods.base import Output

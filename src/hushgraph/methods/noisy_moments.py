@@ -10,7 +10,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from hushgraph.data.rows import dense_rows
+from hushgraph.graph.rows import dense_rows
 from hushgraph.mechanisms.class_sums import ClassSums
 from hushgraph.methods.base import Method, Output
 from hushgraph.nn import Linear

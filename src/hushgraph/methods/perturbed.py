@@ -17,10 +17,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hushgraph.data.rows import Rows
 from hushgraph.errors import InputError
 from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.pairs import count_pairs
+from hushgraph.graph.rows import Rows
 from hushgraph.mechanisms.edge_count import EdgeCount
 from hushgraph.mechanisms.edge_flip import EdgeFlip
 from hushgraph.mechanisms.noisy_edges import NoisyEdges

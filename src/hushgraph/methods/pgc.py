@@ -23,11 +23,11 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor, nn
 
 from hushgraph import local
-from hushgraph.data.checks import CheckedGraph
-from hushgraph.data.rows import Rows, SparseRows
 from hushgraph.errors import InputError
+from hushgraph.graph.checks import CheckedGraph
 from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.links import LinkSplit, split_links, unlinked_pairs
+from hushgraph.graph.rows import Rows, SparseRows
 from hushgraph.local.base import LARGEST_EPSILON
 from hushgraph.mechanisms.local_report import LocalReport
 from hushgraph.methods.base import Output

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 import torch
 from torch import Tensor, nn
 
-from hushgraph.data.rows import Rows
+from hushgraph.graph.rows import Rows
 from hushgraph.mechanisms.raw import Raw
 from hushgraph.methods.base import Method, Output
 from hushgraph.privacy.budget import Budget

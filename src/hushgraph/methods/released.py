@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from scipy import sparse
 
-from hushgraph.data.checks import CheckedGraph, check_graph
-from hushgraph.data.rows import Rows, SparseRows
 from hushgraph.datasets.npz import write_npz
 from hushgraph.datasets.splits import to_torch_csr
 from hushgraph.errors import InputError
+from hushgraph.files.writing import nothing_half_written, write_json
+from hushgraph.graph.checks import CheckedGraph, check_graph
+from hushgraph.graph.rows import Rows, SparseRows
 from hushgraph.ledger.certificate import Certificate
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.manifest import CERTIFICATE, CONFIG, FEATURES_CERTIFICATE, GRAPH, write_manifest
@@ -28,7 +29,6 @@ from hushgraph.methods.perturbed import GraphRelease
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.plan import Plan
 from hushgraph.privacy.units import Unit
-from hushgraph.text import nothing_half_written, write_json
 from hushgraph.vault import Progress
 
 if TYPE_CHECKING:

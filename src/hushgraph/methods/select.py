@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from torch import nn
 
-from hushgraph.data.checks import CheckedGraph, check_graph
 from hushgraph.errors import InputError, UnprovenError
+from hushgraph.graph.checks import CheckedGraph, check_graph
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.run import CoveredCharges
 from hushgraph.mechanisms.best_of import BestOf

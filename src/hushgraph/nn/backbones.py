@@ -14,9 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hushgraph.data.rows import Rows, dense_rows
 from hushgraph.errors import InputError, did_you_mean
 from hushgraph.graph.edges import Edges
+from hushgraph.graph.rows import Rows, dense_rows
 from hushgraph.nn.propagation import Neighborhood
 
 _HEADS = 4

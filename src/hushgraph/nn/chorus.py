@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hushgraph.data.rows import JoinedRows, Rows, SparseRows
+from hushgraph.graph.rows import JoinedRows, Rows, SparseRows
 from hushgraph.nn.layers import Dropout, Linear, fresh_generator
 from hushgraph.nn.rowwise import Branches, rowwise, unfolds
 

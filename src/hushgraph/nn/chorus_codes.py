@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from hushgraph.data.rows import JoinedRows
+from hushgraph.graph.rows import JoinedRows
 from hushgraph.nn.chorus import Ensemble, LinearNetwork
 from hushgraph.nn.layers import Linear
 from hushgraph.nn.neighborhoods import Neighborhoods

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hushgraph.data.rows import Rows, dense_rows, take_rows
+from hushgraph.graph.rows import Rows, dense_rows, take_rows
 from hushgraph.nn.rowwise import rowwise
 
 _AT_ONCE = 1_000

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from hushgraph.data.rows import dense_rows
 from hushgraph.errors import InputError
+from hushgraph.graph.rows import dense_rows
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from hushgraph.data.rows import Rows
 from hushgraph.errors import InputError, did_you_mean
+from hushgraph.graph.rows import Rows
 from hushgraph.nn.layers import MLP, L2Normalize, Linear, between_layers, fresh_generator, reset_all
 from hushgraph.nn.own import own_module
 from hushgraph.nn.rowwise import Branches, rowwise, unfolds

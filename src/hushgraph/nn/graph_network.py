@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from hushgraph.data.rows import Rows
 from hushgraph.errors import InputError
+from hushgraph.graph.rows import Rows
 from hushgraph.nn.layers import MLP, make_activation
 
 if TYPE_CHECKING:  # PyG takes a second to import: only when a network is built

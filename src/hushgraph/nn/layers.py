@@ -15,8 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hushgraph.data.rows import NARROW, Rows, dense_rows
 from hushgraph.errors import InputError, did_you_mean
+from hushgraph.graph.rows import NARROW, Rows, dense_rows
 from hushgraph.nn.rowwise import rowwise, unfolds
 
 Norm = Literal["batch", "group"]
@@ -197,6 +197,19 @@ class MLP(nn.Module):
     def forward(self, x: Rows) -> Tensor:
         """One output row per input row."""
         return self.layers(x) if len(self.layers) else dense_rows(x)
+
+
+@rowwise("Each entry is scaled by itself.")
+class ColumnWeights(nn.Module):
+    """One weight per column, and as many classes as columns."""
+
+    def __init__(self, columns: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(1, columns))
+
+    def forward(self, rows: Rows) -> Tensor:
+        """Class scores."""
+        return dense_rows(rows) * self.weight
 
 
 def between_layers(

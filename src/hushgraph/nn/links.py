@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from scipy.optimize import minimize
 from torch import Tensor, nn
 
-from hushgraph.data.rows import Rows
+from hushgraph.graph.rows import Rows
 from hushgraph.nn.backbones import GcnLayer, Multiplied
 from hushgraph.nn.propagation import Neighborhood
 

@@ -21,8 +21,8 @@ from torch import Tensor, fx, nn
 from torch.fx.node import Node as Step
 from torch.fx.node import map_arg
 
-from hushgraph.data.rows import Rows, dense_rows
 from hushgraph.errors import InputError, UnprovenError
+from hushgraph.graph.rows import Rows, dense_rows
 from hushgraph.nn.layers import Dropout, Linear, fresh_generator
 from hushgraph.nn.rowwise import has_hooks, is_registered, objection, require_rowwise, rowwise, unfolds
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from hushgraph.data.rows import Rows, dense_rows
 from hushgraph.errors import InputError
+from hushgraph.graph.rows import Rows, dense_rows
 from hushgraph.nn.rowwise import rowwise
 
 _ROUNDS = 25

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hushgraph.data.rows import JoinedRows
+from hushgraph.graph.rows import JoinedRows
 from hushgraph.nn.gap import Combination, Combine
 from hushgraph.nn.layers import MLP, L2Normalize, Linear, fresh_generator
 from hushgraph.nn.own import own_module

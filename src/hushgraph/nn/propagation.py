@@ -22,10 +22,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from hushgraph.data.rows import Rows, SparseRows, dense_rows
 from hushgraph.errors import InputError
 from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.packed import INT32_LIMIT
+from hushgraph.graph.rows import Rows, SparseRows, dense_rows
 from hushgraph.graph.sums import aligned_rows, check_rows, target_runs
 
 

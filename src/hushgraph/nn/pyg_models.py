@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from torch_geometric.nn import GATConv, GCNConv, GINConv, SAGEConv
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
-from hushgraph.data.rows import Rows, SparseRows, dense_rows
 from hushgraph.errors import InputError
 from hushgraph.graph.edges import MemoryEdges, pack
+from hushgraph.graph.rows import Rows, SparseRows, dense_rows
 from hushgraph.nn.layers import linear_input
 from hushgraph.nn.propagation import Neighborhood, Propagation
 

@@ -15,9 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hushgraph.data.rows import Rows
 from hushgraph.errors import InputError, did_you_mean
 from hushgraph.graph.rooted import RootedBatch
+from hushgraph.graph.rows import Rows
 from hushgraph.nn.layers import Linear, fresh_generator, make_activation
 from hushgraph.nn.messages import (
     AnyMessages,

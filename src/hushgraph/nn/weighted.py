@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from hushgraph.data.rows import JoinedRows, Rows, dense_rows, take_rows
 from hushgraph.graph.edges import Edges
+from hushgraph.graph.rows import JoinedRows, Rows, dense_rows, take_rows
 from hushgraph.nn.rowwise import rowwise
 
 _ALIGNED = 16

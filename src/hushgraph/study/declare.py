@@ -71,7 +71,7 @@ def _declared(results: Results, runs: Sequence[Planned]) -> str | None:
 
 def _dataset(ledger: Ledger, lab: Lab) -> str:
     """The dataset of a cell as the ledger knows it by its content, entered if it is new."""
-    from hushgraph.data.checks import check_graph
+    from hushgraph.graph.checks import check_graph
 
     checked = check_graph(lab.data)
     arrays = ledger.recognizing(checked).occasion.arrays

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from hushgraph.data.rows import JoinedRows, SparseRows
+from hushgraph.graph.rows import JoinedRows, SparseRows
 from hushgraph.nn.layers import linear_input
 
 TRIALS = 5

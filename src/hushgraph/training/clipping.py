@@ -26,8 +26,8 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor, nn
 
-from hushgraph.data.rows import Rows, narrow_rows, take_rows
 from hushgraph.errors import InputError, did_you_mean
+from hushgraph.graph.rows import Rows, narrow_rows, take_rows
 from hushgraph.nn.rowwise import require_rowwise
 from hushgraph.training.alike import one_thread, treats_rows_alike
 from hushgraph.training.ghost_clipping import GhostGradient, NoGhostNorms, PerSampleGradient, has_ghost_norms

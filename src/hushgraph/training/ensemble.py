@@ -11,8 +11,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from hushgraph.data.rows import JoinedRows, SparseRows
 from hushgraph.errors import InputError
+from hushgraph.graph.rows import JoinedRows, SparseRows
 from hushgraph.nn.chorus import Ensemble
 from hushgraph.nn.layers import fresh_generator
 from hushgraph.training.loop import BestEpoch, Progress, train_epochs

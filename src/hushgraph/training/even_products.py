@@ -13,7 +13,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from hushgraph.data.rows import NARROW
+from hushgraph.graph.rows import NARROW
 from hushgraph.training.alike import TRIALS
 
 BLOCK_ROWS = 256

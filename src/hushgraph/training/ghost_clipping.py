@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from hushgraph.data.rows import Rows, SparseRows, dense_rows, row_square_norms
+from hushgraph.graph.rows import Rows, SparseRows, dense_rows, row_square_norms
 from hushgraph.nn.layers import Linear
 from hushgraph.training.alike import EvenLinear
 from hushgraph.training.losses import RowLoss

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from hushgraph.data.rows import Rows, take_rows
 from hushgraph.errors import InputError
+from hushgraph.graph.rows import Rows, take_rows
 from hushgraph.training.examples import Noise, NoisySteps
 from hushgraph.training.losses import cross_entropy
 from hushgraph.training.optimizers import trainable

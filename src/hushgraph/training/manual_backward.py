@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hushgraph.data.rows import Rows
+from hushgraph.graph.rows import Rows
 from hushgraph.nn.layers import Dropout, L2Normalize, Linear
 from hushgraph.nn.rowwise import Branches, unfolded
 from hushgraph.training.losses import cross_entropy_gradient

@@ -22,7 +22,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from hushgraph.data.rows import NARROW, Rows
+from hushgraph.graph.rows import NARROW, Rows
 from hushgraph.nn.layers import Dropout, L2Normalize
 from hushgraph.training.rounding import LARGE_BLOCK, SMALL_BLOCK, UNDERFLOW, write_products, write_row_sum
 

@@ -16,8 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hushgraph.data.rows import Rows, SparseRows, take_rows
 from hushgraph.errors import InputError
+from hushgraph.graph.rows import Rows, SparseRows, take_rows
 from hushgraph.nn.layers import fresh_generator
 from hushgraph.training.config import BestBy, Training
 from hushgraph.training.loop import BestEpoch, Progress, train_epochs

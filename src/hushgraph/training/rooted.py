@@ -29,9 +29,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hushgraph.data.rows import Rows, SparseRows, take_rows
 from hushgraph.errors import InputError, UnprovenError
 from hushgraph.graph.rooted import Messages, RootedBatch, RootedSubgraphs
+from hushgraph.graph.rows import Rows, SparseRows, take_rows
 from hushgraph.nn.layers import Linear
 from hushgraph.nn.rooted import AttentionLayer, GCNLayer, GINLayer, RootedNetwork
 from hushgraph.nn.rowwise import is_registered

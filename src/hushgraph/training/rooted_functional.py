@@ -22,9 +22,9 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.modules.batchnorm import _NormBase
 
-from hushgraph.data.rows import Rows, dense_rows, take_rows
 from hushgraph.errors import InputError, UnprovenError
 from hushgraph.graph.rooted import RootedBatch, RootedSubgraphs
+from hushgraph.graph.rows import Rows, dense_rows, take_rows
 from hushgraph.nn.messages import AnyMessages, LocalMessages
 from hushgraph.nn.rooted import RootedNetwork
 from hushgraph.nn.rowwise import has_hooks

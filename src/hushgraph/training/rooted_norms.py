@@ -27,9 +27,9 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from hushgraph.data.rows import SparseRows
 from hushgraph.errors import InputError
 from hushgraph.graph.rooted import RootedSubgraphs, ragged
+from hushgraph.graph.rows import SparseRows
 from hushgraph.nn.layers import Linear, linear_input
 from hushgraph.training.even_products import multiply_each
 from hushgraph.training.rounding import SINGLE, UNDERFLOW

@@ -2,13 +2,16 @@
 each other.
 
 `gan`: semi-supervised learning with feature matching (Salimans et al. 2016). `co-teaching`: two discriminators; each
-learns from the labels whose loss is small for the other (Han et al. 2018). `pate+`: only from labels on which the two
-disagree. `pate++`: the labels that stay in dispute longest are taken away, and both are trained again without them.
+learns from the labels whose loss is small for the other (Han et al. 2018). `pate+`: after a few epochs, only from
+labels on which the two disagree. `pate++`: the labels that stay in dispute longest are taken away, and both are trained
+again without them. All students keep the mean of their weights over the last steps: learning from a few disputed
+labels moves the weights to and fro.
 """
 
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, cast
@@ -36,12 +39,11 @@ class GanStudent(Student):
     epochs: int = 30
     batch_size: int = 100
     lr: float = 0.002
-    noise_rate: float = 0.2
+    average_last: float = 0.5
     look: str = "hog"
     image_height: int | None = None
 
     members: ClassVar[int] = 1
-    by_disagreement: ClassVar[bool] = False
 
     def network(self, columns: int, classes: int, most: int) -> nn.Module:
         """The discriminators."""
@@ -80,19 +82,22 @@ class GanStudent(Student):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(torch.randint(2**62, (1,), generator=generator)))
             game = Game(panel, public.shape[1], self.width, self.lr)
+            tail = _MeanWeights(panel)
             panel.train()
             for epoch in range(self.epochs):
                 disputed = torch.zeros_like(dispute)
-                kept = 1.0 - self.noise_rate * min(epoch / _RAMP, 1.0)
                 for batch, other in _batches(len(x), len(unlabeled), self.batch_size):
-                    chosen, in_dispute = self._choose(panel, x[batch], labels[batch], kept)
+                    chosen, in_dispute = self._choose(panel, x[batch], labels[batch], epoch)
                     disputed[batch[in_dispute]] = 1.0
                     game.step([(x[batch[one]], labels[batch[one]]) for one in chosen], unlabeled[other])
+                    if epoch >= round((1.0 - self.average_last) * self.epochs):
+                        tail.add()
                 dispute = self.weight * (dispute + disputed)
                 report(epoch + 1, self.epochs)
                 if watch is not None:
                     watch(epoch, said(panel, x))
                     panel.train()
+        tail.use()
         panel.eval()
         return dispute
 
@@ -101,8 +106,16 @@ class GanStudent(Student):
         """Of earlier epochs in the counts of disputes."""
         return 1.0
 
+    def kept(self, epoch: int) -> float:
+        """The share of labels that are learned from."""
+        return 1.0
+
+    def by_disagreement(self, epoch: int) -> bool:
+        """Whether only labels on which the two discriminators disagree are learned from."""
+        return False
+
     @torch.no_grad()
-    def _choose(self, panel: Panel, x: Tensor, labels: Tensor, kept: float) -> tuple[list[Tensor], Tensor]:
+    def _choose(self, panel: Panel, x: Tensor, labels: Tensor, epoch: int) -> tuple[list[Tensor], Tensor]:
         """Which records of a batch each discriminator learns from, and which are in dispute."""
         everything = torch.arange(len(x))
         if self.members == 1:
@@ -113,8 +126,8 @@ class GanStudent(Student):
         first, second = (one.argmax(dim=1) for one in logits)
         apart = first != second
         disputed = (apart & (first != labels) & (second != labels)).nonzero().squeeze(1)
-        candidates = apart.nonzero().squeeze(1) if self.by_disagreement else everything
-        count = int(-(-kept * candidates.numel() // 1))
+        candidates = apart.nonzero().squeeze(1) if self.by_disagreement(epoch) else everything
+        count = math.ceil(self.kept(epoch) * candidates.numel())
         small = []
         for one in logits:
             loss = functional.cross_entropy(one[candidates], labels[candidates], reduction="none")
@@ -126,14 +139,28 @@ class GanStudent(Student):
 class CoTeaching(GanStudent):
     """Two discriminators, each taught by the other's small losses."""
 
+    noise_rate: float = 0.2
+
     members = 2
+
+    def kept(self, epoch: int) -> float:
+        """R(e) = 1 - beta min(e / 15, 1)."""
+        return 1.0 - self.noise_rate * min(epoch / _RAMP, 1.0)
 
 
 @dataclass(frozen=True)
 class PatePlus(CoTeaching):
-    """Co-teaching on the labels on which the two disagree (Algorithm 1)."""
+    """Co-teaching on the labels on which the two disagree (Algorithm 1), after a few epochs on all.
 
-    by_disagreement = True
+    From random weights, disagreement alone can lose a class for good: where both take its records for another class
+    they agree, so neither ever learns from them.
+    """
+
+    warm_up: int = 3
+
+    def by_disagreement(self, epoch: int) -> bool:
+        """After the first epochs."""
+        return epoch >= self.warm_up
 
 
 @dataclass(frozen=True)
@@ -162,6 +189,24 @@ class PatePlusPlus(PatePlus):
         """The numbers of the labels that stay; the others join the records without a label."""
         order = dispute.argsort(descending=True, stable=True)
         return order[int(self.removed * len(dispute)) :].sort().values
+
+
+class _MeanWeights:
+    """The mean of a network's weights over the steps at which it was asked to add them."""
+
+    def __init__(self, network: nn.Module) -> None:
+        self.weights, self.count = list(network.parameters()), 0
+        self.mean = torch.zeros(sum(one.numel() for one in self.weights))
+
+    @torch.no_grad()
+    def add(self) -> None:
+        self.count += 1
+        self.mean += (nn.utils.parameters_to_vector(self.weights) - self.mean) / self.count
+
+    def use(self) -> None:
+        """Put the mean into the network, where there is one."""
+        if self.count:
+            nn.utils.vector_to_parameters(self.mean, self.weights)
 
 
 class Game:

@@ -12,7 +12,7 @@ import hashlib
 import json
 import multiprocessing
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,9 +22,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hushgraph.data.rows import Rows, dense_rows, take_rows
 from hushgraph.errors import InputError
 from hushgraph.graph.edges import Edges, MemoryEdges
+from hushgraph.graph.rows import Rows, dense_rows, take_rows
 from hushgraph.training.learners import Learner, Part, learner_from
 
 _ROUNDS = 15
@@ -82,13 +82,17 @@ class Ensemble:
     def _finished(self, tasks: Sequence[_Task], asked: Part, classes: int) -> Iterator[Tensor]:
         kept = _Kept(self.folder, _digest(asked, self.learner, self.seed, classes))
         vote = partial(_vote, learner=self.learner.as_dict(), asked=asked, classes=classes, seed=self.seed, kept=kept)
-        if self.workers == 1:
-            yield from map(vote, tasks)
-        else:
-            context = multiprocessing.get_context("spawn")
-            with ProcessPoolExecutor(self.workers, mp_context=context) as pool:
-                yield from pool.map(vote, tasks, chunksize=4)
+        yield from in_processes(vote, tasks, self.workers)
         kept.clear()
+
+
+def in_processes(function: Callable[[_Task], Tensor], tasks: Sequence[_Task], workers: int) -> Iterator[Tensor]:
+    """What `function` makes of every task, in the order of the tasks: here, or in so many other processes."""
+    if workers == 1:
+        yield from map(function, tasks)
+        return
+    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+        yield from pool.map(function, tasks, chunksize=4)
 
 
 @dataclass(frozen=True)

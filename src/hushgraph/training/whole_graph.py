@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hushgraph.data.rows import Rows, SparseRows
 from hushgraph.graph.rooted import RootedBatch
+from hushgraph.graph.rows import Rows, SparseRows
 from hushgraph.nn.rooted import RootedNetwork
 from hushgraph.training.config import Training
 from hushgraph.training.loop import BestEpoch, Progress, train_epochs

@@ -9,10 +9,10 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from hushgraph.data.checks import CheckedGraph
-from hushgraph.data.rows import Rows
 from hushgraph.errors import InputError, PrivateAccessError
+from hushgraph.graph.checks import CheckedGraph
 from hushgraph.graph.edges import Edges
+from hushgraph.graph.rows import Rows
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.plan import Plan

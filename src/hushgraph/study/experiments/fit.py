@@ -45,7 +45,7 @@ class Fit:
 
     def plans(self, lab: Lab, **settings: Any) -> list[tuple[str, Plan]]:
         """What the run would release, and on which data, from public sizes alone."""
-        from hushgraph.data.checks import check_graph
+        from hushgraph.graph.checks import check_graph
 
         data, rest = _graphs(lab)
         method, cell, checked = lab.method, lab.cell, check_graph(data)

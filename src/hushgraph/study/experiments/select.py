@@ -45,7 +45,7 @@ class Select:
 
     def plans(self, lab: Lab, over: Mapping[str, Sequence[Any]], **price: float) -> list[tuple[str, Plan]]:
         """The whole selection as one plan."""
-        from hushgraph.data.checks import check_graph
+        from hushgraph.graph.checks import check_graph
         from hushgraph.methods.select import selection_plan
 
         checked, methods = check_graph(lab.data), candidates(lab, over)

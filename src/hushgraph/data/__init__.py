@@ -1,1 +1,0 @@
-"""Data on its way in: checked graphs, their public metadata, sparse rows."""
