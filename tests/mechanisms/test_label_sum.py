@@ -47,14 +47,10 @@ def _view(labels: torch.Tensor, train: torch.Tensor) -> SimpleNamespace:
     )
 
 
-def list_lengths(lists: MemoryEdges, mechanism: LabelSum) -> torch.Tensor | None:
-    return lists.out_degree() if mechanism.divided else None
-
-
 def _scaled(edges: torch.Tensor, rows: torch.Tensor, labeled: torch.Tensor, mechanism: LabelSum) -> torch.Tensor:
     """The exact sums, each row in multiples of its relative noise: what the Gaussian mechanism protects."""
     lists = MemoryEdges.from_edge_index(edges, len(rows))
-    sent = mechanism.messages(rows, labeled, list_lengths(lists, mechanism))
+    sent = mechanism.messages(lists, rows, labeled)
     return lists.sum(sent).double() * sent.step / mechanism.noise_multiples(labeled)
 
 
@@ -171,8 +167,7 @@ def test_labels_alone_are_summed_like_the_same_rows(seed: int, n: int, mechanism
     lists, generator = MemoryEdges.from_edge_index(edges, n), torch.Generator().manual_seed(seed)
     classes = torch.where(labeled, torch.randint(0, CLASSES, (n,), generator=generator), -1)
     rows = torch.nn.functional.one_hot(classes + 1, CLASSES + 1)[:, 1:].float()
-    lengths = list_lengths(lists, mechanism)
-    sent, written_out = mechanism.label_messages(classes, CLASSES, lengths), mechanism.messages(rows, labeled, lengths)
+    sent, written_out = mechanism.label_messages(lists, classes, CLASSES), mechanism.messages(lists, rows, labeled)
     assert sent.step == written_out.step
     assert int((sent.dense().values.long() - written_out.values.long()).abs().max()) <= 1
     assert torch.equal(lists.sum(sent), lists.sum(sent.dense()))
@@ -193,8 +188,8 @@ def test_bad_rows_and_zero_noise_are_refused() -> None:
     edges, rows, labeled = _world(1, 10)
     lists = MemoryEdges.from_edge_index(edges, 10)
     with pytest.raises(InputError, match="without a negative entry"):
-        DIVIDED.messages(rows - 1.0, labeled, lists.out_degree())
-    assert float(DIVIDED.messages(rows * math.nan, labeled, lists.out_degree()).values.abs().max()) == 0.0
+        DIVIDED.messages(lists, rows - 1.0, labeled)
+    assert float(DIVIDED.messages(lists, rows * math.nan, labeled).values.abs().max()) == 0.0
     view = _view(torch.zeros(10, dtype=torch.int64), torch.arange(3))
     for scale in (0.0, -1.0, math.nan, math.inf):
         with pytest.raises(InputError, match="noise"):
@@ -205,7 +200,7 @@ def test_bad_rows_and_zero_noise_are_refused() -> None:
 def test_messages_are_within_their_bound_in_whole_numbers(mechanism: LabelSum) -> None:
     edges, rows, labeled = _world(1, 10)
     lists = MemoryEdges.from_edge_index(edges, 10)
-    sent = mechanism.messages(rows * 100, labeled, list_lengths(lists, mechanism))
+    sent = mechanism.messages(lists, rows * 100, labeled)
     squared = sent.values.to(torch.int64).square().sum(dim=1)
     if mechanism.divided:
         squared *= lists.out_degree().clamp(min=1)

@@ -121,15 +121,13 @@ class LabelSum(GaussianMechanism):
 
     def _whole_sums(self, data: Any, pseudo_labels: Rows | None, receivers: Tensor | None) -> tuple[Tensor, float]:
         """The exact sums in whole steps of the grid, and the step."""
-        rows = known_classes(data) if pseudo_labels is None else self.rows(data, pseudo_labels)
         edges: Edges = data.whole_lists if self.divided else data.edges
         edges = edges if receivers is None else edges.ending_at(receivers)
-        lengths = edges.out_degree() if self.divided else None
         sent: Quantized
         if pseudo_labels is None:
-            sent = self.label_messages(rows, data.metadata.classes, lengths)
+            sent = self.label_messages(edges, known_classes(data), data.metadata.classes)
         else:
-            sent = self.messages(rows, data.trains_on, lengths)
+            sent = self.messages(edges, self.rows(data, pseudo_labels), data.trains_on)
         return edges.sum(sent), sent.step
 
     def rows(self, data: Any, pseudo_labels: Rows) -> Tensor:
@@ -140,18 +138,18 @@ class LabelSum(GaussianMechanism):
         rows[known, classes[known]] = 1.0
         return rows
 
-    def label_messages(self, classes: Tensor, columns: int, lengths: Tensor | None) -> QuantizedLabels:
-        """What each node sends along each entry of its list, of these lengths, where only labels are sent."""
+    def label_messages(self, edges: Edges, classes: Tensor, columns: int) -> QuantizedLabels:
+        """What each node sends along each entry of its list where only labels are sent."""
         return quantize_labels(
             classes,
             columns,
             bits=_DIVIDED_BITS if self.divided else _BITS,
-            lengths=lengths,
+            lengths=edges.out_degree() if self.divided else None,
             centered=self.centered,
             mean_share=self.mean_share,
         )
 
-    def messages(self, rows: Tensor, labeled: Tensor, lengths: Tensor | None) -> QuantizedRows:
+    def messages(self, edges: Edges, rows: Tensor, labeled: Tensor) -> QuantizedRows:
         """What each node sends along each entry of its list, in whole steps of a grid and within its bound."""
         if rows.dim() != 2 or bool((rows < 0).any()):
             raise InputError("label sum: expected a matrix without a negative entry; got another")
@@ -161,7 +159,7 @@ class LabelSum(GaussianMechanism):
             self.coded(rows.to(torch.float32) * shrink.unsqueeze(1)),
             torch.where(labeled, 1.0, max(self.unlabeled_norm, _LEAST_NORM)),
             bits=_DIVIDED_BITS if self.divided else _BITS,
-            lengths=lengths,
+            lengths=edges.out_degree() if self.divided else None,
         )
 
     def coded(self, rows: Tensor) -> Tensor:
