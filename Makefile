@@ -40,8 +40,10 @@ sbom: $(READY)  ## a software bill of materials (CycloneDX) of the lock, in sbom
 licenses: $(READY)  ## the licenses of all dependencies
 	@$(BIN)/python tools/supply_chain.py licenses
 
-docs: $(READY)  ## write the tables of README.md and docs/mechanisms.md from the registry
+docs: $(READY)  ## write the tables that follow from the registry, then build the site into site/
 	@$(BIN)/python tools/docs.py
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "open site/index.html"
 
 shape: $(READY)  ## docs/shape.md: the architecture in numbers, before and now
 	@$(BIN)/python tools/shape.py

@@ -28,7 +28,7 @@ def methods(
         show_json({"methods": [_record(kind) for kind in kinds]}) if as_json else _show_all(kinds)
         return
     (kind,) = kinds
-    shown = {**_record(kind), "about": inspect.cleandoc(kind.__doc__ or ""), **_settings(kind)}
+    shown = {**_record(kind), "about": inspect.cleandoc(kind.__doc__ or ""), **settings_of(kind)}
     show_json(shown) if as_json else _show_one(shown)
 
 
@@ -36,7 +36,7 @@ def _record(kind: Any) -> dict[str, Any]:
     return {"name": kind.name, "summary": kind.summary, "paper": kind.paper, "units": kind.units()}
 
 
-def _settings(kind: Any) -> dict[str, Any]:
+def settings_of(kind: Any) -> dict[str, Any]:
     """Defaults, constraints, help and older names of all settings."""
     fields = [field for field in dataclasses.fields(kind) if field.init and not field.metadata.get("in_python")]
     return {
