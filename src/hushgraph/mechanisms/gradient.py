@@ -29,6 +29,7 @@ from hushgraph.training.config import Training
 from hushgraph.training.ensemble import train_ensemble
 from hushgraph.training.examples import NoisySteps, RowExamples
 from hushgraph.training.loop import train_private
+from hushgraph.training.minibatches import Minibatches
 from hushgraph.training.plain_rows import train as train_plain
 from hushgraph.training.sampler import PoissonSampler
 
@@ -85,9 +86,13 @@ class Gradient(Mechanism):
 
     def query(
         self, data: Any, module: nn.Module, rows: Rows, training: Training, *, nodes: Tensor | None = None
-    ) -> None:
-        """Train plainly on the training nodes; the best epoch on the validation nodes is kept."""
+    ) -> Minibatches | None:
+        """Train plainly on the training nodes; the best state on the validation nodes is kept.
+
+        Returns what a rule decided about it, if it did.
+        """
         train, val = data.labeled("train"), data.labeled("val")
+        minibatches = Minibatches.by_rule(train.numel(), val.numel()) if training.batch_size is None else None
         val = val if val.numel() else None
         if isinstance(module, Ensemble):
             train_ensemble(
@@ -99,10 +104,11 @@ class Gradient(Mechanism):
                 epochs=training.epochs,
                 lr=training.lr,
                 patience=training.patience,
+                minibatches=minibatches,
                 generator=data.generator("dropout"),
                 on_epoch=data.report,
             )
-            return
+            return minibatches
         train_plain(
             module,
             rows,
@@ -110,9 +116,11 @@ class Gradient(Mechanism):
             train,
             replace(training, select_best=val is not None),
             val=val,
+            minibatches=minibatches,
             generator=data.generator("batches"),
             on_epoch=data.report,
         )
+        return minibatches
 
     def release(
         self,

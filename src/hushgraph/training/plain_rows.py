@@ -24,6 +24,7 @@ from hushgraph.training.loop import BestEpoch, Progress, train_epochs
 from hushgraph.training.losses import RowLoss, check_labels, row_loss, share_correct
 from hushgraph.training.manual_backward import ManualGradient, build_steps, set_copies
 from hushgraph.training.manual_layers import LinearStep, Step
+from hushgraph.training.minibatches import Minibatches
 from hushgraph.training.optimizers import FlatParameters, make_optimizer, views_of
 
 _WORTH_IT = 0.8  # with more distinct rows than this, the weights cost what the rows save
@@ -38,17 +39,23 @@ def train(
     *,
     val: Tensor | None = None,
     loss: str | RowLoss = "cross_entropy",
+    minibatches: Minibatches | None = None,
     generator: torch.Generator | None = None,
     on_epoch: Progress | None = None,
 ) -> BestEpoch[float] | None:
     """Train `module` in place on the rows named by `index` (mask or positions; None: all rows), plainly.
 
+    With `minibatches`, which need `training.select_best`, training ends by their rule.
+
     Minibatches are shuffled with `generator`. With `training.select_best` the best state on the rows `val` is kept, and
     the keeper is returned: this looks at the validation labels after every epoch, so it is only legal where they are
     public. The module is left in evaluation mode.
     """
-    data = _Split(rows, labels, index, training.batch_size, fresh_generator(generator))
-    best = _best_epoch(module, rows, labels, val, training) if training.select_best else None
+    random, best = fresh_generator(generator), None
+    if training.select_best:
+        looked_at = val if val is None or minibatches is None else minibatches.looked_at(val, random)
+        best = _best_epoch(module, rows, labels, looked_at, training)
+    data = _Split(rows, labels, index, training.batch_size, random, copied=minibatches is None)
     with FlatParameters(module) as flat:
         gradient = _gradient_of(module, flat, loss, data)
         update = make_optimizer(training.optimizer, flat.vector, training.lr, training.weight_decay)
@@ -58,8 +65,16 @@ def train(
                 gradient(x, y)
                 update.step(flat.gradient)
 
+        def step(batch: Tensor) -> None:
+            gradient(*data.taken(batch))
+            update.step(flat.gradient)
+
         module.train()
-        train_epochs(epoch, training.epochs, best=best, on_epoch=on_epoch)
+        if minibatches is None or best is None:
+            train_epochs(epoch, training.epochs, best=best, on_epoch=on_epoch)
+        else:
+            batches = minibatches.batches(data.index, training.epochs, random)
+            minibatches.train(step, batches, update, best, on_epoch)
     module.eval()
     return best
 
@@ -117,21 +132,41 @@ def scores_on(module: nn.Module, rows: Rows) -> Callable[[], Tensor]:
 
 
 class _Split:
-    """The training rows, taken out once, handed out whole or in shuffled minibatches."""
+    """The training rows, taken out once (`copied`) or where they are, handed out whole or in shuffled minibatches."""
 
     def __init__(
-        self, rows: Rows, labels: Tensor, index: Tensor | None, batch_size: int | None, generator: torch.Generator
+        self,
+        rows: Rows,
+        labels: Tensor,
+        index: Tensor | None,
+        batch_size: int | None,
+        generator: torch.Generator,
+        *,
+        copied: bool = True,
     ) -> None:
-        self.rows, self.labels = _select(rows, labels, index)
-        check_labels(self.labels, len(self.rows))
-        if len(self.rows) == 0:
+        self.index = _positions(index, len(rows))
+        if self.index.numel() == 0:
             raise InputError("expected at least one training row; got none; check the training mask")
-        self.batch_size, self.generator = batch_size, generator
+        self.rows, self.labels = (rows, labels) if not copied or index is None else _select(rows, labels, self.index)
+        self.batch_size, self.generator, self.copied = batch_size, generator, copied
+        if copied:
+            check_labels(self.labels, len(self.rows))
+
+    def taken(self, index: Tensor) -> tuple[Rows, Tensor]:
+        """Some of the rows, where they are."""
+        rows, labels = _select(self.rows, self.labels, index)
+        check_labels(labels, len(rows))
+        return rows, labels
 
     def merge_repeats(self, steps: list[Step]) -> Tensor | None:
         """Keep one of equal rows where that saves time; returns how many each stands for."""
         last = steps[-1] if steps else None
-        if self.batch_size is not None or not isinstance(self.rows, SparseRows) or not isinstance(last, LinearStep):
+        if (
+            not self.copied
+            or self.batch_size is not None
+            or not isinstance(self.rows, SparseRows)
+            or not isinstance(last, LinearStep)
+        ):
             return None
         if self.labels.is_floating_point():
             return None
@@ -153,11 +188,14 @@ class _Split:
             yield take_rows(self.rows, index), self.labels.index_select(0, index)
 
 
-def _select(rows: Rows, labels: Tensor, index: Tensor | None) -> tuple[Rows, Tensor]:
+def _positions(index: Tensor | None, count: int) -> Tensor:
     if index is None:
-        return rows, labels
-    if index.dtype is torch.bool:
-        index = index.nonzero().squeeze(1)
+        return torch.arange(count)
+    return index.nonzero().squeeze(1) if index.dtype is torch.bool else index
+
+
+def _select(rows: Rows, labels: Tensor, index: Tensor) -> tuple[Rows, Tensor]:
+    index = _positions(index, len(rows))
     return take_rows(rows, index), labels.index_select(0, index)
 
 
