@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test lint bench fuzz sbom licenses docs shape lock clean
+.PHONY: demo test lint bench fuzz sbom licenses docs notebooks shape lock clean
 
 $(READY): requirements.lock pyproject.toml
 	@echo "Setting up $(VENV) (a few minutes the first time) ..."
@@ -44,6 +44,9 @@ docs: $(READY)  ## write the tables that follow from the registry, then build th
 	@$(BIN)/python tools/docs.py
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "open site/index.html"
+
+notebooks: $(READY)  ## run the notebooks of docs/notebooks and keep what they show
+	@$(BIN)/python tools/notebooks.py
 
 shape: $(READY)  ## docs/shape.md: the architecture in numbers, before and now
 	@$(BIN)/python tools/shape.py

@@ -60,6 +60,8 @@ def test_every_method_has_its_prose_with_all_generated_parts(name: str) -> None:
         assert text.count(f"<!-- {part} -->") == 1, part
     filled = methods.filled(name, text)
     assert "<!--" not in filled
+    for heading in ("## Idea", "## Guarantee", "## When to use it", "## Settings", "## Figures"):
+        assert f"\n{heading}\n" in filled, heading
 
 
 def test_no_page_is_about_a_method_that_is_not_there() -> None:

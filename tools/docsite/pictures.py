@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from html import escape
 
 PARTS = ("edges", "features", "labels")
-LEFT, WIDTH, GAP, LINE, TOP, BOX = 92, 150, 16, 30, 26, 66
+LEFT, WIDTH, GAP, LINE, TOP, BOX = 84, 132, 14, 30, 26, 66
 
 
 @dataclass(frozen=True)
