@@ -23,7 +23,7 @@ from torch import Tensor
 from hushgraph.graph.rows import JoinedRows
 from hushgraph.methods.chorus import PLAIN_EPOCHS, PLAIN_LR, PLAIN_PATIENCE
 from hushgraph.nn.chorus import Ensemble
-from hushgraph.training.ensemble import train_ensemble
+from hushgraph.training.ensemble import train_ensemble, train_ensemble_in_minibatches
 from hushgraph.training.minibatches import Minibatches
 
 Problem = tuple[JoinedRows, Tensor, int]
@@ -63,20 +63,14 @@ def compared(name: str, rows: int, seed: int) -> tuple[dict[str, float], dict[st
     train, val, test = torch.randperm(count, generator=draw).split([rows, count // 10, count - rows - count // 10])
     first = Ensemble([int(p.shape[1]) for p in data.parts], 32, classes, dropout=0.3, generator=draw)
     accuracy, seconds = {}, {}
-    for way, batches in (("full", None), ("mini", Minibatches())):
+    for way in ("full", "mini"):
         network, started = copy.deepcopy(first), time.process_time()
-        train_ensemble(
-            network,
-            data,
-            labels,
-            train,
-            val,
-            epochs=PLAIN_EPOCHS,
-            lr=PLAIN_LR,
-            patience=PLAIN_PATIENCE,
-            minibatches=batches,
-            generator=torch.Generator().manual_seed(seed),
-        )
+        given = (network, data, labels, train, val)
+        random = torch.Generator().manual_seed(seed)
+        if way == "full":
+            train_ensemble(*given, epochs=PLAIN_EPOCHS, lr=PLAIN_LR, patience=PLAIN_PATIENCE, generator=random)
+        else:
+            train_ensemble_in_minibatches(*given, Minibatches(), epochs=PLAIN_EPOCHS, lr=PLAIN_LR, generator=random)
         seconds[way] = time.process_time() - started
         with torch.no_grad():
             accuracy[way] = 100.0 * float((network(data.rows(test)).argmax(1) == labels[test]).float().mean())

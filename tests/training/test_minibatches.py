@@ -12,11 +12,11 @@ from hushgraph.graph.rows import JoinedRows
 from hushgraph.nn.chorus import Ensemble
 from hushgraph.training import minibatches
 from hushgraph.training.config import Training
-from hushgraph.training.ensemble import train_ensemble
+from hushgraph.training.ensemble import train_ensemble, train_ensemble_in_minibatches
 from hushgraph.training.loop import BestEpoch
 from hushgraph.training.minibatches import MANY_ROWS, Minibatches
 from hushgraph.training.optimizers import FlatSGD
-from hushgraph.training.plain_rows import train
+from hushgraph.training.plain_rows import train_in_minibatches
 
 QUICK = Minibatches(size=64, steps_between_looks=10, patience=3, rows_looked_at=300)
 
@@ -80,11 +80,13 @@ def test_no_accuracy_is_lost_where_columns_say_something_together_only() -> None
     train_rows, val, test = torch.arange(6_000).split([4_000, 1_000, 1_000])
     first = Ensemble([4, 2], 16, 2, generator=draw(3))
     found = {}
-    for name, batches in (("full", None), ("mini", Minibatches(size=256))):
+    for name in ("full", "mini"):
         network = copy.deepcopy(first)
-        train_ensemble(
-            network, rows, labels, train_rows, val, epochs=100, lr=0.03, minibatches=batches, generator=draw(4)
-        )
+        given = (network, rows, labels, train_rows, val)
+        if name == "full":
+            train_ensemble(*given, epochs=100, lr=0.03, generator=draw(4))
+        else:
+            train_ensemble_in_minibatches(*given, Minibatches(size=256), epochs=100, lr=0.03, generator=draw(4))
         with torch.no_grad():
             found[name] = float((network(rows.rows(test)).argmax(1) == labels[test]).float().mean())
     assert found["full"] > 0.8
@@ -99,17 +101,9 @@ def test_other_modules_are_trained_so_as_well(norm: bool) -> None:
     torch.manual_seed(0)
     module = torch.nn.Sequential(*layers, torch.nn.Linear(8, 2))
     index = torch.arange(3_000)
-    best = train(
-        module,
-        x,
-        y,
-        index[:2_000],
-        Training(50, 0.02, select_best=True),
-        val=index[2_000:],
-        minibatches=QUICK,
-        generator=draw(2),
+    best = train_in_minibatches(
+        module, x, y, index[:2_000], index[2_000:], Training(50, 0.02), QUICK, generator=draw(2)
     )
-    assert best is not None
     assert best.verdict is not None
     assert best.verdict > 0.95
     assert not module.training

@@ -8,6 +8,8 @@ dropout mask is made of 16 random bits per entry instead of a whole random numbe
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -16,11 +18,11 @@ from hushgraph.graph.rows import JoinedRows, SparseRows
 from hushgraph.nn.chorus import Ensemble
 from hushgraph.nn.layers import fresh_generator
 from hushgraph.training.loop import BestEpoch, Progress, train_epochs
-from hushgraph.training.losses import check_labels, cross_entropy_gradient
+from hushgraph.training.losses import check_labels, cross_entropy_gradient, weighted_labels
 from hushgraph.training.manual_batch_norm import BatchNormStep
 from hushgraph.training.manual_layers import ACTIVATIONS, ActivationStep, LinearStep, Parameterless, Scratch
 from hushgraph.training.minibatches import Minibatches
-from hushgraph.training.optimizers import FlatParameters, make_optimizer, views_of
+from hushgraph.training.optimizers import FlatAdam, FlatParameters, Update, make_optimizer, views_of
 from hushgraph.training.plain_rows import merit_of, scores_on
 
 
@@ -34,52 +36,70 @@ def train_ensemble(
     epochs: int,
     lr: float,
     patience: int | None = None,
-    minibatches: Minibatches | None = None,
     generator: torch.Generator | None = None,
     on_epoch: Progress | None = None,
+    optimizer: Callable[[Tensor, int], Update] | None = None,
+    class_weights: tuple[float, ...] | None = None,
 ) -> None:
-    """Train all members in place by Adam, one step per epoch on all train rows; dropout draws from `generator`.
+    """Train all members in place, one step per epoch on all train rows; dropout draws from `generator`.
 
-    With `minibatches`, which need `val`, steps are on some of the rows, and training ends by their rule.
+    By Adam with rate `lr`, or by what `optimizer` makes of a vector and a number of steps.
 
     With `val`, the weights of the epoch with the highest validation accuracy of the whole ensemble are kept (the first
     one, among equals), and training stops after `patience` epochs without a better one: legal only where validation
     labels are public. The network is left in evaluation mode.
     """
-    if len(train) < 2:
-        raise InputError(f"expected at least two training rows; got {len(train)}; check the training mask")
-    random = fresh_generator(generator)
+    inputs, targets = rows.rows(train), labels.index_select(0, train)
+    check_labels(targets, len(inputs))
+    if len(inputs) < 2:
+        raise InputError(f"expected at least two training rows; got {len(inputs)}; check the training mask")
+    if class_weights is not None:
+        targets = weighted_labels(targets, class_weights)
+    best = None if val is None or val.numel() == 0 else _best_epoch(network, rows, labels, val, patience)
     network.train()
     with FlatParameters(network) as flat, torch.no_grad():
-        gradient, update = EnsembleGradient(network, flat, random), make_optimizer("adam", flat.vector, lr)
-        if minibatches is None:
-            inputs, targets = _taken(rows, labels, train)
-            for part in inputs.parts:
-                if isinstance(part, SparseRows):
-                    part.keep_transposed()
+        gradient = EnsembleGradient(network, flat, fresh_generator(generator))
+        update = make_optimizer("adam", flat.vector, lr) if optimizer is None else optimizer(flat.vector, epochs)
 
-            def epoch() -> None:
-                gradient.write(inputs, targets)
-                update.step(flat.gradient)
+        for part in inputs.parts:
+            if isinstance(part, SparseRows):
+                part.keep_transposed()
 
-            best = None if val is None or val.numel() == 0 else _best_epoch(network, rows, labels, val, patience)
-            train_epochs(epoch, epochs, best=best, on_epoch=on_epoch)
-        else:
-            assert val is not None
+        def epoch() -> None:
+            gradient.write(inputs, targets)
+            update.step(flat.gradient)
 
-            def step(batch: Tensor) -> None:
-                gradient.write(*_taken(rows, labels, batch))
-                update.step(flat.gradient)
-
-            judge = _best_epoch(network, rows, labels, minibatches.looked_at(val, random), None)
-            minibatches.train(step, minibatches.batches(train, epochs, random), update, judge, on_epoch)
+        train_epochs(epoch, epochs, best=best, on_epoch=on_epoch)
     network.eval()
 
 
-def _taken(rows: JoinedRows, labels: Tensor, index: Tensor) -> tuple[JoinedRows, Tensor]:
-    targets = labels.index_select(0, index)
-    check_labels(targets, len(index))
-    return rows.rows(index), targets
+def train_ensemble_in_minibatches(
+    network: Ensemble,
+    rows: JoinedRows,
+    labels: Tensor,
+    train: Tensor,
+    val: Tensor,
+    minibatches: Minibatches,
+    *,
+    epochs: int,
+    lr: float,
+    generator: torch.Generator | None = None,
+    on_look: Progress | None = None,
+) -> None:
+    """The same by Adam on some of the rows at a time: training ends by the rule of `minibatches`."""
+    random = fresh_generator(generator)
+    best = _best_epoch(network, rows, labels, minibatches.looked_at(val, random), None)
+    check_labels(labels.index_select(0, train), len(train))
+    network.train()
+    with FlatParameters(network) as flat, torch.no_grad():
+        gradient, update = EnsembleGradient(network, flat, random), FlatAdam(flat.vector, lr)
+
+        def step(batch: Tensor) -> None:
+            gradient.write(rows.rows(batch), labels.index_select(0, batch))
+            update.step(flat.gradient)
+
+        minibatches.train(step, minibatches.batches(train, epochs, random), update, best, on_look)
+    network.eval()
 
 
 def _best_epoch(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import cast
 
 import numpy as np
 import torch
@@ -17,15 +18,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hushgraph.errors import InputError
-from hushgraph.graph.rows import Rows, SparseRows, take_rows
+from hushgraph.graph.rows import JoinedRows, Rows, SparseRows, dense_rows, take_rows
 from hushgraph.nn.layers import fresh_generator
 from hushgraph.training.config import BestBy, Training
 from hushgraph.training.loop import BestEpoch, Progress, train_epochs
-from hushgraph.training.losses import RowLoss, check_labels, row_loss, share_correct
+from hushgraph.training.losses import RowLoss, check_labels, cross_entropy, row_loss, share_correct, weighted_labels
 from hushgraph.training.manual_backward import ManualGradient, build_steps, set_copies
 from hushgraph.training.manual_layers import LinearStep, Step
 from hushgraph.training.minibatches import Minibatches
-from hushgraph.training.optimizers import FlatParameters, make_optimizer, views_of
+from hushgraph.training.optimizers import FlatAdam, FlatParameters, views_of
 
 _WORTH_IT = 0.8  # with more distinct rows than this, the weights cost what the rows save
 
@@ -39,54 +40,85 @@ def train(
     *,
     val: Tensor | None = None,
     loss: str | RowLoss = "cross_entropy",
-    minibatches: Minibatches | None = None,
     generator: torch.Generator | None = None,
     on_epoch: Progress | None = None,
 ) -> BestEpoch[float] | None:
     """Train `module` in place on the rows named by `index` (mask or positions; None: all rows), plainly.
 
-    With `minibatches`, which need `training.select_best`, training ends by their rule.
-
     Minibatches are shuffled with `generator`. With `training.select_best` the best state on the rows `val` is kept, and
     the keeper is returned: this looks at the validation labels after every epoch, so it is only legal where they are
     public. The module is left in evaluation mode.
     """
-    random, best = fresh_generator(generator), None
-    if training.select_best:
-        looked_at = val if val is None or minibatches is None else minibatches.looked_at(val, random)
-        best = _best_epoch(module, rows, labels, looked_at, training)
-    data = _Split(rows, labels, index, training.batch_size, random, copied=minibatches is None)
+    if _is_elsewhere(training.device):
+        rows, labels, loss = rows_on(rows, training.device), labels.to(training.device), cross_entropy
+        index, val = (None if one is None else one.to(training.device) for one in (index, val))
+    module.to(training.device)
+    data = _Split(rows, labels, index, training.batch_size, fresh_generator(generator), training.class_weights)
+    best = _best_epoch(module, rows, labels, val, training) if training.select_best else None
     with FlatParameters(module) as flat:
         gradient = _gradient_of(module, flat, loss, data)
-        update = make_optimizer(training.optimizer, flat.vector, training.lr, training.weight_decay)
+        update = training.update(flat.vector, training.epochs * data.batches_per_epoch)
 
         def epoch() -> None:
             for x, y in data.batches():
                 gradient(x, y)
                 update.step(flat.gradient)
 
+        module.train()
+        train_epochs(epoch, training.epochs, best=best, on_epoch=on_epoch)
+    module.cpu().eval()
+    return best
+
+
+def train_in_minibatches(
+    module: nn.Module,
+    rows: Rows,
+    labels: Tensor,
+    index: Tensor,
+    val: Tensor,
+    training: Training,
+    minibatches: Minibatches,
+    *,
+    generator: torch.Generator | None = None,
+    on_look: Progress | None = None,
+) -> BestEpoch[float]:
+    """The same by Adam on some of the rows at a time: training ends by the rule of `minibatches`."""
+    random = fresh_generator(generator)
+    best = _best_epoch(module, rows, labels, minibatches.looked_at(val, random), training)
+    check_labels(labels.index_select(0, index), len(index))
+    with FlatParameters(module) as flat:
+        gradient = _gradient_of(module, flat, "cross_entropy", None)
+        update = FlatAdam(flat.vector, training.lr, training.weight_decay)
+
         def step(batch: Tensor) -> None:
-            gradient(*data.taken(batch))
+            gradient(*_select(rows, labels, batch))
             update.step(flat.gradient)
 
         module.train()
-        if minibatches is None or best is None:
-            train_epochs(epoch, training.epochs, best=best, on_epoch=on_epoch)
-        else:
-            batches = minibatches.batches(data.index, training.epochs, random)
-            minibatches.train(step, batches, update, best, on_epoch)
+        minibatches.train(step, minibatches.batches(index, training.epochs, random), update, best, on_look)
     module.eval()
     return best
 
 
+def _is_elsewhere(device: str) -> bool:
+    return torch.device(device).type != "cpu"
+
+
+def rows_on(rows: Rows, device: str) -> Rows:
+    """Rows where a device can read them: dense, and part by part where they are joined."""
+    if isinstance(rows, JoinedRows):
+        return cast(Rows, JoinedRows([rows_on(part, device) for part in rows.parts]))
+    return dense_rows(rows).to(device)
+
+
 def _gradient_of(
-    module: nn.Module, flat: FlatParameters, loss: str | RowLoss, data: _Split
+    module: nn.Module, flat: FlatParameters, loss: str | RowLoss, data: _Split | None
 ) -> Callable[[Rows, Tensor], None]:
     """A function that writes the gradient of the mean loss to `flat.gradient`: by hand if it can, else by autograd."""
     views = dict(zip(map(id, flat.parameters), views_of(flat.gradient, flat.parameters)))
     steps = build_steps(module, views, batch_norm=True) if loss == "cross_entropy" else None
     if steps is not None:
-        copies = data.merge_repeats(steps)
+        copies = None if data is None else data.merge_repeats(steps)
         return partial(ManualGradient(steps).write_mean, copies=copies)
     flat.collect_gradients()
     losses = row_loss(loss)
@@ -132,7 +164,7 @@ def scores_on(module: nn.Module, rows: Rows) -> Callable[[], Tensor]:
 
 
 class _Split:
-    """The training rows, taken out once (`copied`) or where they are, handed out whole or in shuffled minibatches."""
+    """The training rows, taken out once, handed out whole or in shuffled minibatches."""
 
     def __init__(
         self,
@@ -141,32 +173,20 @@ class _Split:
         index: Tensor | None,
         batch_size: int | None,
         generator: torch.Generator,
-        *,
-        copied: bool = True,
+        class_weights: tuple[float, ...] | None = None,
     ) -> None:
-        self.index = _positions(index, len(rows))
-        if self.index.numel() == 0:
+        self.rows, self.labels = _select(rows, labels, index)
+        check_labels(self.labels, len(self.rows))
+        if class_weights is not None:
+            self.labels = weighted_labels(self.labels, class_weights)
+        if len(self.rows) == 0:
             raise InputError("expected at least one training row; got none; check the training mask")
-        self.rows, self.labels = (rows, labels) if not copied or index is None else _select(rows, labels, self.index)
-        self.batch_size, self.generator, self.copied = batch_size, generator, copied
-        if copied:
-            check_labels(self.labels, len(self.rows))
-
-    def taken(self, index: Tensor) -> tuple[Rows, Tensor]:
-        """Some of the rows, where they are."""
-        rows, labels = _select(self.rows, self.labels, index)
-        check_labels(labels, len(rows))
-        return rows, labels
+        self.batch_size, self.generator = batch_size, generator
 
     def merge_repeats(self, steps: list[Step]) -> Tensor | None:
         """Keep one of equal rows where that saves time; returns how many each stands for."""
         last = steps[-1] if steps else None
-        if (
-            not self.copied
-            or self.batch_size is not None
-            or not isinstance(self.rows, SparseRows)
-            or not isinstance(last, LinearStep)
-        ):
+        if self.batch_size is not None or not isinstance(self.rows, SparseRows) or not isinstance(last, LinearStep):
             return None
         if self.labels.is_floating_point():
             return None
@@ -177,6 +197,11 @@ class _Split:
         set_copies(steps, merged.copies)
         return merged.copies
 
+    @property
+    def batches_per_epoch(self) -> int:
+        """How many steps an epoch has."""
+        return 1 if self.batch_size is None else -(-len(self.rows) // self.batch_size)
+
     def batches(self) -> Iterator[tuple[Rows, Tensor]]:
         if self.batch_size is None:
             for part in getattr(self.rows, "parts", [self.rows]):
@@ -184,18 +209,16 @@ class _Split:
                     part.keep_transposed()
             yield self.rows, self.labels
             return
-        for index in torch.randperm(len(self.rows), generator=self.generator).split(self.batch_size):
+        order = torch.randperm(len(self.rows), generator=self.generator).to(self.labels.device)
+        for index in order.split(self.batch_size):
             yield take_rows(self.rows, index), self.labels.index_select(0, index)
 
 
-def _positions(index: Tensor | None, count: int) -> Tensor:
+def _select(rows: Rows, labels: Tensor, index: Tensor | None) -> tuple[Rows, Tensor]:
     if index is None:
-        return torch.arange(count)
-    return index.nonzero().squeeze(1) if index.dtype is torch.bool else index
-
-
-def _select(rows: Rows, labels: Tensor, index: Tensor) -> tuple[Rows, Tensor]:
-    index = _positions(index, len(rows))
+        return rows, labels
+    if index.dtype is torch.bool:
+        index = index.nonzero().squeeze(1)
     return take_rows(rows, index), labels.index_select(0, index)
 
 
