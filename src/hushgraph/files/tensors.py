@@ -1,13 +1,17 @@
-"""Tensors as safetensors files, written and hashed one after the other: nothing is held twice."""
+"""Tensors in safetensors files: read, and written and hashed one after the other, so that nothing is held twice."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import IO
 
 import torch
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
+
+from hushgraph.errors import InputError
 
 KINDS = {
     torch.float64: "F64",
@@ -45,3 +49,12 @@ def write_tensors(file: IO[bytes], tensors: dict[str, Tensor], metadata: dict[st
     file.write(len(text).to_bytes(8, "little") + text)
     for _, _, _, values in described(ordered):
         file.write(values)
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """All tensors of a file."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"expected a readable {path.name} in {path.parent}: {error}") from error

@@ -17,14 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from hushgraph import registry
 from hushgraph.errors import ContradictionError, InputError
 from hushgraph.files.modules import WithinBudget
 from hushgraph.files.reading import Form, damage_named, read_json, require_fields
-from hushgraph.files.tensors import described, write_tensors
+from hushgraph.files.tensors import described, read_tensors, write_tensors
 from hushgraph.files.writing import nothing_half_written, write_json, written_whole
 from hushgraph.graph.checks import CheckedGraph, check_graph, is_labeled
 from hushgraph.graph.rows import Rows
@@ -361,7 +360,7 @@ class Model:
         require_fields(config, _CONFIG, source / "config.json")
         _require_known(source, config)
         plan = Plan.from_dict(config["plan"])
-        tensors = _read_tensors(source / "model.safetensors")
+        tensors = read_tensors(source / "model.safetensors")
         kept = _under("kept", tensors)
         trained = None if config["trained"] is None else Plan.from_dict(config["trained"])
         weights = _under("weights", tensors)
@@ -476,14 +475,6 @@ def flat_tensors(
     tensors |= {f"kept/{name}": value for name, value in kept.items()}
     tensors |= {f"nodes/{name}": value for name, value in nodes.items()}
     return {name: value.detach() for name, value in tensors.items()}
-
-
-def _read_tensors(path: Path) -> dict[str, Tensor]:
-    try:
-        with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError) as error:
-        raise InputError(f"expected a readable {path.name} in {path.parent}: {error}") from error
 
 
 def _under(kind: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
