@@ -22,6 +22,8 @@ from hushgraph.graph.rows import Rows, SparseRows
 from hushgraph.graph.targets import NumberRange
 from hushgraph.privacy.metadata import MOST_CLASSES, Metadata
 
+_ROWS_AT_ONCE = 1 << 17
+
 
 @dataclass(frozen=True)
 class CheckedGraph:
@@ -227,7 +229,7 @@ def _numbered(words: NDArray[Any], names: Any) -> Tensor:
 
 def _feature_problems(features: Rows) -> list[str]:
     values = features.values if isinstance(features, SparseRows) else features
-    if values is not None and not bool(torch.isfinite(values).all()):
+    if values is not None and not all(bool(torch.isfinite(part).all()) for part in values.split(_ROWS_AT_ONCE)):
         return ["features: expected finite numbers; got NaN or infinite entries. Clean or impute them first"]
     return []
 
