@@ -42,8 +42,8 @@ class MissingDataError(InputError):
 
     def __init__(self) -> None:
         super().__init__(
-            "expected the files of all graphs; got names of some that are not here. Set HUSHGRAPH_DATA to their folder: "
-            "`hushgraph datasets` lists the names, docs/formats.md says what is in such a file"
+            "expected the files of all graphs; got names of some that are not here. Set HUSHGRAPH_DATA to their "
+            "folder: `hushgraph datasets` lists the names, docs/formats.md says what is in such a file"
         )
 
 
