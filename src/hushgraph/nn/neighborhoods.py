@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -172,6 +173,11 @@ class Told:
         self.white: list[Tensor] = []
         self.log_density = torch.zeros(nodes, len(parts.means)) if parts.seen is None else parts.seen
 
+    @cached_property
+    def means(self) -> Tensor:
+        """The mean of h under every Gaussian before these numbers, `[nodes (or one), classes, Gaussians]`."""
+        return self.parts.all_means()
+
     def hear(self, code: Tensor, number: Tensor) -> None:
         """Take in one number more for every node."""
         row = self.against(code)
@@ -252,6 +258,7 @@ class Heard:
     def _room(self) -> int:
         """How many blocks may be kept."""
         each = (len(self.codes) + 1) * (len(self.codes) + 2) // 2  # of the factor, whitened numbers and the density
+        each += 0 if self.parts.pull is None else self.parts.means.shape[1]
         return _MOST_KEPT // (self._nodes_at_once() * len(self.parts.means) * each)
 
 
@@ -277,8 +284,8 @@ def expected_numbers(heard: Heard, joint: Tensor, codes: Tensor) -> Tensor:
 
 def joint_probabilities(log_density: Tensor, model: Neighborhoods, log_prior: Tensor) -> Tensor:
     """The probability of every class and size: `[nodes, classes * sizes]`; the prior of classes is one row, or many."""
-    prior = log_prior.expand(len(log_density), -1).repeat_interleave(len(model.sizes), dim=1)
-    return (log_density + model.flat_weights() + prior).softmax(dim=1)
+    weighed = (log_density + model.flat_weights()).unflatten(1, (model.classes, -1))
+    return (weighed + log_prior.unsqueeze(-1)).flatten(1).softmax(dim=1)
 
 
 def expected_sizes(joint: Tensor, model: Neighborhoods) -> Tensor:
