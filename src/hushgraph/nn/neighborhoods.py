@@ -72,6 +72,20 @@ def log_densities(rows: Tensor, means: Tensor, covariances: Tensor) -> Tensor:
     return rows @ pulled.t() - 0.5 * square - constant
 
 
+def log_densities_of(rows: Tensor, means: Tensor, diagonals: Tensor, spread: float) -> Tensor:
+    """The same where covariances are a diagonal less `spread` times the square of the mean: nothing is inverted."""
+    center, inverse = means.double(), diagonals.double().reciprocal()
+    along = center * inverse
+    left = 1.0 - spread * (center * along).sum(dim=1, keepdim=True)
+    pulled = along / left
+    constant = 0.5 * (left.log().sum(dim=1) - inverse.log().sum(dim=1) + (pulled * center).sum(dim=1))
+    inverse, along, pulled, more, constant = (
+        one.to(rows.dtype) for one in (inverse, along, pulled, (spread / left).squeeze(1), constant)
+    )
+    square = rows.square() @ inverse.t() + more * (rows @ along.t()).square()
+    return rows @ pulled.t() - 0.5 * square - constant
+
+
 @dataclass(frozen=True)
 class Parts:
     """The Gaussians of h that a node may belong to: one for each class and size.
@@ -92,8 +106,12 @@ class Parts:
 
     @classmethod
     def of(cls, model: Neighborhoods) -> Parts:
-        """Before anything was seen."""
-        return cls._split(model.means(), model.covariances(), model.own_variances())
+        """Before anything was seen: one direction is enough, that of the mean."""
+        means, whole = model.means(), None
+        if model.classes <= _FEW_CLASSES:
+            whole = model.covariances().permute(1, 2, 0).contiguous()
+        strength = torch.full((len(means), 1), -model.spread)
+        return cls(means, model.own_variances(), means.unsqueeze(1), strength, whole)
 
     @classmethod
     def after_rows(cls, model: Neighborhoods, rows: Tensor, noise: Tensor) -> Parts:
