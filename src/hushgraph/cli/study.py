@@ -178,6 +178,37 @@ def export(file: File, out: Out = None, store: StoreOption = None, any_code: Any
     _write(runs_csv(_read(file, store, any_code)), out)
 
 
+@app.command("keep")
+@command
+def keep(file: File, store: StoreOption = None, as_json: Json = False) -> None:
+    """Write every run as text to results/NAME.jsonl beside the study; --any-code and `study page` read it."""
+    from hushgraph.study.kept import keep as write
+
+    results = _read(file, store, any_code=True)
+    path = write(results.study, results.by_cell)
+    if as_json:
+        show_json({"kept": str(path), "runs": sum(results.counts.values()) - results.counts["missing"]})
+    else:
+        echo(f"wrote {path}")
+
+
+@app.command("page")
+@command
+def page(
+    pages: Annotated[list[Path], typer.Argument(metavar="PAGE.md...", help="Pages with marks of tables and plots.")],
+    stores: Annotated[Path | None, typer.Option(help="A folder of stores; default: beside each study.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Fill in the tables and plots of pages in Markdown from the studies that they name."""
+    from hushgraph.study.document import Document
+
+    shown = {str(one): Document(one, stores).write() for one in pages}
+    if as_json:
+        show_json({"pages": shown})
+    else:
+        echo("\n".join(f"wrote {one}: {len(names)} tables and plots" for one, names in shown.items()))
+
+
 def _read(file: Path, store: Path | None, any_code: bool = False) -> Results:
     from hushgraph.study.results import Results
     from hushgraph.study.run import default_store

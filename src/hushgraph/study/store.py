@@ -112,11 +112,11 @@ class Store:
         return found if keys is None else {key: found[key] for key in dict.fromkeys(keys) if key in found}
 
     def of_other_code(self, cells: Iterable[Cell]) -> dict[str, Result]:
-        """The newest good result of each cell whatever code made it, by the cell's identity."""
+        """The newest good result of each cell whatever code made it, by the cell's identity; or that it was refused."""
         if not self.path.exists():
             return {}
         wanted = {digest(cell.identity()) for cell in cells}
-        query = _SELECT.replace("SELECT key", "SELECT identity, key") + " WHERE state = 'done' ORDER BY finished"
+        query = _SELECT.replace("SELECT key", "SELECT identity, key") + " WHERE state != 'failed' ORDER BY state = 'done', finished"
         return {row[0]: _read(row[1:]) for row in self._rows.execute(query) if row[0] in wanted}
 
     def timings(self) -> list[tuple[dict[str, Any], float]]:
