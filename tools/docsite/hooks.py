@@ -15,7 +15,7 @@ sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "src")]
 
 from mkdocs.structure.files import File, Files  # noqa: E402
 
-from docsite import api, commands, mechanisms, methods  # noqa: E402
+from docsite import api, commands, mechanisms, methods, notebooks  # noqa: E402
 
 OUTSIDE = {name: f"{name.lower()}.md" for name in ("CONTRIBUTING", "CHANGELOG", "SECURITY")}
 """Files beside docs/ that are pages of the site too."""
@@ -48,6 +48,7 @@ def on_files(files: Files, config: Any) -> Files:
     """Add the generated pages."""
     generated = {
         **{f"mechanisms/{name}.md": mechanisms.page(name) for name in mechanisms.names()},
+        **{f"notebooks/{name}.md": notebooks.page(name) for name in notebooks.names()},
         "commands/index.md": commands.index(),
         **{f"commands/{name}.md": commands.page(name) for name in commands.names()},
         "python/index.md": api.index(),

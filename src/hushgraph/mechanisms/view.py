@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from hushgraph.errors import PrivateAccessError
-from hushgraph.graph.checks import CheckedGraph, labeled_nodes
+from hushgraph.graph.checks import CheckedGraph
 from hushgraph.graph.edges import Edges, MemoryEdges
 from hushgraph.graph.rows import Rows
 from hushgraph.noise.source import NoiseSource
@@ -33,7 +33,7 @@ class View:
     _cap: int | None
     _noise: NoiseSource
     _name: str
-    report: Callable[[int, int], None] = lambda done, total: None
+    report: Callable[[int, int], object] = lambda done, total: None
     _cut: dict[int, Edges] = field(default_factory=dict)
     keeper: StepKeeper | None = None
     """Keeps the state of a training between two steps, where the run has a checkpoint."""
@@ -60,7 +60,8 @@ class View:
 
     def labeled(self, split: str) -> Tensor:
         """The nodes of a split that have a label; only for a mechanism that reads labels."""
-        return labeled_nodes(self._graph.split(split), self.labels, split)
+        self._require("labels")
+        return self._graph.labeled(split)
 
     @property
     def public_edges(self) -> MemoryEdges | None:
@@ -108,6 +109,9 @@ class View:
         return self._noise.torch_generator(f"{purpose}/{self._name}")
 
     def _part(self, part: str) -> Any:
+        self._require(part)
+        return getattr(self._graph, part)
+
+    def _require(self, part: str) -> None:
         if part not in self._reads:
             raise PrivateAccessError(f"'{self._name}' reads {part} without declaring it; add it to `reads`")
-        return getattr(self._graph, part)

@@ -116,7 +116,10 @@ class Store:
         if not self.path.exists():
             return {}
         wanted = {digest(cell.identity()) for cell in cells}
-        query = _SELECT.replace("SELECT key", "SELECT identity, key") + " WHERE state != 'failed' ORDER BY state = 'done', finished"
+        query = (
+            _SELECT.replace("SELECT key", "SELECT identity, key")
+            + " WHERE state != 'failed' ORDER BY state = 'done', finished"
+        )
         return {row[0]: _read(row[1:]) for row in self._rows.execute(query) if row[0] in wanted}
 
     def timings(self) -> list[tuple[dict[str, Any], float]]:
