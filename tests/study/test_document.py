@@ -1,159 +1,67 @@
-"""Pages that take their tables and plots from studies, and results that are kept as text beside a study."""
-
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
-import yaml
-from typer.testing import CliRunner
+from test_show import filled
 
-from hushgraph.cli import app
 from hushgraph.errors import InputError
-from hushgraph.study.cell import code_version
-from hushgraph.study.curves import heats
-from hushgraph.study.document import Document
-from hushgraph.study.kept import keep, kept_file, read_kept
-from hushgraph.study.results import Results
-from hushgraph.study.run import study
-from hushgraph.study.spec import Study
-from hushgraph.study.store import State, Store
+from hushgraph.study.document import write_document
 
-VALUES = {
-    "name": "toy",
-    "privacy": "research",
-    "seeds": 2,
-    "parts": [
-        {"name": "noisy", "experiment": "toy_experiments:noisy", "settings": {"size": [1, 2]}, "epsilons": [1, "inf"]},
-        {"name": "bad", "experiment": "toy_experiments:fails", "settings": {"how": ["refused"]}, "epsilons": [1]},
-    ],
-    "tables": [
-        {
-            "name": "Two measures",
-            "values": ["value", "other"],
-            "rows": ["size"],
-            "where": {"part": "noisy", "epsilon": 1},
-        },
-        {"name": "Over epsilon", "value": "value", "rows": ["part"], "columns": "epsilon"},
-        {"name": "Nothing yet", "value": "value", "rows": ["size"], "columns": "epsilon", "where": {"part": "bad"}},
-    ],
-    "plots": [
-        {"name": "Value, by size", "value": "value", "x": "size", "series": "epsilon", "where": {"part": "noisy"}}
-    ],
-}
-PAGE = """# Results
+TEMPLATE = """# Shown
 
-Words stay.
+Text with {braces} in it stays.
 
-<!-- study table: studies/toy.yaml: Two measures -->
-old
-<!-- end -->
+{table main}
 
-<!-- study plot: studies/toy.yaml: Value, by size -->
-<!-- end -->
+{table main}
 
-<!-- study table: studies/toy.yaml: Nothing yet -->
-<!-- end -->
+{plot curves}
+
+{behind main | mlp}
+
+{behind main | gap}
+
+{behind main | nobody}
+
+{runs}
 """
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    (tmp_path / "studies").mkdir()
-    (tmp_path / "studies" / "toy.yaml").write_text(yaml.safe_dump(VALUES))
-    (tmp_path / "page.md").write_text(PAGE)
-    study(tmp_path / "studies" / "toy.yaml", workers=0)
-    return tmp_path
+def test_a_page_has_the_tables_and_plots_that_its_text_asks_for(tmp_path: Path) -> None:
+    (tmp_path / "page.md.in").write_text(TEMPLATE)
+    written = write_document(filled(tmp_path), tmp_path / "page.md.in", tmp_path / "docs" / "page.md")
+    assert [str(path.relative_to(tmp_path)) for path in written] == ["docs/page.md", "docs/pictures/page-curves.svg"]
+    text = written[0].read_text()
+    assert "Text with {braces} in it stays." in text
+    assert "| campus | 1 | 75.8 ± 1.5 (4) | 65.8 ± 1.5 (4) |" in text
+    assert "![curves](pictures/page-curves.svg)" in text
+    assert "Over the same seeds `mlp` is lower in 6 of 6 comparisons" in text
+    assert "- campus, 1: 10.0 below gap (4)\n" in text
+    assert "Over the same seeds `gap` is lower in 0 of 6 comparisons." in text
+    assert text.count("test_accuracy: mean, 95% interval") == 1
+    assert "`nobody` was not run." in text
+    assert "Runs of the study: 80 done. Hash of the code that ran them: " in text
 
 
-def test_a_page_takes_tables_and_plots_and_keeps_its_words(project: Path) -> None:
-    shown = Document(project / "page.md").write()
-    text = (project / "page.md").read_text()
-    assert shown == ["table Two measures", "plot Value, by size", "table Nothing yet"]
-    assert "Words stay." in text
-    assert "old" not in text.split("<!-- end -->")[0].split("-->")[1]
-    assert "| size | value | other |" in text
-    assert "| 2 | 20.5 ± 6.4 (2) | -2.000 ± 0.000 (2) |" in text
-    assert "![Value, by size](pictures/toy-value-by-size.svg)" in text
-    assert (project / "pictures" / "toy-value-by-size.svg").stat().st_size > 1000
-    assert "*Nothing yet*: not run." in text
-    Document(project / "page.md").write()
-    assert (project / "page.md").read_text() == text  # filled again, it is the same
+def test_what_was_not_run_is_said(tmp_path: Path) -> None:
+    (tmp_path / "page.md.in").write_text("{table main}\n{plot curves}\n{runs}\n")
+    results = filled(tmp_path)
+    results.store.path.unlink()
+    results = type(results)(results.study, type(results.store)(results.store.path))
+    text = write_document(results, tmp_path / "page.md.in", tmp_path / "page.md")[0].read_text()
+    assert text == "Not run.\nNot run.\nRuns of the study: 80 missing.\n"
 
 
-def test_a_page_without_marks_or_with_unknown_ones_is_refused(project: Path) -> None:
-    (project / "page.md").write_text("# Nothing here\n")
-    with pytest.raises(InputError, match="marks"):
-        Document(project / "page.md").write()
-    (project / "page.md").write_text("<!-- study table: studies/toy.yaml: Two measure -->\n<!-- end -->\n")
-    with pytest.raises(InputError, match="Two measures"):
-        Document(project / "page.md").write()
-
-
-def test_refused_runs_are_named_in_tables(project: Path) -> None:
-    found = CliRunner().invoke(app, ["study", "table", str(project / "studies" / "toy.yaml"), "--form", "markdown"])
-    assert found.exit_code == 0
-    (project / "studies" / "toy.yaml").write_text(yaml.safe_dump({**VALUES, "tables": VALUES["tables"][1:2]}))
-    results = Results(Study.read(project / "studies" / "toy.yaml"), Store(project / "studies" / "toy.sqlite"))
-    table = results.table(results.study.views[0])
-    assert any(key[0] == "bad" and column == 1.0 for key, column in table.refused)
-
-
-def test_what_is_kept_stands_in_for_a_store_that_is_not_there(project: Path) -> None:
-    file = project / "studies" / "toy.yaml"
-    assert CliRunner().invoke(app, ["study", "keep", str(file)]).exit_code == 0
-    declared = Study.read(file)
-    lines = [json.loads(line) for line in kept_file(declared).read_text().splitlines()]
-    assert len(lines) == 10
-    assert {line["state"] for line in lines} == {"done", "refused"}
-    (project / "studies" / "toy.sqlite").unlink()
-    empty = Store(project / "studies" / "toy.sqlite")
-    assert Results(declared, empty).rows == []
-    assert len(Results(declared, empty, any_code=True).rows) == 8
-    Document(project / "page.md").write()
-    assert "| 2 | 20.5 ± 6.4 (2)" in (project / "page.md").read_text()
-
-
-def test_kept_files_that_are_damaged_are_named(project: Path) -> None:
-    declared = Study.read(project / "studies" / "toy.yaml")
-    results = Results(declared, Store(project / "studies" / "toy.sqlite"))
-    path = keep(declared, results.by_cell)
-    path.write_text(path.read_text()[:-40])
-    with pytest.raises(InputError, match="kept run"):
-        read_kept(declared)
-
-
-def test_a_part_is_done_first_and_what_others_did_is_not_done_again(project: Path, tmp_path: Path) -> None:
-    file, log = project / "studies" / "toy.yaml", tmp_path / "log"
-    changed = {"name": "noisy", "experiment": "toy_experiments:noisy", "settings": {"size": [1, 2], "log": [str(log)]}}
-    file.write_text(yaml.safe_dump({"name": "part", "privacy": "research", "seeds": 2, "parts": [changed]}))
-    first = study(file, workers=0, where={"size": 2})
-    assert first.counts == {"done": 2, "missing": 2}
-    keep(first.study, first.by_cell)
-    first.store.path.unlink()
-    log.unlink()
-    whole = study(file, workers=0, any_code=True)
-    assert log.read_text().split() == ["1", "0", "1", "1"]
-    assert whole.counts == {"done": 4}
-
-
-def test_a_heat_map_says_what_is_reached_without_protection(tmp_path: Path) -> None:
-    values = {
-        "privacy": "research",
-        "experiment": "toy_experiments:noisy",
-        "parts": [
-            {"name": "grid", "settings": {"size": [1, 2]}, "epsilons": [1, 2]},
-            {"name": "clean", "settings": {"size": ["inf"]}, "epsilons": ["inf"]},
-        ],
-        "plots": [{"name": "heat", "kind": "heat", "value": "value", "x": "epsilon", "y": "size"}],
-    }
-    store = Store(tmp_path / "heat.sqlite")
-    results = Results(Study.from_dict(values), store)
-    for cell in results.study.cells:
-        size = cell.settings["size"]
-        store.finish(cell, code_version(cell.experiment), State.DONE, metrics={"value": 67.25 if size > 2 else size})
-    (heat,) = heats(Results(results.study, store), results.study.views[0])
-    assert heat.x == (1.0, 2.0)
-    assert heat.y == (1.0, 2.0)
-    assert heat.heading == "without protection 67.2"
+def test_all_that_is_wrong_with_a_text_is_said_at_once(tmp_path: Path) -> None:
+    (tmp_path / "page.md.in").write_text("{table mian}\n{plot main}\n{behind main}\n{table main | gap}\n")
+    with pytest.raises(InputError) as caught:
+        write_document(filled(tmp_path), tmp_path / "page.md.in", tmp_path / "page.md")
+    words = str(caught.value)
+    assert "line 1: the study has no table 'mian'" in words
+    assert "line 2: the study has no plot 'main'" in words
+    assert "line 3: expected {table NAME}" in words
+    assert "line 4: expected {table NAME}" in words
+    assert not (tmp_path / "page.md").exists()
+    with pytest.raises(InputError, match="write one first"):
+        write_document(filled(tmp_path), tmp_path / "nothing.md.in", tmp_path / "page.md")

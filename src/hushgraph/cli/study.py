@@ -169,6 +169,29 @@ def report(
         echo(f"wrote {path}")
 
 
+@app.command("page")
+@command
+def page(
+    file: File,
+    out: Annotated[Path, typer.Option(help="The Markdown file to write; pictures go to a folder beside it.")],
+    template: Annotated[
+        Path | None, typer.Option(help="Text with {table NAME}, {plot NAME}; default: NAME.md.in beside the study.")
+    ] = None,
+    store: StoreOption = None,
+    any_code: AnyCode = False,
+    as_json: Json = False,
+) -> None:
+    """Write a Markdown page: a text of yours with the tables and plots of the study in it."""
+    from hushgraph.study.document import write_document
+
+    results = _read(file, store, any_code)
+    written = write_document(results, template or results.study.folder / f"{results.study.name}.md.in", out)
+    if as_json:
+        show_json({"written": [str(path) for path in written]})
+    else:
+        echo("\n".join(f"wrote {path}" for path in written))
+
+
 @app.command("export")
 @command
 def export(file: File, out: Out = None, store: StoreOption = None, any_code: AnyCode = False) -> None:
@@ -190,23 +213,6 @@ def keep(file: File, store: StoreOption = None, as_json: Json = False) -> None:
         show_json({"kept": str(path), "runs": sum(results.counts.values()) - results.counts["missing"]})
     else:
         echo(f"wrote {path}")
-
-
-@app.command("page")
-@command
-def page(
-    pages: Annotated[list[Path], typer.Argument(metavar="PAGE.md...", help="Pages with marks of tables and plots.")],
-    stores: Annotated[Path | None, typer.Option(help="A folder of stores; default: beside each study.")] = None,
-    as_json: Json = False,
-) -> None:
-    """Fill in the tables and plots of pages in Markdown from the studies that they name."""
-    from hushgraph.study.document import Document
-
-    shown = {str(one): Document(one, stores).write() for one in pages}
-    if as_json:
-        show_json({"pages": shown})
-    else:
-        echo("\n".join(f"wrote {one}: {len(names)} tables and plots" for one, names in shown.items()))
 
 
 def _read(file: Path, store: Path | None, any_code: bool = False) -> Results:

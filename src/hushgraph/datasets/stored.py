@@ -49,6 +49,7 @@ class GraphFacts:
     classes_declared: bool = False
     has_labels: bool = True
     has_split: bool = False
+    target_range: list[float] | None = None
     rules: list[str] = field(default_factory=list)
     findings: list[dict[str, Any]] = field(default_factory=list)
     format: str = FORMAT
@@ -113,6 +114,9 @@ def _read_graph(source: Path, facts: GraphFacts) -> Data:
         data.edges = edges
     if facts.class_names is not None:
         data.class_names, data.classes_declared = facts.class_names, facts.classes_declared
+    if facts.target_range is not None:
+        data.y = torch.from_numpy(_read(source / "targets.bin", "<f4", count))
+        data.target_range, data.target_parts = tuple(facts.target_range), len(facts.class_names or ())
     return _with_parts(data, source) if facts.has_split else data
 
 

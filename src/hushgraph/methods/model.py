@@ -28,13 +28,14 @@ from hushgraph.files.reading import Form, damage_named, read_json, require_field
 from hushgraph.files.writing import nothing_half_written, write_json, write_whole
 from hushgraph.graph.checks import CheckedGraph, check_graph, is_labeled
 from hushgraph.graph.rows import Rows
+from hushgraph.graph.targets import NumberRange
 from hushgraph.ledger.certificate import Certificate
 from hushgraph.ledger.checking import Status
 from hushgraph.ledger.identity import digest_of
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.manifest import require_uncontradicted, tensors_hash, write_manifest
 from hushgraph.ledger.project import default_ledger
-from hushgraph.methods.evaluation import evaluate_classes, evaluate_labels
+from hushgraph.methods.evaluation import evaluate_classes, evaluate_labels, evaluate_numbers, r_squared
 from hushgraph.privacy.budget import Budget, as_budget
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.notes import Note
@@ -153,6 +154,26 @@ class Model:
         found = self.predict_proba(graph)
         return (found > 0.5).long() if self.is_multilabel else found.argmax(dim=1)
 
+    def predict_values(self, graph: Any | None = None) -> Tensor:
+        """A number for every node, of a model that was trained on numbers (`data.target_range`); costs nothing more."""
+        return self._numbers("predict_values").expected(self.predict_proba(graph))
+
+    @property
+    def numbers(self) -> NumberRange | None:
+        """The range that its classes are parts of, where it predicts numbers."""
+        sizes = (self.trained or self.plan).metadata
+        if sizes.target_low is None or sizes.target_high is None:
+            return None
+        return NumberRange(sizes.target_low, sizes.target_high, sizes.classes)
+
+    def _numbers(self, what: str) -> NumberRange:
+        if self.numbers is None:
+            raise InputError(
+                f"{what}: expected a model of numbers; got one of classes. Train on data.y with data.target_range = "
+                "(low, high), or use predict"
+            )
+        return self.numbers
+
     @property
     def is_multilabel(self) -> bool:
         """Whether the model was trained on nodes with any number of classes."""
@@ -237,15 +258,23 @@ class Model:
         splits = {name: found[known[found]] for name, found in self.nodes.items()}
         if graph.metadata.multilabel:
             return evaluate_labels(self.scores, graph.labels, splits)
-        return evaluate_classes(self.scores, graph.labels, splits, len(graph.class_names))
+        found = evaluate_classes(self.scores, graph.labels, splits, len(graph.class_names))
+        if graph.targets is None or self.numbers is None:
+            return found
+        return found | evaluate_numbers(self.numbers.expected(self.scores.softmax(dim=1)), graph.targets, splits)
 
     def score(self, graph: Any, split: str = "test") -> float:
-        """The share of right predictions among the labeled nodes of a split: an evaluation, outside the guarantee."""
+        """The share of right predictions among the labeled nodes of a split, or the R^2 of numbers.
+
+        An evaluation, outside the guarantee.
+        """
         checked = self._training_graph(graph)
         nodes = checked.split(split)
         nodes = nodes[checked.labels[nodes] >= 0]
         if not nodes.numel():
             raise InputError(f"score: expected labeled nodes in the split '{split}'; got none")
+        if checked.targets is not None and self.numbers is not None:
+            return r_squared(self.predict_values(checked)[nodes], checked.targets[nodes])
         return float((self.predict(checked)[nodes] == checked.labels[nodes]).double().mean())
 
     @torch.no_grad()

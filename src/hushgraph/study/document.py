@@ -1,87 +1,142 @@
-"""A page in Markdown whose tables and plots are those of studies; the words between them are its author's.
+"""A Markdown page about a study: the text of a template, with tables and plots where it asks for them.
 
-What stands between a mark and `<!-- end -->` is replaced. The study is named by its path from the page:
+A line of the template that holds one of these and nothing else is replaced:
 
-    <!-- study table: ../studies/campus.yaml: Accuracy -->
-    <!-- study plot: ../studies/campus.yaml: Accuracy against epsilon -->
-
-Pictures go to `pictures/` beside the page. Runs of any version of the code are shown, the newest of each cell.
+    {table NAME}            the table of that name in the study file; what its numbers are is said once
+    {plot NAME}             the plot of that name, drawn beside the page in `pictures/`
+    {behind NAME | COLUMN}  where a column of a table has a lower mean than another, and by how much
+    {runs}                  how many runs there are, how many are missing, and which code they are of
 """
 
 from __future__ import annotations
 
 import os
-import re
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hushgraph.errors import InputError, did_you_mean
 from hushgraph.files.writing import write_whole
-from hushgraph.study.export import markdown
-from hushgraph.study.plots import draw
-from hushgraph.study.results import Results
-from hushgraph.study.run import default_store
-from hushgraph.study.spec import Study
-from hushgraph.study.store import Store
+from hushgraph.study.export import caption, markdown_rows, word
 from hushgraph.study.views import View
 
-_MARK = re.compile(r"(<!-- study (table|plot): (\S+): (.+?) -->\n)(?:.*?)(<!-- end -->)", flags=re.DOTALL)
+if TYPE_CHECKING:
+    from hushgraph.study.results import Results
+
+_KINDS = ("table", "plot", "behind", "runs")
+_SLIGHTLY = 0.05
 
 
-@dataclass
-class Document:
-    """A page, and the studies that it names, each read once. `stores` is a folder of stores, None: beside studies."""
-
-    path: Path
-    stores: Path | None = None
-    _studies: dict[Path, Results] = field(default_factory=dict)
-
-    def write(self) -> list[str]:
-        """Fill the page; the names of all that was shown."""
-        try:
-            text = self.path.read_text(encoding="utf-8")
-        except OSError as error:
-            raise InputError(f"expected a page in Markdown at {self.path}; {error.strerror}") from error
-        shown = [f"{found[2]} {found[4]}" for found in _MARK.finditer(text)]
-        if not shown:
-            raise InputError(f"{self.path}: expected marks such as <!-- study table: FILE.yaml: NAME -->; got none")
-        write_whole(self.path, _MARK.sub(self._filled, text))
-        return shown
-
-    def _filled(self, found: re.Match[str]) -> str:
-        mark, kind, file, name, end = found.groups()
-        results = self._results(file)
-        view = _view(results.study, kind, name)
-        shown = self._plot(results, view) if kind == "plot" else _table(results, view)
-        return f"{mark}\n{shown}\n{end}"
-
-    def _results(self, file: str) -> Results:
-        source = Path(os.path.normpath(self.path.absolute().parent / file))
-        if source not in self._studies:
-            study = Study.read(source)
-            store = default_store(study) if self.stores is None else self.stores / f"{study.name}.sqlite"
-            self._studies[source] = Results(study, Store(store), any_code=True)
-        return self._studies[source]
-
-    def _plot(self, results: Results, view: View) -> str:
-        words = re.sub(r"[^a-z0-9]+", "-", view.name.lower()).strip("-")
-        picture = Path("pictures") / f"{results.study.name}-{words}.svg"
-        if not any(view.value in row.metrics for row in results.where(view.where)):
-            return f"*{view.name}*: not run.\n"
-        draw(results, view, self.path.parent / picture)
-        return f"![{view.name}]({picture})\n"
+def write_document(results: Results, template: str | os.PathLike[str], out: str | os.PathLike[str]) -> list[Path]:
+    """Write the page and its pictures, and return their paths; all that is wrong with the template is one error."""
+    source, target = Path(template), Path(out)
+    try:
+        lines = source.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise InputError(f"template: expected a text file; got {source} ({error.strerror}); write one first") from error
+    asked = [_asked(line.strip()) for line in lines]
+    InputError.collect(
+        problem
+        for number, found in enumerate(asked, start=1)
+        if found is not None and (problem := _problem(results, f"{source.name}, line {number}", *found))
+    )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    page = _Page(results, target)
+    text = [line if found is None else page.filled(*found) for line, found in zip(lines, asked)]
+    return [write_whole(target, "\n".join(text).rstrip() + "\n"), *page.pictures]
 
 
-def _table(results: Results, view: View) -> str:
-    known = {name for row in results.where(view.where) for name in row.metrics}
-    if not known.intersection(view.values or (view.value,)):
-        return f"*{view.name}*: not run.\n"
-    return markdown(results.table(view))
+def _asked(line: str) -> tuple[str, str] | None:
+    """What a line asks for, and of what; None for text."""
+    kind, _, words = line[1:-1].partition(" ")
+    return (kind, words) if line[:1] == "{" and line[-1:] == "}" and kind in _KINDS else None
 
 
-def _view(study: Study, kind: str, name: str) -> View:
-    kinds = ("table",) if kind == "table" else ("lines", "heat")
-    named = {view.name: view for view in study.views if view.kind in kinds}
+def _problem(results: Results, place: str, kind: str, words: str) -> str | None:
+    if kind == "runs":
+        return None
+    name, *column = words.split(" | ")
+    named = [view.name for view in results.study.views if _shows(view, kind)]
     if name not in named:
-        raise InputError(f"study {study.name}: no {kind} '{name}'; {did_you_mean(name, named)}")
-    return named[name]
+        return f"{place}: the study has no {_noun(kind)} '{name}'; {did_you_mean(name, named)}"
+    if (kind == "behind") != (len(column) == 1):
+        return f"{place}: expected {{table NAME}}, {{plot NAME}} or {{behind NAME | COLUMN}}; got '{{{kind} {words}}}'"
+    return None
+
+
+def _shows(view: View, kind: str) -> bool:
+    return (view.kind == "table") == (kind != "plot")
+
+
+def _noun(kind: str) -> str:
+    return "plot" if kind == "plot" else "table"
+
+
+class _Page:
+    """A page as it is written: which pictures it has, and what it said of its numbers already."""
+
+    def __init__(self, results: Results, target: Path) -> None:
+        self.results, self.target = results, target
+        self.pictures: list[Path] = []
+        self.said: set[str] = set()
+
+    def filled(self, kind: str, words: str) -> str:
+        """What a line of the template stands for."""
+        if kind == "runs":
+            return _runs(self.results)
+        name, *column = words.split(" | ")
+        view = next(view for view in self.results.study.views if view.name == name and _shows(view, kind))
+        if not self.results.where(view.where):
+            return "Not run."
+        if kind == "plot":
+            return self._plot(view)
+        return self._table(view) if kind == "table" else "\n".join(_behind(self.results, view, column[0]))
+
+    def _table(self, view: View) -> str:
+        """The rows, and what its numbers are unless an earlier table said the same."""
+        table = self.results.table(view)
+        words, rows = caption(table), markdown_rows(table).rstrip()
+        if words in self.said:
+            return rows
+        self.said.add(words)
+        return f"{rows}\n\n{words}"
+
+    def _plot(self, view: View) -> str:
+        from hushgraph.study.plots import draw
+
+        letters = "".join(letter if letter.isalnum() else " " for letter in view.name.lower())
+        name = "-".join([self.target.stem, *letters.split()])
+        picture = draw(self.results, view, self.target.parent / "pictures" / f"{name}.svg")
+        self.pictures.append(picture)
+        return f"![{view.name}](pictures/{picture.name})"
+
+
+def _behind(results: Results, view: View, column: str) -> Sequence[str]:
+    """A sentence, and a line for every entry that is higher than that of `column` in its row, over the same seeds."""
+    if column not in map(str, results.table(view).column_keys):
+        return [f"`{column}` was not run."]
+    table, found, pairs = results.table(replace(view, baseline=column)), [], 0
+    for (key, other), entry in table.entries.items():
+        if entry.paired is None:
+            continue
+        pairs += 1
+        more, count = entry.paired.difference.mean, entry.paired.difference.count
+        if more > 0.0:
+            by = f"{more:.1f}" if more >= _SLIGHTLY else f"less than {_SLIGHTLY:g}"
+            found.append((more, f"- {', '.join(map(word, key))}: {by} below {word(other)} ({count})"))
+    lead = f"Over the same seeds `{column}` is lower in {len(found)} of {pairs} comparisons"
+    if not found:
+        return [f"{lead}."]
+    return [
+        f"{lead}, the largest first, with the number of seeds:",
+        "",
+        *(line for _, line in sorted(found, reverse=True)),
+    ]
+
+
+def _runs(results: Results) -> str:
+    counts, codes = results.counts, {one.code for _, one in results.by_cell if one is not None}
+    words = ", ".join(f"{count} {state}" for state, count in counts.items())
+    of = "" if not codes else f" Hash of the code that ran them: {', '.join(sorted(code[:12] for code in codes))}."
+    return f"Runs of the study: {words}.{of}"
