@@ -23,6 +23,8 @@ from hushgraph.graph.targets import NumberRange
 from hushgraph.graph.weights import EdgeWeights, weights_of
 from hushgraph.privacy.metadata import MOST_CLASSES, Metadata
 
+_ROWS_AT_ONCE = 1 << 17
+
 
 @dataclass(frozen=True)
 class CheckedGraph:
@@ -235,7 +237,7 @@ def _numbered(words: NDArray[Any], names: Any) -> Tensor:
 
 def _feature_problems(features: Rows) -> list[str]:
     values = features.values if isinstance(features, SparseRows) else features
-    if values is not None and not bool(torch.isfinite(values).all()):
+    if values is not None and not all(bool(torch.isfinite(part).all()) for part in values.split(_ROWS_AT_ONCE)):
         return ["features: expected finite numbers; got NaN or infinite entries. Clean or impute them first"]
     return []
 
@@ -247,7 +249,7 @@ def _edge_problems(edge_index: Any, num_nodes: int) -> list[str]:
         return [f"edge_index: expected integers; got {edge_index.dtype}"]
     if edge_index.shape[1] == 0:
         return []
-    low, high = int(edge_index.min()), int(edge_index.max())
+    low, high = (int(end) for end in torch.aminmax(edge_index))
     if low < 0 or high >= num_nodes:
         return [f"edge_index: expected node numbers from 0 to {num_nodes - 1}; got {low} to {high}"]
     return []
