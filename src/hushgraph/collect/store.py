@@ -22,7 +22,7 @@ from typing import Any
 
 from hushgraph.collect.task import Task
 from hushgraph.errors import HushgraphError, InputError
-from hushgraph.files.databases import database_named
+from hushgraph.files.reading import database_named
 from hushgraph.files.writing import told_if_unwritable
 
 VERSION = 1

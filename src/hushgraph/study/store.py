@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from hushgraph.errors import InputError
-from hushgraph.files.databases import database_named
-from hushgraph.files.reading import damage_named
+from hushgraph.files.reading import damage_named, database_named
 from hushgraph.files.writing import number, plain, told_if_unwritable
 from hushgraph.study.cell import Cell, digest
 
