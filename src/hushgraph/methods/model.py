@@ -17,15 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save as to_safetensors
 from torch import Tensor, nn
 
 from hushgraph import registry
 from hushgraph.errors import ContradictionError, InputError
 from hushgraph.files.modules import WithinBudget
 from hushgraph.files.reading import Form, damage_named, read_json, require_fields
-from hushgraph.files.writing import nothing_half_written, write_json, write_whole
+from hushgraph.files.tensors import described, read_tensors, write_tensors
+from hushgraph.files.writing import nothing_half_written, write_json, written_whole
 from hushgraph.graph.checks import CheckedGraph, check_graph, is_labeled
 from hushgraph.graph.rows import Rows
 from hushgraph.graph.targets import NumberRange
@@ -33,7 +32,7 @@ from hushgraph.ledger.certificate import Certificate
 from hushgraph.ledger.checking import Status
 from hushgraph.ledger.identity import digest_of
 from hushgraph.ledger.ledger import Ledger
-from hushgraph.ledger.manifest import require_uncontradicted, tensors_hash, write_manifest
+from hushgraph.ledger.manifest import hash_of_tensors, require_uncontradicted, write_manifest
 from hushgraph.ledger.project import default_ledger
 from hushgraph.methods.evaluation import evaluate_classes, evaluate_labels, evaluate_numbers, r_squared
 from hushgraph.privacy.budget import Budget, as_budget
@@ -330,8 +329,8 @@ class Model:
         tuned on public data), `altered` says how; the folder is then labeled so, and never verified.
         """
         altered = altered or self.altered
-        weights = to_safetensors(_flat(self), metadata={"ledger": self.certificate.ledger_hash})
-        if self.ended_with is not None and altered is None and tensors_hash(weights) != self.ended_with:
+        tensors = _flat(self)
+        if self.ended_with is not None and altered is None and _hashed(tensors) != self.ended_with:
             raise ContradictionError(
                 "save: expected the weights and released values that the run ended with; got others. What was done to "
                 "them since is not covered by the certificate. Say it (altered='tuned on public data ...'): the model "
@@ -339,14 +338,15 @@ class Model:
             )
         target = Path(folder)
         with nothing_half_written(target):
-            self._write(target, weights, altered)
+            self._write(target, tensors, altered)
         self.folder, self.altered = target, altered
         if self.checkpoint is not None:
             self.checkpoint.remove()
         return target
 
-    def _write(self, target: Path, weights: bytes, altered: str | None) -> None:
-        write_whole(target / "model.safetensors", weights)
+    def _write(self, target: Path, tensors: dict[str, Tensor], altered: str | None) -> None:
+        with written_whole(target / "model.safetensors") as file:
+            write_tensors(file, tensors, {"ledger": self.certificate.ledger_hash})
         config = {
             "format": FORMAT,
             "method": self.method.name,
@@ -389,7 +389,7 @@ class Model:
         require_fields(config, _CONFIG, source / "config.json")
         _require_known(source, config)
         plan = Plan.from_dict(config["plan"])
-        tensors = _read_tensors(source / "model.safetensors")
+        tensors = read_tensors(source / "model.safetensors")
         kept = _under("kept", tensors)
         trained = None if config["trained"] is None else Plan.from_dict(config["trained"])
         weights = _under("weights", tensors)
@@ -481,7 +481,11 @@ def hash_of(*parts: Any, scores: Tensor | None) -> str:
     """The hash of a model's tensors, from its parts as `flat_tensors` takes them; `scores` if they may be written."""
     plan, network, released, kept, nodes = parts
     shown = {} if scores is None else {_SCORES: scores}
-    return tensors_hash(to_safetensors(flat_tensors(plan, network, released, {**kept, **shown}, nodes)))
+    return _hashed(flat_tensors(plan, network, released, {**kept, **shown}, nodes))
+
+
+def _hashed(tensors: dict[str, Tensor]) -> str:
+    return hash_of_tensors(described(dict(sorted(tensors.items()))))
 
 
 def flat_tensors(
@@ -499,15 +503,7 @@ def flat_tensors(
             tensors |= {f"released/{stage}/{number}/{k}": v for k, v in mechanism.to_tensors(value).items()}
     tensors |= {f"kept/{name}": value for name, value in kept.items()}
     tensors |= {f"nodes/{name}": value for name, value in nodes.items()}
-    return {name: value.detach().clone().contiguous() for name, value in tensors.items()}
-
-
-def _read_tensors(path: Path) -> dict[str, Tensor]:
-    try:
-        with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError) as error:
-        raise InputError(f"expected a readable {path.name} in {path.parent}: {error}") from error
+    return {name: value.detach() for name, value in tensors.items()}
 
 
 def _under(kind: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
