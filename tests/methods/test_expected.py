@@ -31,7 +31,7 @@ def test_edges_that_were_not_declared_are_assumed() -> None:
 
 def test_a_plan_that_chooses_is_as_costly_as_its_costliest_branch() -> None:
     metadata = Metadata.from_sizes(1_000_000, 10_000_000, None, 16, 8)
-    plan = Auto().plan(metadata, UndirectedEdge(), Budget(1.0))
+    plan = Auto().plan(metadata, Node(50), Budget(1.0))
     assert plan.branches
     assert expected(plan).fit_seconds >= max(expected(branch).fit_seconds for branch in plan.branches)
 

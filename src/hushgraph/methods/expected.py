@@ -1,7 +1,7 @@
 """What a fit will take, from the sizes in its plan: processor time of one thread, and memory.
 
-The figures per edge, node and step were measured by `benchmarks/scale.py` on one core of a machine of two (docs/scale.md)
-and are good to about a factor of two elsewhere. They are about graphs that were imported, and count what grows with the
+The figures per edge, node and step were measured by `benchmarks/scale.py` on a machine of two cores (docs/scale.md) and
+are good to about a factor of two elsewhere. They are about graphs that were imported, and count what grows with the
 graph; a few seconds for loading libraries come on top.
 """
 
