@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from hushgraph.graph.room import BYTES_PER_ENTRY
-from hushgraph.mechanisms.gradient import Gradient
 from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units import EDGES_PER_NODE
 from hushgraph.training.minibatches import MANY_ROWS
@@ -71,8 +70,8 @@ def _of_stages(plan: Plan, stages: list[Stage]) -> tuple[float, int]:
     columns = metadata.num_classes or _HIDDEN
     seconds, sums = 0.0, 0
     for stage in stages:
-        if isinstance(stage.mechanism, Gradient):
-            seconds += stage.count * _training(plan, stage, stage.mechanism)
+        if stage.mechanism.trains:
+            seconds += stage.count * _training(plan, stage)
         elif "edges" in stage.mechanism.reads:
             values = metadata.num_nodes * columns
             seconds += stage.count * (entries * (_SUM + columns * _SUM_COLUMN) + values * _NOISE)
@@ -80,11 +79,11 @@ def _of_stages(plan: Plan, stages: list[Stage]) -> tuple[float, int]:
     return seconds, sums
 
 
-def _training(plan: Plan, stage: Stage, mechanism: Gradient) -> float:
-    rows = plan.metadata.num_train
+def _training(plan: Plan, stage: Stage) -> float:
+    rows, public = plan.metadata.num_train, stage.mechanism.as_dict()
     if not plan.runs_exactly(stage.name):
-        examples = rows * mechanism.sample_rate
-        return max(1, stage.parallel) * mechanism.steps * (_STEP + examples * _EXAMPLE)
+        examples = rows * public.get("sample_rate", 1.0)
+        return max(1, stage.parallel) * public.get("steps", 1) * (_STEP + examples * _EXAMPLE)
     if rows >= MANY_ROWS:
         return _MINIBATCHES + plan.metadata.num_nodes * _PLAIN_ROW
     return _PLAIN_EPOCHS * rows * _PLAIN_ROW
