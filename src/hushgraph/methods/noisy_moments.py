@@ -22,7 +22,7 @@ from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units import Unit
 from hushgraph.settings import setting
-from hushgraph.training.moment_ridge import solve
+from hushgraph.training.moment_ridge import PublicMoment
 from hushgraph.vault import Vault
 
 
@@ -75,7 +75,7 @@ class NoisyMoments(Method):
         with torch.no_grad():
             noise = vault.plan["sums"].scale or 0.0
             sums, rows = cast(nn.Linear, network.head).weight.T, network.description(public)
-            weights, ridge = solve(sums, vault.metadata.num_train, noise, rows, self.ridge_share)
+            weights, ridge = PublicMoment(rows).solve(sums, vault.metadata.num_train, noise, self.ridge_share)
             cast(nn.Linear, network.head).weight.copy_(weights.T)
         return ridge
 
