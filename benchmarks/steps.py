@@ -25,10 +25,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hushgraph.nn import MLP, Encoder, HopClassifier, SparseRows
-from hushgraph.noise import NoiseSource, PoissonSampler
+from hushgraph.noise import NoiseSource
 from hushgraph.training import ClippedGradient, NoisySteps, RowExamples, Training, train, train_private
 from hushgraph.training.loop import StepNoise
 from hushgraph.training.optimizers import FlatAdam, FlatParameters
+from hushgraph.training.sampler import PoissonSampler
 
 warnings.filterwarnings("ignore")
 torch.set_num_threads(1)

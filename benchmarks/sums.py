@@ -78,11 +78,11 @@ def float_rows(rows: Tensor) -> Tensor:
 
 def without_numba(run: Callable[[], object]) -> Callable[[], object]:
     def plain() -> None:
-        usual, sums._LEAST_COMPILED = sums._LEAST_COMPILED, 1 << 62
+        usual, sums.LEAST_COMPILED = sums.LEAST_COMPILED, 1 << 62
         try:
             run()
         finally:
-            sums._LEAST_COMPILED = usual
+            sums.LEAST_COMPILED = usual
 
     return plain
 

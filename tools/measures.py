@@ -15,7 +15,7 @@ SOURCE = ROOT / "src" / "hushgraph"
 
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"errors"}),
-    frozenset({"untrusted"}),
+    frozenset({"files"}),
     frozenset({"registry", "settings", "text"}),
     frozenset({"privacy", "noise", "local"}),
     frozenset({"ledger", "graph"}),

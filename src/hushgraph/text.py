@@ -1,20 +1,10 @@
-"""Numbers for people, values for JSON, and files that are written whole or not at all."""
+"""Numbers, lists and foreign text, written for people."""
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import hashlib
-import json
 import math
-import os
-import tempfile
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import IO, Any
-
-from hushgraph.errors import InputError, LedgerError
-from hushgraph.untrusted.files import LARGEST_JSON, damage_named, parse_json, read_within
+import unicodedata
+from collections.abc import Sequence
 
 
 def rounded_up(value: float, digits: int = 4) -> str:
@@ -37,129 +27,13 @@ def listed(items: Sequence[str]) -> str:
     return f"{', '.join(items[:-1])} and {items[-1]}"
 
 
-def plain(value: Any) -> Any:
-    """The value as JSON can hold it: infinities become strings, tuples become lists."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [plain(item) for item in (sorted(value) if isinstance(value, set | frozenset) else value)]
-    return value
+def visible(text: str) -> str:
+    """The text without what a terminal would obey: control characters other than line ends and tabs are written out."""
+    if text.isprintable():
+        return text
+    return "".join(one if one in "\n\t" or not _steers(one) else f"\\x{ord(one):02x}" for one in text)
 
 
-def number(value: float | str | None) -> float | None:
-    """The inverse of `plain` for one number."""
-    return None if value is None else float(value)
-
-
-def write_whole(path: str | os.PathLike[str], data: bytes | str) -> Path:
-    """Write a file for its owner only (0600), whole or not at all, and wait until it and its name are on the disk."""
-    with written_whole(path) as file:
-        file.write(data.encode() if isinstance(data, str) else data)
-    return Path(path)
-
-
-@contextlib.contextmanager
-def written_whole(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """A file to write into that takes its name when all is on the disk; nothing is left of one that failed."""
-    target = Path(path)
-    with told_if_unwritable(target):
-        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, target)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
-        flush_folder(target.parent)
-
-
-@contextlib.contextmanager
-def nothing_half_written(folder: Path) -> Iterator[None]:
-    """Make `folder` if it is not there; where what follows fails, take away what it has put there."""
-    made = not folder.exists()
-    with told_if_unwritable(folder):
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        before = set(folder.iterdir())
-        try:
-            yield
-        except BaseException:
-            with contextlib.suppress(OSError):
-                for path in set(folder.iterdir()) - before:
-                    path.unlink()
-                if made:
-                    folder.rmdir()
-            raise
-
-
-def require_writable(path: Path) -> None:
-    """Refuse a place that could not be written later, before anything is spent on what goes there."""
-    place = next(one for one in (path, *path.absolute().parents) if one.exists())
-    folder = place if place.is_dir() else place.parent
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise InputError(f"expected a folder that can be written; {folder} is read-only. Name another place")
-
-
-_UNWRITABLE = {
-    errno.ENOSPC: "Make room on the disk",
-    errno.EDQUOT: "Make room on the disk",
-    errno.EROFS: "Name a place that can be written",
-    errno.EACCES: "Name a place that can be written",
-    errno.EPERM: "Name a place that can be written",
-    errno.ENAMETOOLONG: "Choose a shorter name",
-    errno.EFBIG: "Make room on the disk",
-}
-
-
-@contextlib.contextmanager
-def told_if_unwritable(path: Path) -> Iterator[None]:
-    """Turn the system's word for a full or read-only disk into an error that says what to do."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in _UNWRITABLE:
-            do = _UNWRITABLE[error.errno]
-            raise LedgerError(f"{path}: could not be written ({error.strerror}). {do}") from error
-        raise
-
-
-def flush_folder(folder: Path) -> None:
-    """Wait until the names in `folder` are on the disk, where the system can do that."""
-    if os.name != "posix":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def json_text(values: Any) -> str:
-    """JSON for people to read: indented, infinity as the string "inf"."""
-    return json.dumps(plain(values), indent=2, allow_nan=False) + "\n"
-
-
-def write_json(path: str | os.PathLike[str], values: Any) -> Path:
-    """Write values as indented JSON, whole or not at all."""
-    return write_whole(path, json_text(values))
-
-
-def read_json(path: str | os.PathLike[str], *, of: str = "a JSON file") -> dict[str, Any]:
-    """The one JSON object in a file; where it is missing or damaged, an error that says what it is part `of`."""
-    content = read_within(path, LARGEST_JSON, of=of)
-    with damage_named(path):
-        values = parse_json(content)
-    if not isinstance(values, dict):
-        raise InputError(f"expected one JSON object in {path}; got {type(values).__name__}")
-    return values
-
-
-def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file's content."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _steers(character: str) -> bool:
+    """Control characters, lone surrogates, and marks that change the direction of what follows."""
+    return unicodedata.category(character) in ("Cc", "Cs", "Cf")

@@ -28,7 +28,6 @@ from hushgraph.ledger.ledger import Ledger
 from hushgraph.mechanisms.gradient import Gradient
 from hushgraph.methods.base import enter
 from hushgraph.nn.rowwise import require_rowwise
-from hushgraph.noise.sampler import PoissonSampler
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.notes import Code, note
 from hushgraph.privacy.plan import Plan, Stage
@@ -37,6 +36,7 @@ from hushgraph.training.examples import NoisySteps, RowExamples
 from hushgraph.training.loop import StepNoise
 from hushgraph.training.losses import RowLoss
 from hushgraph.training.optimizers import trainable, views_of
+from hushgraph.training.sampler import PoissonSampler
 
 STAGE = "training"
 

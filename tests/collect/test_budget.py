@@ -8,7 +8,7 @@ import pytest
 
 from hushgraph.collect.client import LifetimeBudget
 from hushgraph.errors import BudgetError, InputError, LedgerError
-from hushgraph.text import write_whole
+from hushgraph.files.writing import write_whole
 
 
 def test_charges_add_up_and_stop_at_the_limit(tmp_path):

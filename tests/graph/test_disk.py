@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 from typing import NoReturn
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -16,16 +17,19 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from hushgraph.errors import HushgraphError, InputError
-from hushgraph.graph import disk, external_sort
+from hushgraph.graph import disk, disk_writing, external_sort, sums
 from hushgraph.graph.disk import DiskEdges
 from hushgraph.graph.edges import Edges, MemoryEdges
 from hushgraph.graph.quantized import quantize
 from hushgraph.noise import NoiseSource
 
 
-@pytest.fixture(autouse=True)
-def _tiny_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, params=["compiled", "plain"])
+def _tiny_runs(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     monkeypatch.setattr(external_sort, "_SMALLEST_RUN", 1)
+    if request.param == "compiled":
+        pytest.importorskip("numba")
+        monkeypatch.setattr(sums, "LEAST_COMPILED", 0)
 
 
 def random_edges(seed: int, num_nodes: int, num_edges: int) -> Tensor:
@@ -170,7 +174,7 @@ def test_a_full_disk_is_told_and_leaves_nothing_behind(tmp_path: Path, monkeypat
     def no_room(*_: object) -> NoReturn:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(disk._HashedFile, "write", no_room)
+    monkeypatch.setattr(disk_writing.HashedFile, "write", no_room)
     with pytest.raises(HushgraphError, match="full disk"):
         DiskEdges.write(tmp_path / "graph", random_edges(1, 5, 10), 5)
     assert list(tmp_path.iterdir()) == []
@@ -184,7 +188,7 @@ def test_a_crash_before_the_last_step_leaves_no_graph(tmp_path: Path, monkeypatc
         raise Killed
 
     monkeypatch.setattr(Path, "rename", killed)
-    monkeypatch.setattr(disk.shutil, "rmtree", lambda *_, **__: None)  # a dead process cleans nothing
+    monkeypatch.setattr(disk_writing.shutil, "rmtree", lambda *_, **__: None)  # a dead process cleans nothing
     with pytest.raises(Killed):
         DiskEdges.write(tmp_path / "graph", random_edges(1, 5, 10), 5)
     assert not (tmp_path / "graph").exists()
@@ -211,6 +215,55 @@ def test_short_changed_and_foreign_folders_are_refused(tmp_path: Path) -> None:
         DiskEdges.open(tmp_path / "graph")
     with pytest.raises(InputError, match="folder of edges"):
         DiskEdges.open(tmp_path / "nothing")
+
+
+def test_both_directions_are_stored_and_known_to_be(tmp_path: Path) -> None:
+    edges = random_edges(4, 30, 200)
+    mirrored = in_memory(torch.cat((edges, edges.flip(0)), 1), 30)
+    stored = DiskEdges.write(tmp_path / "graph", edges, 30, both=True, memory_limit=2000)
+    assert_same(stored, mirrored)
+    assert stored.is_symmetric()
+    pairs = [
+        part for edges in (stored, mirrored) for part in [torch.from_numpy(np.concatenate([*edges.pairs_by_source()]))]
+    ]
+    assert torch.equal(*pairs)
+
+
+class Killed(BaseException):
+    """The end of a process."""
+
+
+@pytest.mark.parametrize("stopped", [1, 3, 6, 9, 14, 20, 33])
+def test_work_that_was_stopped_anywhere_goes_on(tmp_path: Path, stopped: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numba")
+    monkeypatch.setattr(sums, "LEAST_COMPILED", 0)
+    monkeypatch.setattr(disk_writing, "LEAST_COMPILED", 0)
+    monkeypatch.setattr(disk_writing, "_EDGES_BETWEEN_STATES", 50)
+    edges, calls = random_edges(3, 40, 500), []
+
+    def watch(stage: str, done: int, total: int) -> None:
+        calls.append((stage, done, total))
+        if len(calls) == stopped:
+            raise Killed
+
+    def write(progress: disk_writing.Progress) -> DiskEdges:
+        blocks = iter(edges.split(70, dim=1))
+        return DiskEdges.write(
+            tmp_path / "graph", blocks, 40, both=True, made_from="these", memory_limit=3000, progress=progress
+        )
+
+    with pytest.raises(Killed):
+        write(watch)
+    assert [path.name.startswith(".graph.partial-") for path in tmp_path.iterdir()] == [True]
+    later: list[str] = []
+    stored = write(lambda stage, done, total: later.append(stage))
+    assert_same(stored, in_memory(torch.cat((edges, edges.flip(0)), 1), 40))
+    stored.verify()
+    assert [path.name for path in tmp_path.iterdir()] == ["graph"]
+    assert sorted(path.name for path in (tmp_path / "graph").iterdir()) == ["header.json", "offsets.bin", "sources.bin"]
+    if any(stage == "edges put in order" for stage, _, _ in calls):
+        assert "edges read" not in later  # what was dealt out is not dealt out again
+    assert_same(write(lambda *_: None), stored.load())
 
 
 def test_empty_graphs_and_rows_of_another_graph(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import torch
 from hushgraph.datasets import load
 from hushgraph.datasets.stored import read_facts
 from hushgraph.errors import InputError
+from hushgraph.importing import importer
 from hushgraph.importing.edges import EdgeColumns
 from hushgraph.importing.findings import Code, Finding
 from hushgraph.importing.importer import Imported, import_files
@@ -221,3 +222,57 @@ def test_a_changed_header_is_refused(change: dict, tmp_path: Path) -> None:
     header.write_text(json.dumps(json.loads(header.read_text()) | change))
     with pytest.raises(InputError, match=r"(?i)import the graph again"):
         load(tmp_path / "g")
+
+
+def test_raw_pairs_of_numpy(tmp_path: Path) -> None:
+    pairs = np.random.default_rng(0).integers(0, 50, (400, 2), dtype=np.int32)
+    np.save(tmp_path / "pairs.npy", pairs)
+    pyarrow.parquet.write_table(pa.table({"source": pairs[:, 0], "target": pairs[:, 1]}), tmp_path / "pairs.parquet")
+    graphs = []
+    for kind in ("npy", "parquet"):
+        import_files(tmp_path / kind, tmp_path / f"pairs.{kind}", None, None, MUTUAL, num_nodes=50)
+        graphs.append(load(tmp_path / kind))
+    assert torch.equal(graphs[0].edge_index, graphs[1].edge_index)
+
+
+@pytest.mark.parametrize("pairs", [np.zeros((3, 3), int), np.zeros((4, 2)), np.zeros(6, int), np.zeros((2, 5), int).T])
+def test_arrays_that_are_no_pairs_are_refused(tmp_path: Path, pairs: np.ndarray) -> None:
+    np.save(tmp_path / "pairs.npy", pairs)
+    with pytest.raises(InputError, match="pairs of whole numbers"):
+        import_files(tmp_path / "g", tmp_path / "pairs.npy", None, None, MUTUAL, num_nodes=5)
+
+
+def test_a_short_file_of_pairs_is_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "pairs.npy", np.zeros((9, 2), np.int64))
+    whole = (tmp_path / "pairs.npy").read_bytes()
+    (tmp_path / "pairs.npy").write_bytes(whole[:-16])
+    with pytest.raises(InputError, match="ends after 8 of 9"):
+        import_files(tmp_path / "g", tmp_path / "pairs.npy", None, None, MUTUAL, num_nodes=5)
+
+
+def test_an_import_that_was_stopped_goes_on_with_the_same_findings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = write_people(tmp_path)
+    expected = import_files(tmp_path / "one", files[1], files[0], COLUMNS, MUTUAL)
+    usual = importer.write_arrays
+    monkeypatch.setattr(importer, "write_arrays", _stop)
+    with pytest.raises(_Killed):
+        import_files(tmp_path / "my.graph", files[1], files[0], COLUMNS, MUTUAL)
+    left = list(tmp_path.glob(".my.graph.partial-*"))
+    assert len(left) == 1
+    monkeypatch.setattr(importer, "write_arrays", usual)
+    done = import_files(tmp_path / "my.graph", files[1], files[0], COLUMNS, MUTUAL)
+    assert done.findings == expected.findings
+    assert not left[0].exists()
+    one, two = load(tmp_path / "one"), load(tmp_path / "my.graph")
+    assert torch.equal(one.edge_index, two.edge_index)
+    assert torch.equal(one.x, two.x)
+
+
+class _Killed(BaseException):
+    """The end of a process."""
+
+
+def _stop(*_: object) -> None:
+    raise _Killed

@@ -29,7 +29,6 @@ from hushgraph.methods.gap import GAP
 from hushgraph.methods.mlp import DPMLP
 from hushgraph.nn import Linear
 from hushgraph.nn.rooted import RootedNetwork
-from hushgraph.noise.sampler import PoissonSampler
 from hushgraph.privacy import events
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.metadata import Metadata
@@ -37,6 +36,7 @@ from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units import Node, UndirectedEdge
 from hushgraph.testing import Variations
 from hushgraph.training.config import Training
+from hushgraph.training.sampler import PoissonSampler
 from hushgraph.vault import Vault
 from known_failures.common import BUDGET, STAGE, proven_methods, small_graph, stage_vault, table
 from small_graphs import random_graph

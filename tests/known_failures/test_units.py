@@ -27,7 +27,7 @@ from hushgraph.privacy.notes import Code
 from hushgraph.privacy.plan import Plan
 from hushgraph.privacy.units import BoundedDegreeNode, DirectedEdge, Footprint, Node, Record, UndirectedEdge, Unit
 from hushgraph.testing import Variations
-from hushgraph.vault.handles import PrivateRows
+from hushgraph.vault import PrivateRows
 from known_failures.common import (
     BUDGET,
     EDGE_READERS,

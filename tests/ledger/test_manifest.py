@@ -204,8 +204,8 @@ def test_a_manifest_made_again_for_changed_files_does_not_fit_the_ledger(
 
 
 def test_even_a_manifest_signed_with_the_stolen_key_does_not_fit_the_entry(ledger: Ledger, model: Path) -> None:
+    from hushgraph.files.reading import sha256_of
     from hushgraph.ledger.manifest import manifest_text
-    from hushgraph.text import sha256_of
 
     (model / "model.safetensors").write_bytes(b"other weights")
     own = json.loads((model / "manifest.json").read_text())

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from hushgraph.errors import InputError
+from hushgraph.files.writing import write_json
 from hushgraph.report.context import RunContext, read_context
-from hushgraph.text import write_json
 from reports import context, fitted
 
 

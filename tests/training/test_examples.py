@@ -7,9 +7,10 @@ from torch import Tensor
 from hushgraph.errors import InputError
 from hushgraph.graph.rows import take_rows
 from hushgraph.nn import MLP, SparseRows
-from hushgraph.noise import PoissonSampler, grid_of
+from hushgraph.noise import grid_of
 from hushgraph.training import NoisySteps, RowExamples
 from hushgraph.training.examples import filled_up, whole_pieces
+from hushgraph.training.sampler import PoissonSampler
 
 
 def generator(seed: int = 0) -> torch.Generator:

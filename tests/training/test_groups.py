@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.errors import InputError
-from hushgraph.noise.sampler import PoissonSampler
 from hushgraph.noise.source import NoiseSource
 from hushgraph.training.examples import NoisySteps, RowExamples
 from hushgraph.training.groups import GroupExamples
+from hushgraph.training.sampler import PoissonSampler
 
 ROWS, COLUMNS, GROUPS, BOUND = 40, 6, 8, 0.4
 

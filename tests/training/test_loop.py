@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from hushgraph.errors import HushgraphError, InputError, UnprovenError
 from hushgraph.nn import MLP, Encoder, HopClassifier, SparseRows
-from hushgraph.noise import PoissonSampler, grid_of, perturb
+from hushgraph.noise import grid_of, perturb
 from hushgraph.training import (
     BestEpoch,
     ClippedGradient,
@@ -20,6 +20,7 @@ from hushgraph.training import (
     train_private,
 )
 from hushgraph.training.loop import Progress
+from hushgraph.training.sampler import PoissonSampler
 
 
 class FakeNoise:

@@ -20,11 +20,11 @@ from hushgraph.graph.rooted import RootedSubgraphs, whole_graph
 from hushgraph.graph.rows import Rows, SparseRows, dense_rows
 from hushgraph.nn.messages import sum_messages
 from hushgraph.nn.rooted import CONVOLUTIONS, RootedNetwork
-from hushgraph.noise.sampler import PoissonSampler
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.mixture import occurrence_bound
 from hushgraph.training import NoisySteps, RootedExamples, Training, rooted_norms, train_private
 from hushgraph.training.rooted import RootedClippedGradient, _row_cuts
+from hushgraph.training.sampler import PoissonSampler
 from small_graphs import capped_edges
 
 NODES, CLASSES = 30, 3

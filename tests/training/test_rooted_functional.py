@@ -15,11 +15,11 @@ from hushgraph.graph.rows import SparseRows
 from hushgraph.nn.layers import Linear
 from hushgraph.nn.messages import AnyMessages, sum_messages
 from hushgraph.nn.rooted import CONVOLUTIONS, RootedNetwork, Tape
-from hushgraph.noise.sampler import PoissonSampler
 from hushgraph.noise.source import NoiseSource
 from hushgraph.training import NoisySteps, RootedExamples, Training, train_private
 from hushgraph.training.rooted import RootedClippedGradient, rooted_gradient
 from hushgraph.training.rooted_functional import FormedRootedGradient
+from hushgraph.training.sampler import PoissonSampler
 
 NODES, CLASSES = 24, 3
 

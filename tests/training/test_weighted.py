@@ -7,9 +7,9 @@ import torch.nn.functional as F
 from hushgraph.graph.rows import SparseRows
 from hushgraph.nn.layers import MLP
 from hushgraph.nn.weighted import WeightedMean, WeightedRows
-from hushgraph.noise.sampler import PoissonSampler
 from hushgraph.noise.source import NoiseSource
 from hushgraph.training.examples import NoisySteps
+from hushgraph.training.sampler import PoissonSampler
 from hushgraph.training.weighted import WeightedExamples
 
 

@@ -19,13 +19,13 @@ from torch_geometric.data import Data
 
 from hushgraph.attacks.base import Predictor, Query, Target, Trainer, dense_features
 from hushgraph.errors import InputError
+from hushgraph.files.writing import plain
 from hushgraph.graph.checks import check_graph
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.methods.base import Method
 from hushgraph.methods.model import Model
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.units import Unit
-from hushgraph.text import plain
 from hushgraph.vault import Replay
 
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from hushgraph.text import plain
+from hushgraph.files.writing import plain
 
 FORMAT = 2
 SYNTHETIC = (

@@ -20,6 +20,7 @@ from hushgraph.audit.findings import Judge, Seen, laws
 from hushgraph.audit.records import Record
 from hushgraph.audit.result import AuditResult, Finding, Reason, Skipped, Verdict
 from hushgraph.errors import AuditContradiction, InputError
+from hushgraph.files.reading import damage_named, read_json
 from hushgraph.graph.checks import CheckedGraph
 from hushgraph.graph.rows import dense_rows
 from hushgraph.ledger.certificate import Certificate, Randomness
@@ -29,8 +30,6 @@ from hushgraph.ledger.run import CoveredCharges
 from hushgraph.mechanisms.canaries import flip_coins
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.plan import Plan, Stage
-from hushgraph.text import read_json
-from hushgraph.untrusted.files import damage_named
 from hushgraph.vault import PrivateRows, Progress, Vault
 
 if TYPE_CHECKING:

@@ -112,7 +112,8 @@ def _short(value: float | str) -> str:
 
 def add_result(path: Path, result: dict[str, Any]) -> None:
     """Put a result in the file of all attacks on a model; the same attack on the same target is replaced."""
-    from hushgraph.text import read_json, write_json
+    from hushgraph.files.reading import read_json
+    from hushgraph.files.writing import write_json
 
     before = read_json(path).get("attacks", []) if path.exists() else []
     same = (result["name"], result["target"])

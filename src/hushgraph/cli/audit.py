@@ -28,10 +28,10 @@ def audit(
     """Try to contradict a run's epsilon, on data made for the audit. Exit code 4 when it succeeds."""
     from hushgraph.audit.result import Verdict
     from hushgraph.audit.run import audit_run, require_consistent
+    from hushgraph.files.writing import write_json
     from hushgraph.ledger.checking import Status
     from hushgraph.ledger.manifest import require_uncontradicted
     from hushgraph.ledger.project import default_ledger
-    from hushgraph.text import write_json
 
     files = require_uncontradicted(run_dir, default_ledger(near=run_dir))
     result = audit_run(run_dir, canaries=canaries, confidence=confidence, seed=seed)

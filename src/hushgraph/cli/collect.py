@@ -242,7 +242,7 @@ def export(
     """Write all noisy reports of a task to one npz file."""
     from hushgraph.collect.client import HttpTransport
     from hushgraph.collect.export import read_export
-    from hushgraph.text import write_whole
+    from hushgraph.files.writing import write_whole
 
     url = f"{server.rstrip('/')}/v1/tasks/{task}/export"
     reply = HttpTransport(allow_plain=allow_plain_http).get_with_token(url, _secret(operator_token_file))
@@ -293,7 +293,7 @@ def _read_task(file: Path) -> Any:
     import tomllib
 
     from hushgraph.collect.task import LARGEST_TASK, Task
-    from hushgraph.untrusted.files import damage_named, parse_json, read_within
+    from hushgraph.files.reading import damage_named, parse_json, read_within
 
     content = read_within(file, LARGEST_TASK, of="a task file in TOML or JSON")
     with damage_named(f"expected a task file in TOML or JSON; got {file}", do="See docs/collect.md"):
@@ -307,7 +307,7 @@ def _read_features(file: Path | None) -> Any:
 
     import numpy as np
 
-    from hushgraph.untrusted.files import LARGEST_JSON, parse_json, read_within
+    from hushgraph.files.reading import LARGEST_JSON, parse_json, read_within
 
     if file is None:
         return None

@@ -15,8 +15,8 @@ from typing import Annotated, Any, NoReturn, ParamSpec
 import typer
 
 from hushgraph.errors import HushgraphError, InputError
-from hushgraph.text import plain, require_writable
-from hushgraph.untrusted.files import visible
+from hushgraph.files.writing import plain, require_writable
+from hushgraph.text import visible
 
 STOPPED = 130
 """The exit code of a command that was stopped by Ctrl-C."""
@@ -159,7 +159,7 @@ def progress_bar(quiet: bool) -> Iterator[Callable[[str, int, int], None] | None
 
         def report(stage: str, done: int, total: int) -> None:
             if stage not in tasks:
-                tasks[stage] = bars.add_task(stage, total=total)
-            bars.update(tasks[stage], completed=done, total=total)
+                tasks[stage] = bars.add_task(stage, total=total or None)
+            bars.update(tasks[stage], completed=done, total=total or None)
 
         yield report

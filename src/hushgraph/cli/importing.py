@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushgraph.cli.console import Json, command, echo, show_json, show_words
+from hushgraph.cli.console import Json, command, echo, progress_bar, show_json, show_words
 from hushgraph.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def import_graph(
         Path | None, typer.Argument(help="A whole graph: .graphml, node-link .json, PyG .pt, or a folder of OGB.")
     ] = None,
     edges: Annotated[
-        Path | None, typer.Option(help="A table of edges: .csv, .tsv, .txt, .parquet, .arrow; or .gz.")
+        Path | None, typer.Option(help="A table of edges: .csv, .tsv, .txt, .parquet, .arrow, .npy; or .gz.")
     ] = None,
     nodes: Annotated[Path | None, typer.Option(help="A table of nodes, one row each.")] = None,
     num_nodes: Annotated[int | None, typer.Option(help="Instead of --nodes: ids are 0 to N - 1.", metavar="N")] = None,
@@ -77,7 +77,9 @@ def import_graph(
     else:
         assert edges is not None
         ends = EdgeColumns(source_column, target_column, directed, drop_unknown)
-        done = import_files(out, edges, nodes, columns, ends, num_nodes=num_nodes, header=header)
+        with progress_bar(as_json) as progress:
+            watched = {} if progress is None else {"progress": progress}
+            done = import_files(out, edges, nodes, columns, ends, num_nodes=num_nodes, header=header, **watched)
     show_json(_summary(done)) if as_json else _show(done, columns)
 
 

@@ -42,8 +42,8 @@ def show(
 ) -> None:
     """Show the totals of every dataset, and the last runs with who, when and why."""
     from hushgraph.cli.ledger import lines
+    from hushgraph.files.writing import write_whole
     from hushgraph.ledger.statement import render, statement
-    from hushgraph.text import write_whole
 
     found = statement(_open(folder), dataset=dataset, unit=_unit(unit, max_degree), delta=delta, last=last)
     if html is not None:
@@ -141,9 +141,9 @@ def declare(
     as_json: Json = False,
 ) -> None:
     """Declare runs together, with all their plans, before the first of them: they compose as one plan."""
+    from hushgraph.files.reading import read_json
     from hushgraph.ledger.project import default_ledger
     from hushgraph.privacy.plan import Plan
-    from hushgraph.text import read_json
 
     plans = [Plan.from_dict(read_json(path)["plan"]) for path in plan]
     book = default_ledger(ledger).on(occasion_of(operator, purpose))
@@ -165,7 +165,7 @@ def head(
     as_json: Json = False,
 ) -> None:
     """Print the signed number and hash of the last entry, to be kept elsewhere (see `verify --head`)."""
-    from hushgraph.text import json_text, write_whole
+    from hushgraph.files.writing import json_text, write_whole
 
     found = _open(folder).head().as_dict()
     if out is not None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushgraph.text import told_if_unwritable
+from hushgraph.files.writing import told_if_unwritable
 
 if TYPE_CHECKING:
     from torch import Tensor

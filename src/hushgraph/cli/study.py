@@ -210,7 +210,7 @@ def _views(results: Results, kinds: tuple[str, ...], given: dict[str, Any]) -> l
 
 
 def _write(text: str, out: Path | None) -> None:
-    from hushgraph.text import write_whole
+    from hushgraph.files.writing import write_whole
 
     if out is None:
         echo(text, nl=False)

@@ -31,7 +31,7 @@ from hushgraph.collect.export import export_arrays
 from hushgraph.collect.store import Store, TaskRecord
 from hushgraph.collect.task import BinnedQuestion, FeatureQuestion, Task, explain_task, odds_factor
 from hushgraph.errors import InputError
-from hushgraph.text import flush_folder, told_if_unwritable
+from hushgraph.files.writing import flush_folder, told_if_unwritable
 
 Keep = Callable[[str], object]
 KeepAll = Callable[[Sequence[tuple[int, str]]], object]

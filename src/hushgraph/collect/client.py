@@ -37,10 +37,10 @@ from urllib.parse import urlsplit
 from hushgraph.collect.report import draw_payload
 from hushgraph.collect.task import Task, explain_task
 from hushgraph.errors import BudgetError, HushgraphError, InputError, LedgerError
+from hushgraph.files.writing import write_whole
 from hushgraph.local import Randomness
 from hushgraph.local.labels import valid_labels
 from hushgraph.local.vectors import rows_of
-from hushgraph.text import write_whole
 
 _HASH = re.compile(r"[0-9a-f]{64}")
 RETRY = frozenset({0, 408, 425, 429, 500, 502, 503, 504})

@@ -22,10 +22,10 @@ import numpy as np
 
 from hushgraph.collect.task import LARGEST_TASK, BinnedQuestion, LabelQuestion, Task
 from hushgraph.errors import InputError
+from hushgraph.files.npz import NpzFile
+from hushgraph.files.reading import damage_named
+from hushgraph.files.writing import written_whole
 from hushgraph.local import RandomizedResponse, SampledReport, UnaryEncoding, unpack_bits
-from hushgraph.text import written_whole
-from hushgraph.untrusted.files import damage_named
-from hushgraph.untrusted.npz import NpzFile
 
 
 @dataclass(frozen=True)

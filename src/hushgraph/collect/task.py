@@ -21,10 +21,10 @@ from functools import cached_property
 from typing import Any
 
 from hushgraph.errors import InputError, did_you_mean
+from hushgraph.files.reading import damage_named, parse_json
 from hushgraph.local import FeatureRR, MultiBit, OneBit, PerFeature, RandomizedResponse, UnaryEncoding
 from hushgraph.local.base import small_side
 from hushgraph.local.feature_rr import PARTS_OF_ONE
-from hushgraph.untrusted.files import damage_named, parse_json
 
 FORMAT = "hushgraph-task/1"
 LARGEST_TASK = 1 << 20

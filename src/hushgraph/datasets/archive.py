@@ -20,8 +20,8 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from hushgraph.errors import InputError
-from hushgraph.untrusted.files import visible
-from hushgraph.untrusted.npz import NpzFile
+from hushgraph.files.npz import NpzFile
+from hushgraph.text import visible
 
 Shape = tuple[int | None, ...]
 

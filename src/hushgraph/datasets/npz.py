@@ -31,8 +31,8 @@ from hushgraph.datasets.splits import (
     with_masks,
 )
 from hushgraph.errors import InputError
+from hushgraph.files.writing import written_whole
 from hushgraph.privacy.metadata import MOST_CLASSES, MOST_FEATURES
-from hushgraph.text import written_whole
 
 CSR_PARTS = ("x_data", "x_indices", "x_indptr", "x_shape")
 

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -26,10 +24,11 @@ from torch_geometric.data import Data
 
 from hushgraph.datasets.splits import MASKS
 from hushgraph.errors import InputError
+from hushgraph.files.reading import damage_named, read_json
+from hushgraph.files.writing import told_if_unwritable, write_whole
+from hushgraph.graph import disk_writing
 from hushgraph.graph.disk import DiskEdges
 from hushgraph.graph.external_sort import read_array
-from hushgraph.text import read_json, told_if_unwritable, write_whole
-from hushgraph.untrusted.files import damage_named
 
 FORMAT = "hushgraph graph 1"
 HEADER = "graph.json"
@@ -61,19 +60,12 @@ def is_stored(path: str | Path) -> bool:
 
 
 @contextmanager
-def new_folder(target: Path) -> Iterator[Path]:
-    """A temporary folder beside `target` that becomes `target` when all went well, and vanishes otherwise."""
+def new_folder(target: Path, *, made_from: str | None = None) -> Iterator[Path]:
+    """A temporary folder beside `target` that becomes `target` when all went well; see `disk_writing.new_folder`."""
     if target.exists():
         raise InputError(f"--out: expected a new folder; got '{target}', which exists; name another, or remove it")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix=f".{target.name}.partial-", dir=target.parent))
-    try:
-        with told_if_unwritable(target):
-            yield work
-            work.rename(target)
-    except BaseException:
-        shutil.rmtree(work, ignore_errors=True)
-        raise
+    with told_if_unwritable(target), disk_writing.new_folder(target, made_from=made_from) as work:
+        yield work
 
 
 def write_arrays(folder: Path, facts: GraphFacts, arrays: dict[str, np.ndarray | None]) -> None:

@@ -122,7 +122,7 @@ class MemoryEdges:
             return cls.from_packed(pack(target, source), num_nodes)
         offsets = np.empty(num_nodes + 1, dtype=np.int64 if len(source) >= INT32_LIMIT else np.int32)
         sources = np.empty(len(source), dtype=np.int32)
-        kernels.by_target(np.ascontiguousarray(source), np.ascontiguousarray(target), offsets, sources)
+        kernels.by_target(np.ascontiguousarray(source), np.ascontiguousarray(target), offsets, sources, num_nodes)
         return cls(torch.from_numpy(offsets), torch.from_numpy(sources))
 
     @classmethod

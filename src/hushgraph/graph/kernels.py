@@ -205,15 +205,17 @@ def label_sums(packed, sources, offsets, out):  # type: ignore[no-untyped-def]
 # Edges by target: ranges of targets first, then, within the cache, by source and by target
 
 
-def by_target(source: np.ndarray, target: np.ndarray, offsets: np.ndarray, sources: np.ndarray) -> None:
+def by_target(
+    source: np.ndarray, target: np.ndarray, offsets: np.ndarray, sources: np.ndarray, num_sources: int
+) -> None:
     """Write the sources of every target, in increasing order, to `sources`, and where each list begins to `offsets`."""
-    node_bits = max((len(offsets) - 2).bit_length(), 1)
-    _by_target(source, target, node_bits, min(node_bits, _MOST_RANGE_BITS), offsets, sources)
+    target_bits, source_bits = (max((count - 1).bit_length(), 1) for count in (len(offsets) - 1, num_sources))
+    _by_target(source, target, target_bits, source_bits, min(target_bits, _MOST_RANGE_BITS), offsets, sources)
 
 
 @njit(cache=True, nogil=True)
-def _by_target(source, target, node_bits, range_bits, offsets, sources):  # type: ignore[no-untyped-def]
-    shift, num_ranges = node_bits - range_bits, 1 << range_bits
+def _by_target(source, target, target_bits, node_bits, range_bits, offsets, sources):  # type: ignore[no-untyped-def]
+    shift, num_ranges = target_bits - range_bits, 1 << range_bits
     starts = np.zeros(num_ranges + 1, dtype=np.int64)
     for k in range(len(target)):
         starts[(target[k] >> shift) + 1] += 1
@@ -270,3 +272,42 @@ def _write_lists(pairs, node_bits, begin, offsets, sources):  # type: ignore[no-
         number = pairs[k] >> node_bits
         sources[place[number]] = pairs[k] & mask
         place[number] += 1
+
+
+# Edges for files: dealt out by ranges of nodes
+
+
+@njit(cache=True, nogil=True)
+def deal_out(major, minor, shift, pairs, ends):  # type: ignore[no-untyped-def]
+    """Write the pairs `(major - first of its range) << 32 | minor` range by range; `ends[1:]` says where each ends.
+
+    A range is 2^shift numbers of `major`. Pairs of equal numbers are left out.
+    """
+    place = np.zeros(len(ends) + 1, dtype=np.int64)
+    for k in range(len(major)):
+        if major[k] != minor[k]:
+            place[(major[k] >> shift) + 2] += 1
+    for i in range(2, len(place)):
+        place[i] += place[i - 1]
+    within = (np.int64(1) << shift) - 1
+    for k in range(len(major)):
+        if major[k] != minor[k]:
+            number = (major[k] >> shift) + 1
+            pairs[place[number]] = ((np.int64(major[k]) & within) << 32) | np.int64(minor[k])
+            place[number] += 1
+    ends[:] = place[: len(ends)]
+
+
+@njit(cache=True, nogil=True)
+def drop_repeats(offsets, values):  # type: ignore[no-untyped-def]
+    """Take what repeats out of ascending lists, in place; how many values are left."""
+    kept, begin = 0, offsets[0]
+    for i in range(len(offsets) - 1):
+        end = offsets[i + 1]
+        for k in range(begin, end):
+            if k == begin or values[k] != values[k - 1]:
+                values[kept] = values[k]
+                kept += 1
+        begin = end
+        offsets[i + 1] = kept
+    return kept

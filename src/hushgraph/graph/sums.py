@@ -33,7 +33,8 @@ Run = tuple[int, int, Tensor, Tensor]
 Adder = Callable[[Tensor, Tensor, Tensor], None]
 """Writes the sums of a run: (offsets, sources, int64 result)."""
 
-_LEAST_COMPILED = 1 << 19  # edges from which compiled loops are worth loading
+LEAST_COMPILED = 1 << 19
+"""Edges from which compiled loops are worth loading."""
 _LEAST_PER_THREAD = 1 << 16
 _EXACT_BITS = 24
 _ALIGNMENT = 64
@@ -41,7 +42,7 @@ _ALIGNMENT = 64
 
 def kernels_for(num_edges: int) -> ModuleType | None:
     """The compiled loops, for graphs that are large enough and where numba is installed."""
-    return _kernels() if num_edges >= _LEAST_COMPILED else None
+    return _kernels() if num_edges >= LEAST_COMPILED else None
 
 
 @cache

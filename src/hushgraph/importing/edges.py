@@ -24,8 +24,8 @@ _TARGETS = ("target", "dst", "to", "v", "node2", "end", "receiver", "dest", "des
 class EdgeColumns:
     """Which columns hold the ends of an edge, and what a line means.
 
-    `directed` False: a line is an undirected edge, and both directions are stored. `drop_unknown` leaves out edges that
-    name a node which is not in the list; otherwise they are refused.
+    `directed` False: a line is an undirected edge, and whoever reads the lines stores both directions.
+    `drop_unknown` leaves out edges that name a node which is not in the list; otherwise they are refused.
     """
 
     source: str | None = None
@@ -46,27 +46,32 @@ class EdgeColumns:
 
 @dataclass
 class EdgeStream:
-    """Blocks of `[2, E]` node numbers; what was found is known when all of them were read."""
+    """Blocks of `[2, E]` node numbers, a column per line; what was found is known when all of them were read."""
 
     table: Table
     ids: Ids
     columns: EdgeColumns
     findings: list[Finding] = field(default_factory=list)
 
+    @property
+    def both(self) -> bool:
+        """Whether a line stands for both directions."""
+        return not self.columns.require_direction()
+
     def __iter__(self) -> Iterator[Tensor]:
         source, target = _ends(self.table, self.columns)
-        both = not self.columns.require_direction()
+        both = self.both
         missing = unknown = 0
         for batch in self.table.read([source, target]):
             pair = np.stack([self.ids.numbers(batch.column(name), self.table.where) for name in (source, target)])
-            without, nobody = (pair == -2).any(axis=0), (pair == -1).any(axis=0)
-            missing, unknown = missing + int(without.sum()), unknown + int((nobody & ~without).sum())
-            if unknown and not self.columns.drop_unknown:
-                raise _unknown_node(self.table, batch, pair, source, target)
-            block = pair[:, ~(without | nobody)] if (without | nobody).any() else pair
+            block = pair
+            if pair.size and pair.min() < 0:
+                without, nobody = (pair == -2).any(axis=0), (pair == -1).any(axis=0)
+                missing, unknown = missing + int(without.sum()), unknown + int((nobody & ~without).sum())
+                if unknown and not self.columns.drop_unknown:
+                    raise _unknown_node(self.table, batch, pair, source, target)
+                block = pair[:, ~(without | nobody)]
             yield torch.from_numpy(block)
-            if both:
-                yield torch.from_numpy(block[::-1].copy())
         self.findings = tallied(
             [
                 *_unused(self.table, {source, target}),

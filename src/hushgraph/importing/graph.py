@@ -251,6 +251,7 @@ _KEPT = (
 def _edge_index(stream: EdgeStream, num_nodes: int) -> tuple[Tensor, list[Finding]]:
     blocks = list(stream)
     edges = torch.cat(blocks, dim=1) if blocks else torch.empty((2, 0), dtype=torch.int64)
+    edges = torch.cat((edges, edges.flip(0)), dim=1) if stream.both else edges
     loops = edges[0] == edges[1]
     stored = MemoryEdges.from_edge_index(edges[:, ~loops], num_nodes)
     times = 1 if stream.columns.directed else 2

@@ -99,10 +99,17 @@ class Ids:
         if self._table is None:
             places = pc.index_in(given, value_set=arrow().array(self.values, type=given.type))
             return np.array(pc.fill_null(places, -1), dtype=np.int64)
+        if self._are_counted and len(wanted) and 0 <= wanted.min() <= wanted.max() < len(self):
+            return wanted
         inside = (wanted >= 0) & (wanted < len(self._table))
         if inside.all():
             return self._table[wanted]
         return np.where(inside, self._table[np.where(inside, wanted, 0)], -1)
+
+    @cached_property
+    def _are_counted(self) -> bool:
+        """Whether ids are 0, 1, 2, ...: then they are the numbers."""
+        return bool(np.array_equal(self.values, np.arange(len(self))))
 
     @cached_property
     def _words(self) -> pa.Array:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +16,7 @@ from hushgraph.datasets.stored import GraphFacts, new_folder, write_arrays, writ
 from hushgraph.errors import InputError
 from hushgraph.graph.checks import check_graph
 from hushgraph.graph.disk import DiskEdges
+from hushgraph.graph.disk_writing import Progress, nobody
 from hushgraph.importing.edges import EdgeColumns, EdgeStream, open_edges
 from hushgraph.importing.findings import Code, Finding, tallied
 from hushgraph.importing.formats import ID, SOURCE, TARGET, TwoTables, is_whole_graph, read_whole_graph
@@ -44,11 +47,26 @@ def import_files(
     *,
     num_nodes: int | None = None,
     header: bool | None = None,
+    progress: Progress = nobody,
 ) -> Imported:
-    """Import a table of edges and a table of nodes, or edges alone between nodes 0 to `num_nodes` - 1."""
+    """Import a table of edges and a table of nodes, or edges alone between nodes 0 to `num_nodes` - 1.
+
+    An import that was stopped goes on where it was when it is made again with the same files and settings.
+    """
     edge_columns.require_direction()
     table = None if nodes is None else open_table(nodes)
-    return import_tables(out, edges, table, node_columns, edge_columns, num_nodes=num_nodes, header=header)
+    made_from = _sources((edges, nodes), node_columns, edge_columns, num_nodes, header)
+    return import_tables(
+        out,
+        edges,
+        table,
+        node_columns,
+        edge_columns,
+        num_nodes=num_nodes,
+        header=header,
+        made_from=made_from,
+        progress=progress,
+    )
 
 
 def import_tables(
@@ -60,20 +78,39 @@ def import_tables(
     *,
     num_nodes: int | None = None,
     header: bool | None = None,
+    made_from: str | None = None,
+    progress: Progress = nobody,
 ) -> Imported:
-    """The same for tables that are open already."""
+    """The same for tables that are open already; `made_from` names all of their content."""
     target = Path(out).expanduser()
-    with new_folder(target) as work:
+    with new_folder(target, made_from=made_from) as work:
+        for rest in work.glob("*.bin"):
+            rest.unlink()  # of an import that was stopped: nodes are read again
         found = _nodes(nodes, node_columns, num_nodes, work)
         table, notes = (edges, []) if isinstance(edges, Table) else open_edges(edges, found.ids, edge_columns, header)
         stream = EdgeStream(table, found.ids, edge_columns)
-        stored = DiskEdges.write(work / "edges", stream, len(found.ids), memory_limit=MEMORY)
+        stored = DiskEdges.write(
+            work / "edges",
+            stream,
+            len(found.ids),
+            memory_limit=MEMORY,
+            both=stream.both,
+            made_from=made_from,
+            progress=progress,
+        )
         findings = [*notes, *stream.findings, *_edge_findings(stored, edge_columns), *found.findings]
         facts = _facts(target, found, node_columns, nodes, edge_columns, findings)
         if not (work / "features.bin").exists():
             (work / "features.bin").write_bytes(np.ascontiguousarray(found.features, dtype="<f4").data)
         write_arrays(work, facts, _arrays(found))
     return Imported(target, facts, findings, stored.num_edges)
+
+
+def _sources(files: Sequence[str | Path | None], *settings: Any) -> str:
+    """A name of the files as they are now, and of what is made of them."""
+    found = [Path(file).expanduser() for file in files if file is not None]
+    states = [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in found if file.exists()]
+    return repr((MEMORY, states, settings))
 
 
 def _nodes(table: Table | None, columns: NodeColumns | None, num_nodes: int | None, work: Path) -> Nodes:

@@ -1,4 +1,4 @@
-"""Rows of named columns, read a batch at a time: CSV, TSV and other lists, Parquet, Arrow, and frames in memory.
+"""Rows of named columns, read a batch at a time: CSV, TSV and other lists, Parquet, Arrow, numpy, frames in memory.
 
 Nothing is guessed from the values of a text file: every column is read as words, and what uses it says what they mean.
 """
@@ -21,6 +21,7 @@ ROWS_AT_ONCE = 1 << 20
 _TEXT = {".csv", ".tsv", ".txt", ".edges", ".edgelist", ".tab"}
 _PARQUET = {".parquet", ".pq"}
 _ARROW = {".arrow", ".feather", ".ipc"}
+_NUMPY = {".npy"}
 _PACKED = {".gz", ".bz2", ".zst", ".lz4"}
 _COMMENTS = ("#", "%", "//")
 
@@ -69,17 +70,19 @@ def open_table(path: str | Path, *, header: bool = True) -> Table:
             return _parquet(source)
         if kind in _ARROW:
             return _arrow_file(source)
+        if kind in _NUMPY:
+            return _numpy(source)
         if kind in _TEXT:
             return _text(source, header)
     raise InputError(
-        f"{source}: expected a table by its name (.csv, .tsv, .txt, .parquet, .arrow, .feather; .csv.gz); got "
+        f"{source}: expected a table by its name (.csv, .tsv, .txt, .parquet, .arrow, .feather, .npy; .csv.gz); got "
         f"'{source.suffix or 'no ending'}'; rename it, or write it as one of these"
     )
 
 
 def is_table(path: str | Path) -> bool:
     """Whether a name is that of a table."""
-    return _kind(Path(path)) in _TEXT | _PARQUET | _ARROW
+    return _kind(Path(path)) in _TEXT | _PARQUET | _ARROW | _NUMPY
 
 
 def table_of(frame: Any, where: str) -> Table:
@@ -165,6 +168,37 @@ def _arrow_file(path: Path) -> Table:
     names = opened().schema.names
     _require_distinct(str(path), names)
     return Table(str(path), tuple(names), read)
+
+
+def _numpy(path: Path) -> Table:
+    """Raw pairs: an array `[edges, 2]` of whole numbers as `numpy.save` writes it."""
+    import numpy as np
+
+    with path.open("rb") as file:
+        version = np.lib.format.read_magic(file)
+        read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, by_column, dtype = read_header(file)
+        begin = file.tell()
+    if len(shape) != 2 or shape[1] != 2 or by_column or dtype.kind not in "iu":
+        raise InputError(
+            f"{path}: expected pairs of whole numbers, an array [edges, 2] in C order; got {dtype} {list(shape)}; "
+            "write np.ascontiguousarray(pairs)"
+        )
+    names = ("source", "target")
+
+    def read(columns: Sequence[str]) -> Iterator[Any]:
+        pa = arrow()
+        with told(str(path)), path.open("rb") as file:
+            file.seek(begin)
+            for first in range(0, shape[0], ROWS_AT_ONCE):
+                count = min(ROWS_AT_ONCE, shape[0] - first)
+                pairs = np.fromfile(file, dtype, 2 * count).reshape(-1, 2)
+                if len(pairs) < count:
+                    raise ValueError(f"it ends after {first + len(pairs)} of {shape[0]} pairs")
+                taken = [np.ascontiguousarray(pairs[:, names.index(name)]) for name in columns]
+                yield pa.record_batch([pa.array(values) for values in taken], names=list(columns))
+
+    return Table(str(path), names, read)
 
 
 def _text(path: Path, header: bool) -> Table:

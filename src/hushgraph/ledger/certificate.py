@@ -11,6 +11,8 @@ from enum import StrEnum
 from importlib.metadata import version
 from typing import Any
 
+from hushgraph.files.reading import Form, damage_named, require_fields
+from hushgraph.files.writing import plain
 from hushgraph.ledger.accounts import fold
 from hushgraph.ledger.entries import History
 from hushgraph.ledger.prices import chosen, spent, unit_key
@@ -20,8 +22,6 @@ from hushgraph.privacy.notes import Note, read_notes
 from hushgraph.privacy.plan import PaperClaim
 from hushgraph.privacy.units import Unit
 from hushgraph.privacy.units import from_dict as unit_from_dict
-from hushgraph.text import plain
-from hushgraph.untrusted.files import Form, damage_named, require_fields
 
 OTHER_DELTAS = (1e-5, 1e-6, 1e-7, 1e-8)
 

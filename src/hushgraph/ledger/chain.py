@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from hushgraph.errors import LedgerError
+from hushgraph.files.writing import private_folder, write_whole
 from hushgraph.ledger import old
 from hushgraph.ledger.accounts import RunningTotals
 from hushgraph.ledger.entries import FIRST_LINK, Entry, History, check_chain, seal
 from hushgraph.ledger.keys import KEYS, Head, Keys, signed_last
-from hushgraph.ledger.lock import TIMEOUT, held, private_folder
+from hushgraph.ledger.lock import TIMEOUT, held
 from hushgraph.ledger.store import FILE, FORMAT, Rows, Store
-from hushgraph.text import write_whole
 
 _IN_USE = "in-use"
 

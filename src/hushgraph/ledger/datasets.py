@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hushgraph.errors import InputError, LedgerError
+from hushgraph.files.reading import damage_named
 from hushgraph.ledger.entries import canonical
 from hushgraph.ledger.identity import DatasetIdentity, Likeness
 from hushgraph.ledger.store import Rows
-from hushgraph.untrusted.files import damage_named
 
 KINDS = ("dataset", "alias", "continues", "identified")
 JOINED = "joined"

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from hushgraph.errors import LedgerError
-from hushgraph.text import plain
+from hushgraph.files.writing import plain
 
 FIRST_LINK = "0" * 64
 

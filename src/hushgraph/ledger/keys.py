@@ -31,11 +31,10 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from hushgraph.errors import InputError, LedgerError
+from hushgraph.files.reading import Form, damage_named, read_json, require_fields
+from hushgraph.files.writing import json_text, private_folder, write_whole
 from hushgraph.ledger.entries import Entry, History, canonical
-from hushgraph.ledger.lock import private_folder
 from hushgraph.ledger.store import Rows
-from hushgraph.text import json_text, read_json, write_whole
-from hushgraph.untrusted.files import Form, damage_named, require_fields
 
 if TYPE_CHECKING:
     from hushgraph.ledger.ledger import Ledger

@@ -18,7 +18,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from hushgraph.errors import LedgerError
-from hushgraph.text import told_if_unwritable
+from hushgraph.files.writing import private_folder
 
 TIMEOUT = 10.0
 _PATIENCE = 1.0
@@ -84,12 +84,3 @@ def _say_who(path: Path) -> None:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with open(handle, "w") as file:
             json.dump(who, file)
-
-
-def private_folder(path: Path) -> Path:
-    """Make `path` (and what is missing above it) for its owner only (0700); one that exists stays as it is."""
-    if path.exists() and not path.is_dir():
-        raise LedgerError(f"expected a folder; {path} is a file. Name another folder")
-    with told_if_unwritable(path):
-        path.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return path

@@ -15,14 +15,15 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from hushgraph.errors import ContradictionError, HushgraphError, InputError, LedgerError
+from hushgraph.files.reading import Form, damage_named, parse_json, read_json, require_fields, sha256_of
+from hushgraph.files.writing import json_text, plain, write_whole
 from hushgraph.ledger.certificate import certify
 from hushgraph.ledger.checking import Finding, Status, Verification, bad, good, missing, outside, rejected, run_problems
 from hushgraph.ledger.entries import Entry, History, canonical
 from hushgraph.ledger.keys import HEAD, contradiction, is_signed, read_head, write_head
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.verify import standing
-from hushgraph.text import json_text, plain, read_json, rounded_up, sha256_of, write_whole
-from hushgraph.untrusted.files import Form, damage_named, parse_json, require_fields
+from hushgraph.text import rounded_up
 
 FILE = "manifest.json"
 WEIGHTS, GRAPH = "model.safetensors", "graph.npz"

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from hushgraph.errors import LedgerError
+from hushgraph.files.reading import damage_named, parse_json
 from hushgraph.ledger.entries import Entry, canonical, check_own
-from hushgraph.untrusted.files import damage_named, parse_json
 
 FILE = "ledger.db"
 FORMAT = 2

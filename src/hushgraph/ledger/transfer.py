@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from hushgraph.errors import HushgraphError, InputError, LedgerError
+from hushgraph.files.reading import Form, damage_named, parse_json, read_within, require_fields
+from hushgraph.files.writing import flush_folder, write_whole
 from hushgraph.ledger import old
 from hushgraph.ledger.accounts import RunningTotals, fold
 from hushgraph.ledger.datasets import JOINED
@@ -29,8 +31,6 @@ from hushgraph.ledger.lock import held
 from hushgraph.ledger.old import OldLedger, modernized
 from hushgraph.ledger.store import COLUMNS, FILE, Store, entry_of
 from hushgraph.privacy import events, units
-from hushgraph.text import flush_folder, write_whole
-from hushgraph.untrusted.files import Form, damage_named, parse_json, read_within, require_fields
 
 LARGEST_EXPORT = 1 << 30
 _FORM: dict[str, Form] = {

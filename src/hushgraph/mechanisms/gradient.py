@@ -18,7 +18,6 @@ from hushgraph.mechanisms.canaries import SCALES, Evidence, OpenVault, audit_gra
 from hushgraph.nn import Linear
 from hushgraph.nn.chorus import Ensemble
 from hushgraph.nn.rowwise import require_rowwise
-from hushgraph.noise.sampler import PoissonSampler
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy import events
 from hushgraph.privacy.events import Event
@@ -31,6 +30,7 @@ from hushgraph.training.ensemble import train_ensemble
 from hushgraph.training.examples import NoisySteps, RowExamples
 from hushgraph.training.loop import train_private
 from hushgraph.training.plain_rows import train as train_plain
+from hushgraph.training.sampler import PoissonSampler
 
 LOUD = 1e4  # a feature so large that the gradient is clipped
 QUIET = 1e-6  # weights so small that the model's confidence, and with it the gradient's direction, never changes

@@ -19,7 +19,6 @@ from hushgraph.mechanisms.canaries import Evidence, OpenVault, audit_graph
 from hushgraph.mechanisms.gradient import LOUD, SumsWatcher
 from hushgraph.nn import Linear
 from hushgraph.nn.rowwise import require_rowwise, rowwise
-from hushgraph.noise.sampler import PoissonSampler
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy import events
 from hushgraph.privacy.events import Event
@@ -31,6 +30,7 @@ from hushgraph.training.examples import NoisySteps
 from hushgraph.training.groups import GroupExamples
 from hushgraph.training.loop import train_private
 from hushgraph.training.plain_rows import train as train_plain
+from hushgraph.training.sampler import PoissonSampler
 
 _CANARY_GROUPS = 20_000  # groups that canaries are drawn in, over all steps: about ten seconds
 

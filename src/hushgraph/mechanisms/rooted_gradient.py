@@ -18,7 +18,6 @@ from hushgraph.graph.rows import SparseRows
 from hushgraph.mechanisms.canaries import Evidence, OpenVault, audit_graph
 from hushgraph.mechanisms.gradient import LOUD, Gradient, SumsWatcher
 from hushgraph.nn.rooted import RootedNetwork
-from hushgraph.noise.sampler import PoissonSampler
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy import events
 from hushgraph.privacy.events import Event
@@ -28,6 +27,7 @@ from hushgraph.privacy.units import Unit
 from hushgraph.training.config import Training
 from hushgraph.training.examples import NoisySteps, RootedExamples
 from hushgraph.training.loop import train_private
+from hushgraph.training.sampler import PoissonSampler
 from hushgraph.training.whole_graph import train_rooted
 
 _MOST_ROOTS = 60_000

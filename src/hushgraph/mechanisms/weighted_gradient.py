@@ -18,7 +18,6 @@ from hushgraph.mechanisms.canaries import Evidence, OpenVault, audit_graph
 from hushgraph.mechanisms.gradient import LOUD, Gradient, SumsWatcher
 from hushgraph.nn.layers import MLP, Linear
 from hushgraph.nn.weighted import WeightedMean, WeightedRows
-from hushgraph.noise.sampler import PoissonSampler
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy import events
 from hushgraph.privacy.events import Event
@@ -27,6 +26,7 @@ from hushgraph.privacy.units import Unit
 from hushgraph.training.config import Training
 from hushgraph.training.examples import NoisySteps
 from hushgraph.training.loop import train_private
+from hushgraph.training.sampler import PoissonSampler
 from hushgraph.training.weighted import WeightedExamples, train_weighted
 
 _CANARY_NUMBERS = 1 << 22

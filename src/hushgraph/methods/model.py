@@ -23,6 +23,9 @@ from torch import Tensor, nn
 
 from hushgraph import registry
 from hushgraph.errors import ContradictionError, InputError
+from hushgraph.files.modules import WithinBudget
+from hushgraph.files.reading import Form, damage_named, read_json, require_fields
+from hushgraph.files.writing import nothing_half_written, write_json, write_whole
 from hushgraph.graph.checks import CheckedGraph, check_graph, is_labeled
 from hushgraph.graph.rows import Rows
 from hushgraph.ledger.certificate import Certificate
@@ -37,9 +40,7 @@ from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.notes import Note
 from hushgraph.privacy.plan import Plan
 from hushgraph.privacy.units import Unit
-from hushgraph.text import nothing_half_written, read_json, rounded_up, write_json, write_whole
-from hushgraph.untrusted.files import Form, damage_named, require_fields
-from hushgraph.untrusted.modules import WithinBudget
+from hushgraph.text import rounded_up
 from hushgraph.vault import Replay
 from hushgraph.vault.checkpoint import Checkpoint
 

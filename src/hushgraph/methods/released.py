@@ -18,6 +18,7 @@ from scipy import sparse
 from hushgraph.datasets.npz import write_npz
 from hushgraph.datasets.splits import to_torch_csr
 from hushgraph.errors import InputError
+from hushgraph.files.writing import nothing_half_written, write_json
 from hushgraph.graph.checks import CheckedGraph, check_graph
 from hushgraph.graph.rows import Rows, SparseRows
 from hushgraph.ledger.certificate import Certificate
@@ -28,7 +29,6 @@ from hushgraph.methods.perturbed import GraphRelease
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.plan import Plan
 from hushgraph.privacy.units import Unit
-from hushgraph.text import nothing_half_written, write_json
 from hushgraph.vault import Progress
 
 if TYPE_CHECKING:

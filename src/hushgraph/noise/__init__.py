@@ -13,12 +13,10 @@ if TYPE_CHECKING:
     from hushgraph.noise.discrete import discrete_laplace_std as discrete_laplace_std
     from hushgraph.noise.normal import grid_of as grid_of
     from hushgraph.noise.normal import perturb as perturb
-    from hushgraph.noise.sampler import PoissonSampler as PoissonSampler
     from hushgraph.noise.source import NoiseSource as NoiseSource
 
 _HOMES = {
     "NoiseSource": "source",
-    "PoissonSampler": "sampler",
     "discrete_laplace": "discrete",
     "discrete_laplace_std": "discrete",
     "grid_of": "normal",

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from hushgraph.errors import CalibrationError, InputError, UnprovenError
+from hushgraph.files.writing import plain
 from hushgraph.privacy import events
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.calibration import Accountant, noise_scale
@@ -24,7 +25,6 @@ from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.notes import Code, Note
 from hushgraph.privacy.units import Unit
 from hushgraph.privacy.units import from_dict as unit_from_dict
-from hushgraph.text import plain
 
 M = TypeVar("M", bound=Mechanism)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hushgraph.errors import InputError
+from hushgraph.files.reading import damage_named, read_json
 from hushgraph.ledger.certificate import Certificate, Charge, DatasetTotal
 from hushgraph.ledger.checking import Status
 from hushgraph.ledger.ledger import Ledger
@@ -30,8 +31,6 @@ from hushgraph.privacy.loss import PrivacyLoss, WorstOf
 from hushgraph.privacy.notes import Note
 from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units import Unit
-from hushgraph.text import read_json
-from hushgraph.untrusted.files import damage_named
 
 
 @dataclass(frozen=True)

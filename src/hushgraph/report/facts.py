@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from hushgraph.files.writing import json_text
 from hushgraph.privacy.tradeoff import best_guess, detection_rate
 from hushgraph.report.context import RunContext
-from hushgraph.text import json_text
 
 SCHEMA = "hushgraph-privacy/1"
 FALSE_ALARMS = (0.01, 0.001)

@@ -17,10 +17,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from hushgraph.errors import InputError, did_you_mean
+from hushgraph.files.reading import damage_named
+from hushgraph.files.writing import write_whole
 from hushgraph.report.context import RunContext, read_context, with_ledger
 from hushgraph.report.sections import Section, all_sections
-from hushgraph.text import write_whole
-from hushgraph.untrusted.files import damage_named
 
 FILES = {
     "html": "report.html",

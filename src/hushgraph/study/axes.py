@@ -15,10 +15,10 @@ from typing import Any, Literal
 
 from hushgraph import registry
 from hushgraph.errors import InputError, did_you_mean
+from hushgraph.files.writing import plain
 from hushgraph.settings import from_words
 from hushgraph.study.cell import Dataset, Named
 from hushgraph.study.reader import Reader, number
-from hushgraph.text import plain
 
 
 @dataclass(frozen=True)

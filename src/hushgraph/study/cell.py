@@ -16,7 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
-from hushgraph.text import plain
+from hushgraph.files.writing import plain
 
 Privacy = Literal["research", "charged"]
 Inference = Literal["transductive", "inductive"]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
+from hushgraph.files.writing import write_whole
 from hushgraph.report.page import fill_page, render_text
 from hushgraph.report.svg import Axis, Series, line_chart
 from hushgraph.study.choose import choose, price_words
@@ -18,7 +19,7 @@ from hushgraph.study.export import caption, cells_of, shown, word
 from hushgraph.study.plots import is_log
 from hushgraph.study.store import State
 from hushgraph.study.views import View
-from hushgraph.text import rounded_up, write_whole
+from hushgraph.text import rounded_up
 
 if TYPE_CHECKING:
     from hushgraph.study.results import Results

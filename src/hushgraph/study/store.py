@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from hushgraph.errors import InputError
+from hushgraph.files.writing import number, plain
 from hushgraph.study.cell import Cell, digest
-from hushgraph.text import number, plain
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS results (

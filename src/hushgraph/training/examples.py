@@ -20,10 +20,10 @@ from hushgraph.graph.rooted import RootedSubgraphs
 from hushgraph.graph.rows import Rows, narrow_rows, row_square_norms, take_rows
 from hushgraph.nn.rooted import RootedNetwork
 from hushgraph.noise import grid_of
-from hushgraph.noise.sampler import Noise, PoissonSampler
 from hushgraph.training.clipping import ClippedGradient
 from hushgraph.training.losses import RowLoss, are_present, check_labels
 from hushgraph.training.rooted import rooted_gradient
+from hushgraph.training.sampler import Noise, PoissonSampler
 
 # Rows of several steps are gathered up to about this many numbers, where a row counts as at least so many (measured).
 _NUMBERS_AT_ONCE, _ROW_COST = 2**19, 64

@@ -16,11 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.errors import HushgraphError
-from hushgraph.noise.sampler import Noise
 from hushgraph.training.alike import one_thread
 from hushgraph.training.config import Training
 from hushgraph.training.examples import Examples, NoisySteps
 from hushgraph.training.optimizers import FlatParameters, make_optimizer
+from hushgraph.training.sampler import Noise
 
 Progress = Callable[[int, int], None]
 """Told how many of how many steps are done; for progress bars."""

@@ -25,12 +25,12 @@ from torch import Tensor, nn
 
 from hushgraph.graph.rows import Rows
 from hushgraph.nn.weighted import WeightedMean, WeightedRows
-from hushgraph.noise.sampler import Noise
 from hushgraph.training.clipping import ClippedGradient
 from hushgraph.training.config import Training
 from hushgraph.training.examples import NoisySteps, whole_pieces
 from hushgraph.training.losses import are_present, check_labels
 from hushgraph.training.rounding import MOST_PIECES, VECTOR_ROWS, check_size
+from hushgraph.training.sampler import Noise
 
 _MANY_ROWS = 1000.0
 """Sums in blocks of 128 rows: smaller ones have room for 16 nodes an example only."""

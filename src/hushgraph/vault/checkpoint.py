@@ -31,15 +31,14 @@ from safetensors.torch import save as to_safetensors
 from torch import Tensor, nn
 
 from hushgraph.errors import InputError
+from hushgraph.files.reading import damage_named, read_json, require_fields
+from hushgraph.files.writing import private_folder, write_json, write_whole
 from hushgraph.graph.checks import CheckedGraph
 from hushgraph.ledger.entries import canonical
 from hushgraph.ledger.identity import arrays_of, identify
-from hushgraph.ledger.lock import private_folder
 from hushgraph.nn.layers import Dropout
 from hushgraph.noise.source import NoiseSource, seeded_key
 from hushgraph.privacy.plan import Plan, Stage
-from hushgraph.text import read_json, write_json, write_whole
-from hushgraph.untrusted.files import damage_named, require_fields
 
 FORMAT = 1
 FILE = "run.json"

@@ -1,4 +1,4 @@
-"""The vault itself: one graph for one run, and `release`, the only way out."""
+"""The vault itself: one graph for one run, handles to its rows, and `release`, the only way out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import torch
 from torch import Tensor, nn
@@ -26,13 +26,43 @@ from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.notes import Code, Note
 from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.vault.checkpoint import Checkpoint, draws_masks
-from hushgraph.vault.handles import PrivateRows
 
 Progress = Callable[[str, int, int], None]
-Held = Rows | PrivateRows
 _TOLD_TO_THE_OWNER = {Code.OWN_PREDICTION, Code.OWN_ROW, Code.RAW_PREDICTIONS}
 NOBODY: Progress = lambda stage, done, total: None  # noqa: E731
 """Watches no progress."""
+
+
+class PrivateRows:
+    """A handle to rows that stay in a vault. It knows its shape; everything else raises.
+
+    A row follows from its node's own record and from what was released, unless the handle is `raw`: those rows read raw
+    neighborhoods, so no mechanism has a bound for them.
+    """
+
+    __slots__ = ("__weakref__", "raw", "shape", "what")
+
+    def __init__(self, shape: tuple[int, ...], what: str, *, raw: bool = False) -> None:
+        self.shape = shape
+        self.what = what
+        self.raw = raw
+
+    def __repr__(self) -> str:
+        return f"PrivateRows({self.what}, shape={self.shape})"
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise PrivateAccessError(
+            f"{self.what} are private under the unit in force and stay in the vault; pass the handle to a vault method"
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        self._refuse()
+
+    __getitem__ = __iter__ = __array__ = __bool__ = __float__ = __int__ = __reduce_ex__ = _refuse
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __matmul__ = __rmatmul__ = _refuse
+
+
+Held = Rows | PrivateRows
 
 
 class Vault:

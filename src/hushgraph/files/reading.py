@@ -7,11 +7,11 @@ becomes an error that says which file is damaged. What the reader itself has to 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import math
 import os
 import stat
-import unicodedata
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -137,13 +137,17 @@ def _named(kinds: Form) -> str:
     return " or ".join(words.get(kind, kind.__name__) for kind in listed)
 
 
-def visible(text: str) -> str:
-    """The text without what a terminal would obey: control characters other than line ends and tabs are written out."""
-    if text.isprintable():
-        return text
-    return "".join(one if one in "\n\t" or not _steers(one) else f"\\x{ord(one):02x}" for one in text)
+def read_json(path: str | os.PathLike[str], *, of: str = "a JSON file") -> dict[str, Any]:
+    """The one JSON object in a file; where it is missing or damaged, an error that says what it is part `of`."""
+    content = read_within(path, LARGEST_JSON, of=of)
+    with damage_named(path):
+        values = parse_json(content)
+    if not isinstance(values, dict):
+        raise InputError(f"expected one JSON object in {path}; got {type(values).__name__}")
+    return values
 
 
-def _steers(character: str) -> bool:
-    """Control characters, lone surrogates, and marks that change the direction of what follows."""
-    return unicodedata.category(character) in ("Cc", "Cs", "Cf")
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file's content."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

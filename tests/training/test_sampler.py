@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hushgraph.errors import InputError
 from hushgraph.noise import NoiseSource
-from hushgraph.noise.sampler import PoissonSampler, shuffled, without_null
+from hushgraph.training.sampler import PoissonSampler, shuffled, without_null
 
 
 class FakeNoise:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hushgraph.errors import InputError, LedgerError
-from hushgraph.untrusted.files import damage_named, parse_json, read_within, require_fields, visible
+from hushgraph.files.reading import damage_named, parse_json, read_within, require_fields
 
 
 def test_the_size_is_judged_before_anything_is_read(tmp_path: Path) -> None:
@@ -56,7 +56,3 @@ def test_damage_is_named_and_errors_of_the_project_pass_through() -> None:
 def test_all_wrong_fields_are_listed_at_once() -> None:
     with pytest.raises(InputError, match=r"(?s)3 problems.*the field a.*b as a whole number.*c as a word or null"):
         require_fields({"b": True, "c": 3, "d": 1}, {"a": int, "b": int, "c": (str, type(None)), "d": float}, "file")
-
-
-def test_what_steers_a_terminal_is_written_out() -> None:
-    assert visible("a\x1b[2J\x07b\u202ec\nd\te é") == "a\\x1b[2J\\x07b\\x202ec\nd\te é"

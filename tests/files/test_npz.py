@@ -12,7 +12,7 @@ import pytest
 
 from hushgraph.datasets import read_npz
 from hushgraph.errors import InputError
-from hushgraph.untrusted.npz import NpzFile
+from hushgraph.files.npz import NpzFile
 
 GOOD = {"y": np.array([0, 1]), "edge_index": np.array([[0, 1], [1, 0]]), "x": np.ones((2, 3), dtype=np.float32)}
 

@@ -11,8 +11,8 @@ import torch
 
 from hushgraph import GAP, Budget, Chorus, units
 from hushgraph.errors import InputError
+from hushgraph.files.modules import WithinBudget
 from hushgraph.methods.model import load
-from hushgraph.untrusted.modules import WithinBudget
 from small_graphs import random_graph
 
 
