@@ -40,7 +40,7 @@ class NoisyMoments(Method):
     image_height: int | None = setting(None, least=0, help="of pictures that are not square; 0: rows are no pictures")
     cell: int = setting(4, least=1, help="pixels along a cell of the histograms of gradients")
     bins: int = setting(8, least=2, help="directions in a histogram")
-    ridge_share: float = setting(0.5, above=0, help="of the ridge that is best for squared error by estimate")
+    ridge_share: float = setting(1.0, above=0, help="of the ridge that is best for squared error by estimate")
 
     name = "noisy-moments"
     summary = "one release: noisy sums by class of random features of the records, then ridge regression"
