@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test lint bench fuzz sbom licenses docs shape lock clean
+.PHONY: demo test lint bench fuzz sbom licenses docs notebooks shape lock clean
 
 $(READY): requirements.lock pyproject.toml
 	@echo "Setting up $(VENV) (a few minutes the first time) ..."
@@ -40,8 +40,13 @@ sbom: $(READY)  ## a software bill of materials (CycloneDX) of the lock, in sbom
 licenses: $(READY)  ## the licenses of all dependencies
 	@$(BIN)/python tools/supply_chain.py licenses
 
-docs: $(READY)  ## write the tables of README.md and docs/mechanisms.md from the registry
+docs: $(READY)  ## write the tables that follow from the registry, then build the site into site/
 	@$(BIN)/python tools/docs.py
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "open site/index.html"
+
+notebooks: $(READY)  ## run the notebooks of docs/notebooks and keep what they show
+	@$(BIN)/python tools/notebooks.py
 
 shape: $(READY)  ## docs/shape.md: the architecture in numbers, before and now
 	@$(BIN)/python tools/shape.py

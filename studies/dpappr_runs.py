@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from torch import Tensor
 from hushgraph.graph.checks import check_graph
 from hushgraph.methods.dpappr import DPAPPR
 from hushgraph.nn.weighted import power_iteration
+from hushgraph.privacy.budget import Budget
 from hushgraph.study.experiments.fit import Fit
 from hushgraph.study.lab import Lab
 from hushgraph.study.metrics import rmse
@@ -21,11 +24,15 @@ class Measured(Fit):
 
     def __call__(self, lab: Lab, **settings: Any) -> dict[str, float | None]:
         """All measures of one fit. Not private: evaluation."""
-        method, data = lab.method, lab.data
+        method = lab.method
         assert isinstance(method, DPAPPR)
+        return self.of(lab, method, lab.budget)
+
+    def of(self, lab: Lab, method: DPAPPR, budget: Budget) -> dict[str, float | None]:
+        """The measures of `method` at `budget`."""
         options = {"ledger": lab.ledger, "paper_mode": lab.cell.paper_mode}
-        model = method.fit(data, lab.unit, lab.budget, seed=lab.seed, **options)
-        scorer, graph = model.network.scorer, check_graph(data)
+        model = method.fit(lab.data, lab.unit, budget, seed=lab.seed, **options)
+        scorer, graph = model.network.scorer, check_graph(lab.data)
         with torch.no_grad():
             own = scorer(graph.features)
             hidden = scorer.layers[:-1](graph.features).double().numpy()
@@ -60,6 +67,16 @@ def _degrees(degrees: np.ndarray, embeddings: np.ndarray, train: np.ndarray, see
         "degree_rmse": rmse(degrees[asked], guessed),
         "degree_rmse_of_the_mean": rmse(degrees[asked], np.full(len(asked), mean)),
     }
+
+
+def split(lab: Lab, *, rows_epsilon: float) -> dict[str, float | None]:
+    """Paper mode with epsilon for DP-SGD alone, and `rows_epsilon` more for the rows; infinite: they cost nothing."""
+    assert lab.cell.method is not None
+    method, training = DPAPPR(**lab.cell.method.settings), lab.budget
+    if not math.isfinite(rows_epsilon):
+        return measured.of(lab, method, training)
+    total = rows_epsilon + training.epsilon
+    return measured.of(lab, replace(method, pagerank_share=rows_epsilon / total), Budget(total, training.delta))
 
 
 measured = Measured()

@@ -6,7 +6,9 @@
 
 `--kill` ends the server without warning so often (seconds) and starts it again, `--restart` does that to the database.
 Clients send each report until it is taken, the same bytes each time. At the end every acknowledged report must be
-stored once, with the bytes that were sent. `cpu ms each` is the servers' own time for a report, their starts included:
+stored once, with the bytes that were sent. `silence s` is the longest time in which no report was taken; `recovery s`
+is how much of it was left when what was killed had been started and answered again (a server at /healthz, a database to
+pg_ctl). `cpu ms each` is the servers' own time for a report, their starts included:
 on a machine that does other things too it says more than reports a second. `--slow` opens connections that never
 finish a request.
 """
@@ -188,6 +190,7 @@ def measured(given: argparse.Namespace, address: str, database: Any) -> dict[str
         thread.join()
     store = open_store(address)
     stored = store.reports(task.id)
+    kept = dict(stored)
     store.shut_down()
     for server in servers:
         server.kill()
@@ -203,9 +206,10 @@ def measured(given: argparse.Namespace, address: str, database: Any) -> dict[str
         "p99 ms": round(1000 * float(np.quantile(load.waits, 0.99)), 1),
         "cpu ms each": round(1000 * (spent.ru_utime + spent.ru_stime) / max(1, len(load.sent)), 3),
         "faults": len(moments),
+        "silence s": round(float(np.diff(done).max(initial=0.0)), 2),
         "recovery s": round(max(after, default=0.0), 2),
-        "lost": sum(dict(stored).get(node) != payloads[node] for node in load.sent),
-        "doubled": len(stored) - len(dict(stored)),
+        "lost": sum(kept.get(node) != payloads[node] for node in load.sent),
+        "doubled": len(stored) - len(kept),
         "slow": len(wires),
         "codes": {str(code): count for code, count in sorted(load.codes.items())},
     }

@@ -12,11 +12,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hushgraph import registry
+from hushgraph.privacy.budget import Budget
+from hushgraph.privacy.calibration import noise_scale
+from hushgraph.privacy.events import gaussian
+from hushgraph.privacy.loss import PrivacyLoss
 from hushgraph.privacy.mechanism import Mechanism
+from hushgraph.privacy.tradeoff import best_guess, detection_rate
+from hushgraph.privacy.units import Relation
 from hushgraph.testing import Cell, matrix
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = (ROOT / "README.md", ROOT / "docs" / "mechanisms.md")
+PAGES = (
+    ROOT / "README.md",
+    *(ROOT / "docs" / name for name in ("mechanisms.md", "methods/index.md", "which-unit.md", "tutorials/officer.md")),
+)
 _TABLE = re.compile(r"<!-- table: (\w+) -->\n.*?<!-- end of table -->", flags=re.DOTALL)
 
 
@@ -52,11 +61,12 @@ def mechanisms() -> str:
         found = registry.load("mechanisms", name)
         one = next(iter(found.variants()), found)
         proof = "none" if one.proof == "none" else f"[{one.proof}](proofs/{one.proof}.md)"
-        rows.append([f"`{name}`", one.released, _reads(name), one.law, one.sampling or "-", proof])
+        rows.append([f"`{name}`", one.released, reads(name), one.law, one.sampling or "-", proof])
     return table(["mechanism", "releases", "reads", "noise", "sampling", "proof"], rows)
 
 
-def _reads(name: str) -> str:
+def reads(name: str) -> str:
+    """The parts of a dataset that a mechanism looks at, in words."""
     variants = registry.load("mechanisms", name).variants()
     parts = {", ".join(sorted(one.reads)) for one in variants}
     return " or ".join(sorted(parts)) or "what its runs read"
@@ -65,11 +75,11 @@ def _reads(name: str) -> str:
 def bounds() -> str:
     """The matrix: each typical mechanism under each unit, with the bound where there is one."""
     cells = list(matrix())
-    shown = list(dict.fromkeys(cell.unit for cell in cells if cell.unit == _first(cell.unit.name)))
+    shown = list(dict.fromkeys(one.unit for one in cells if one.unit == _first(one.unit.name)))
     rows = []
-    for mechanism in dict.fromkeys(cell.mechanism for cell in cells):
-        own = {cell.unit: cell for cell in cells if cell.mechanism == mechanism}
-        rows.append([_called(mechanism), *[_cell(own[unit]) for unit in shown]])
+    for mechanism in dict.fromkeys(one.mechanism for one in cells):
+        own = {one.unit: one for one in cells if one.mechanism == mechanism}
+        rows.append([called(mechanism), *[cell(own[unit]) for unit in shown]])
     return table(["mechanism", *[f"`{unit.name}`" for unit in shown]], rows)
 
 
@@ -77,7 +87,7 @@ def _first(name: str) -> object:
     return registry.load("units", name).variants()[0]
 
 
-def _called(mechanism: Mechanism) -> str:
+def called(mechanism: Mechanism) -> str:
     """The mechanism with the parameters in which it differs from its default."""
     shown = {field.name: (getattr(mechanism, field.name), field.default) for field in dataclasses.fields(mechanism)}
     changed = [f"{name}={_value(value)}" for name, (value, default) in shown.items() if value != default]
@@ -90,12 +100,24 @@ def _value(value: object) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
-def _cell(cell: Cell) -> str:
-    if cell.status != "bounded":
-        return cell.status
-    if cell.mechanism.law == "randomizer":
+def cell(found: Cell) -> str:
+    """A bound, rounded up, or why there is none."""
+    if found.status != "bounded":
+        return found.status
+    if found.mechanism.law == "randomizer":
         return "per person"
-    return f"{math.ceil(cell.bound * 1000) / 1000:g}"
+    return f"{math.ceil(found.bound * 1000) / 1000:g}"
+
+
+def guesses() -> str:
+    """What the best attacker can do about one unit, by the exact curve of one Gaussian release."""
+    rows = []
+    for epsilon in (0.1, 0.5, 1.0, 2.0, 4.0, 8.0):
+        multiplier = noise_scale(gaussian, Relation.ADD_OR_REMOVE, Budget(epsilon, 1e-6))
+        loss = PrivacyLoss(gaussian(multiplier), Relation.ADD_OR_REMOVE)
+        shares = best_guess(loss), detection_rate(loss, 0.01)
+        rows.append([f"{epsilon:g}", *(f"{math.ceil(100 * share)} of 100" for share in shares)])
+    return table(["epsilon", "right guesses at most", "found at one false alarm in 100, at most"], rows)
 
 
 TABLES: dict[str, Callable[[], str]] = {
@@ -103,6 +125,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "units": units,
     "mechanisms": mechanisms,
     "bounds": bounds,
+    "guesses": guesses,
 }
 
 

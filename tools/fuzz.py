@@ -10,8 +10,8 @@ counted are
 - hang: more than ten seconds of computing;
 - silent: it was read, says something else than before, and nothing said so.
 
-`largest` is how much memory the reading took beyond what the process had before. The exit code is 1 if any count but
-`refused` and `same` is above 0.
+`slowest` is the longest computing for one file that was refused, `largest` how much memory all reading took beyond what
+the process had before. The exit code is 1 if any count but `refused` and `same` is above 0.
 """
 
 from __future__ import annotations
@@ -47,8 +47,10 @@ from hushgraph.collect.report import draw_payload, encode_payload
 from hushgraph.datasets import read_npz, write_npz
 from hushgraph.errors import HushgraphError
 from hushgraph.ledger.checking import Status
-from hushgraph.ledger.entries import canonical, digest_of
+from hushgraph.ledger.entries import FIRST_LINK, canonical, digest_of
+from hushgraph.ledger.keys import Head, Keys
 from hushgraph.ledger.ledger import Ledger
+from hushgraph.ledger.project import FOLDER
 from hushgraph.ledger.statement import statement
 from hushgraph.ledger.transfer import export as export_ledger
 from hushgraph.ledger.transfer import import_into
@@ -187,19 +189,23 @@ def _lying(arrays: dict[str, np.ndarray], name: str, rng: np.random.Generator) -
 
 
 def export_altered(content: bytes, rng: np.random.Generator) -> bytes:
-    """One value of an entry replaced, and the chain of hashes written again from there, as anybody can."""
-    entries = [json.loads(line) for line in content.splitlines()]
+    """One value of an entry replaced, the chain of hashes written again and signed with a key of one's own."""
+    *entries, _ = [json.loads(line) for line in content.splitlines()]
     at = int(rng.integers(0, len(entries)))
     try:
         entries[at]["values"] = json.loads(json_altered(json.dumps(entries[at]["values"]).encode(), rng))
-        link = "0" * 64
+        keys, link = Keys.new(), FIRST_LINK
+        if at:
+            entries[0]["values"]["public_key"] = keys.public
         for entry in entries:
-            body = canonical(entry["values"])
             entry["previous"] = link
+            body = canonical(entry["values"])
             entry["hash"] = link = digest_of(entry["number"], entry["kind"], entry["time"], body, link)
     except (ValueError, RecursionError):
         return content[: len(content) // 2]
-    return "".join(json.dumps(entry) + "\n" for entry in entries).encode()
+    last = entries[-1]
+    head = Head.signed(keys, entries[0]["hash"], last["number"], last["hash"], last["time"])
+    return "".join(canonical(line) + "\n" for line in (*entries, {"head": head.as_dict()})).encode()
 
 
 # Kinds of files
@@ -221,6 +227,7 @@ class Kind:
     inside_whole: bool = False
     files: tuple[str, ...] = ()
     counts: Counter[str] = field(default_factory=Counter)
+    slowest: float = 0.0
 
 
 def small_graph() -> Data:
@@ -354,6 +361,7 @@ def fuzz(kind: Kind, count: int, seed: int, work: Path, tell: Callable[[str], No
     """Alter and read `count` files of a kind; what became of them."""
     made, tried = work / "made", work / "tried"
     made.mkdir(parents=True)
+    (work / FOLDER).mkdir()  # the project's folder, without a ledger: that of whoever runs this stays out of it
     kind.make(made)
     original = kind.read(made)
     names = [name for name in (kind.files or sorted(path.name for path in made.iterdir())) if (made / name).is_file()]
@@ -365,8 +373,11 @@ def fuzz(kind: Kind, count: int, seed: int, work: Path, tell: Callable[[str], No
         inside = fits and bool(rng.random() < 0.5)
         alter = kind.inside if inside and kind.inside is not None else bytes_altered
         (tried / name).write_bytes(alter((made / name).read_bytes(), rng))
+        begun = time.process_time()
         outcome, words = _tried(kind, tried, original, kind.inside_whole if inside else kind.whole)
         kind.counts[outcome] += 1
+        if outcome == "refused":
+            kind.slowest = max(kind.slowest, time.process_time() - begun)
         if outcome not in ("refused", "same"):
             tell(f"{kind.name}, number {number}, {name}: {outcome}\n{words}")
         _restore(made, tried)
@@ -422,7 +433,7 @@ def main() -> int:
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
-    head = ("kind", "altered", "refused", "same", "raw", "hang", "silent", "seconds", "largest")
+    head = ("kind", "altered", "refused", "same", "raw", "hang", "silent", "seconds", "slowest", "largest")
     print("  ".join(f"{word:>10}" if at else f"{word:<18}" for at, word in enumerate(head)), flush=True)
     bad = 0
     for kind in kinds():
@@ -432,7 +443,8 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as work:
             counts = fuzz(kind, given.count, given.seed, Path(work), tell=lambda words: print(words, file=sys.stderr))
         found = [counts[word] for word in head[2:7]]
-        cells = [given.count, *found, f"{time.process_time() - begun:.0f}", f"{_peak() - before} MB"]
+        cells = [given.count, *found, f"{time.process_time() - begun:.0f}"]
+        cells += [f"{kind.slowest:.2f} s", f"{_peak() - before} MB"]
         print("  ".join([f"{kind.name:<18}", *(f"{cell:>10}" for cell in cells)]), flush=True)
         bad += sum(found[2:])
     return int(bad > 0)

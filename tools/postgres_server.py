@@ -38,7 +38,7 @@ class PostgresServer:
             self.port = probe.getsockname()[1]
         self.address = f"postgresql://tester@127.0.0.1:{self.port}/postgres"
         self.options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1"
-        self.options += "" if fsync else " -c fsync=off"
+        self.options += " -c recovery_init_sync_method=syncfs" if fsync else " -c fsync=off"
         self._run("initdb", "-D", f"{self.folder}/data", "-A", "trust", "-U", "tester")
 
     def start(self) -> None:

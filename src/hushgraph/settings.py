@@ -12,7 +12,7 @@ import math
 import numbers
 import types
 import typing
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Any, ClassVar, Self
 
 from hushgraph.errors import InputError, did_you_mean
@@ -25,7 +25,7 @@ def setting(
     above: float | None = None,
     below: float | None = None,
     most: float | None = None,
-    among: Iterable[str] | None = None,
+    among: Collection[str] | None = None,
     help: str = "",
     in_python: bool = False,
 ) -> Any:
@@ -38,7 +38,7 @@ def setting(
         "above": above,
         "below": below,
         "most": most,
-        "among": None if among is None else tuple(among),
+        "among": among,
     }
     return dataclasses.field(default=default, metadata={"rules": rules, "help": help, "in_python": in_python})
 
@@ -58,12 +58,14 @@ class Settings:
         return [
             problem
             for field in dataclasses.fields(self)
-            if (problem := self._wrong(field.name, hints.get(field.name))) is not None
+            if (problem := self._wrong(field, hints.get(field.name))) is not None
         ]
 
-    def _wrong(self, name: str, hint: Any) -> str | None:
-        value = getattr(self, name)
-        return _problem(name, _rules(type(self), name), value) or _kind_problem(name, hint, value)
+    def _wrong(self, field: dataclasses.Field[Any], hint: Any) -> str | None:
+        value = getattr(self, field.name)
+        if value is field.default:
+            return None  # a default fits its own rule; so lists of names wait until one is chosen
+        return _problem(field.name, _rules(type(self), field.name), value) or _kind_problem(field.name, hint, value)
 
     def as_dict(self) -> dict[str, Any]:
         """The settings as plain JSON values."""

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from commands import flat, run, run_json
 from hushgraph import registry
 
@@ -20,9 +22,19 @@ def test_settings_have_defaults_help_bounds_and_older_names() -> None:
     text = run("methods", "gap").stdout
     assert "--set hops=2" in text
     assert "at least 1" in text
-    assert "--set epochs=(unset)" in text
+    assert "--set epochs=auto" in text
     assert "hidden = hidden_channels" in text
     assert "one of " in run_json("methods", "gap")["help"]["combine"]
+
+
+@pytest.mark.parametrize("name", registry.names("methods"))
+def test_defaults_can_be_typed_back(name: str) -> None:
+    """What `methods NAME` shows behind --set, given to --set, changes nothing."""
+    kind = registry.load("methods", name)
+    lines = [line.split("--set ")[1] for line in run("methods", name).stdout.splitlines() if line.startswith("  --set")]
+    typed = kind.from_words(dict(line.split("=", 1) for line in lines))
+    assert len(lines) > 0
+    assert kind(**typed) == kind()
 
 
 def test_every_page_fits_80_columns() -> None:

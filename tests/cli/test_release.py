@@ -16,11 +16,22 @@ def test_a_graph_is_released_verified_audited_and_loaded(data: Path, tmp_path: P
     assert found["released_edges"] == load(out).edge_index.shape[1]
     assert run("verify", out).exit_code == 0
     assert run("audit", out, "--canaries", "500").exit_code == 0
-    trained = run_json(
-        "train", "sage", "--data", out, "--out", tmp_path / "model", "--epsilon", "inf", "--set", "epochs=1",
-        "--separate", "a released graph",
-    )  # fmt: skip
-    assert trained["method"] == "sage"
+    words = ["train", "sage", "--data", out, "--epsilon", "inf", "--set", "epochs=1"]
+    assert (
+        run_json(*words, "--out", tmp_path / "model")["method"] == "sage"
+    )  # no question: the ledger knows the release
+
+
+def test_a_released_graph_is_no_way_around_a_node_level_account(data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run_json("release", "arr", "--data", data, "--out", out, *BUDGET)
+    refused = run("train", "gap", "--data", out, "--out", tmp_path / "model", "--unit", "node", *BUDGET)
+    assert refused.exit_code == 2
+    assert "expected the real graph under the unit 'node'" in " ".join(refused.output.split())
+    (out / "certificate.json").write_text("{}")  # nothing confirms the release any more
+    asked = run("train", "mlp", "--data", out, "--out", tmp_path / "model", *BUDGET)
+    assert asked.exit_code == 2
+    assert "--separate" in asked.output
 
 
 def test_in_words_it_says_what_came_out(data: Path, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 from hushgraph.collect import admin
 from hushgraph.collect.client import HttpTransport
 from hushgraph.collect.guard import Gate, KnownTokens
-from hushgraph.collect.store import SqliteStore
+from hushgraph.collect.store import SqliteStore, Unavailable
 
 
 def test_guesses_of_tokens_share_one_allowance(world):
@@ -37,18 +37,53 @@ def test_random_tokens_do_not_renew_the_allowance_of_a_real_one(world):
 
 def test_an_enrolled_token_is_known_soon():
     now, listed = [0.0], [b"a" * 32]
-    known = KnownTokens(lambda task: list(listed), every=5.0, clock=lambda: now[0])
-    assert known.is_stale("survey")
-    known.refresh("survey")
-    assert known.has("survey", b"a" * 32)
-    assert not known.has("survey", b"b" * 32)
-    assert not known.has("other", b"a" * 32)
-    listed.append(b"b" * 32)
-    assert not known.is_stale("survey")
-    now[0] = 5.0
-    assert known.is_stale("survey")
-    known.refresh("survey")
-    assert known.has("survey", b"b" * 32)
+
+    async def go():
+        known = KnownTokens(lambda task: list(listed) if task == "survey" else [], every=5.0, clock=lambda: now[0])
+        assert await known.has("survey", b"a" * 32)
+        assert not await known.has("survey", b"b" * 32)
+        assert not await known.has("other", b"a" * 32)
+        listed.append(b"b" * 32)
+        assert not await known.has("survey", b"b" * 32)
+        now[0] = 5.0
+        assert await known.has("survey", b"b" * 32)
+
+    asyncio.run(go())
+
+
+def test_all_who_come_while_the_list_is_read_wait_for_one_reading():
+    readings = []
+
+    def read(task):
+        readings.append(task)
+        time.sleep(0.05)
+        return [bytes([one]) * 32 for one in range(64)]
+
+    async def go():
+        known = KnownTokens(read)
+        asked = [known.has("survey", bytes([one]) * 32) for one in range(100)]
+        assert await asyncio.gather(*asked) == [True] * 64 + [False] * 36
+
+    asyncio.run(go())
+    assert readings == ["survey"]
+
+
+def test_a_list_that_cannot_be_read_is_tried_again():
+    answers = [Unavailable("away"), [b"a" * 32]]
+
+    def read(task):
+        found = answers.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    async def go():
+        known = KnownTokens(read)
+        with pytest.raises(Unavailable):
+            await known.has("survey", b"a" * 32)
+        assert await known.has("survey", b"a" * 32)
+
+    asyncio.run(go())
 
 
 def test_operators_are_not_guessed_quickly(world):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import threading
-from concurrent.futures import Future
 
 import pytest
 
@@ -130,19 +130,23 @@ class Flaky:
 
 def test_a_batch_is_tried_again_and_given_up_in_the_end():
     paused: list[float] = []
-    store, metrics = Flaky(4), Metrics()
-    future: Future[Outcome] = Future()
-    Committer(store, metrics, wait=paused.append)._write([("report", future)])
-    assert future.result() is Outcome.STORED
+    metrics = Metrics()
+
+    async def outcome_of(committer, cancelled=False):
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        if cancelled:
+            future.cancel()
+        committer._write([("report", future)])
+        return (await asyncio.gather(future, return_exceptions=True))[0]
+
+    found = asyncio.run(outcome_of(Committer(Flaky(4), metrics, wait=paused.append)))
+    assert found is Outcome.STORED
     assert len(paused) == 4
     assert "hushgraph_store_retries_total 4" in metrics.text()
-    future = Future()
-    Committer(Flaky(100), metrics, patience=0.0, wait=paused.append)._write([("report", future)])
-    with pytest.raises(Unavailable):
-        future.result()
-    gone: Future[Outcome] = Future()
-    gone.cancel()
-    Committer(Flaky(0))._write([("report", gone)])  # nobody waits any more: no error
+    found = asyncio.run(outcome_of(Committer(Flaky(100), metrics, patience=0.0, wait=paused.append)))
+    assert isinstance(found, Unavailable)
+    found = asyncio.run(outcome_of(Committer(Flaky(0)), cancelled=True))  # nobody waits any more: no error
+    assert isinstance(found, asyncio.CancelledError)
 
 
 def test_a_database_that_is_away_is_503_and_not_ready(world, monkeypatch):

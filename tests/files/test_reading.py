@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hushgraph.errors import InputError, LedgerError
-from hushgraph.files.reading import damage_named, parse_json, read_within, require_fields
+from hushgraph.files.reading import damage_named, lines_within, parse_json, read_within, require_fields
 
 
 def test_the_size_is_judged_before_anything_is_read(tmp_path: Path) -> None:
@@ -26,6 +26,18 @@ def test_what_is_no_ordinary_file_is_not_waited_for(tmp_path: Path) -> None:
             read_within(tmp_path / name, 100, of="a file")
     with pytest.raises(InputError, match="cannot be read"):
         read_within("a\x00b", 100)
+
+
+def test_lines_come_one_by_one_and_have_a_longest(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    path.write_bytes(b"one\ntwo")
+    assert list(lines_within(path, 100)) == [b"one\n", b"two"]
+    with open(path, "ab") as file:
+        file.truncate(1 << 32)  # a line without an end
+    lines = lines_within(path, 1 << 40, of="an export")
+    assert next(lines) == b"one\n"
+    with pytest.raises(InputError, match=r"lines of at most 8,388,608 bytes; .*has a longer one"):
+        next(lines)
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,18 @@ def test_edges_on_disk_give_the_same_rows(tmp_path: Path) -> None:
     assert np.array_equal(a, b)
 
 
+def test_edges_that_lie_on_the_disk_in_both_directions_stay_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = hub_graph()
+    held = MemoryEdges.from_edge_index(graph.edge_index, graph.num_nodes)
+    stored = DiskEdges.write(tmp_path / "edges", [graph.edge_index], graph.num_nodes)
+    monkeypatch.delattr(DiskEdges, "load")
+    for way in WAYS:
+        ours, theirs = (pagerank(one, torch.arange(10), way=way).toarray() for one in (held, stored))  # type: ignore[arg-type]
+        assert np.array_equal(ours, theirs)
+
+
 def test_what_is_wrong_is_said_at_once() -> None:
     edges = MemoryEdges.from_edge_index(random_graph(1).edge_index, 40)
     with pytest.raises(InputError, match=r"(?s)alpha.*sources"):

@@ -97,11 +97,23 @@ def test_a_dataset_entered_by_its_name_takes_the_first_content_that_comes_with_i
     ledger.create("campus", EDGE.as_dict())
     ledger.set_limit(1.0, DELTA)
     assert ledger.dataset_for(ledger.identify(graph()), "campus") == "campus"
-    assert ledger.dataset_for(ledger.identify(graph(5)), "campus") == "campus-2"
+    assert ledger.dataset_for(ledger.identify(graph(5)), "campus", separate="another campus") == "campus-2"
     book = ledger.on(Occasion(arrays=graph()))
     with pytest.raises(BudgetError):
         open_run(book, sums_of(2.0), "renamed", seeded=False)
     assert ledger.history().entries[-1].dataset == "campus"
+
+
+def test_a_known_name_with_wholly_other_content_is_a_question(ledger: Ledger) -> None:
+    ledger.dataset_for(ledger.identify(graph()), "campus")
+    entries = len(ledger.history().entries)
+    with pytest.raises(InputError, match=r"'campus'.*wholly other content.*--continues campus.*--separate"):
+        ledger.dataset_for(ledger.identify(graph(5)), "campus")
+    assert len(ledger.history().entries) == entries
+    assert ledger.dataset_for(ledger.identify(graph(5)), "campus", continues="campus") == "campus"
+    for seed in (6, 7):  # data that was given no name
+        ledger.dataset_for(ledger.identify(graph(seed)), "graph")
+    assert "graph-2" in {entry.dataset for entry in ledger.history().entries}
 
 
 def test_runs_find_their_dataset_by_its_content(ledger: Ledger) -> None:
@@ -172,7 +184,8 @@ def test_joined_runs_that_fit_leave_the_rest_of_the_limit(ledger: Ledger) -> Non
     with pytest.raises(BudgetError):
         train(ledger, graph(), "copy", 4.0)
     assert ledger.total("copy", EDGE).runs == 2
-    assert ledger.dataset_for(ledger.identify(graph(5)), "members") == "members-2"  # the name was used up
+    other = ledger.identify(graph(5))
+    assert ledger.dataset_for(other, "members", separate="others") == "members-2"  # the name was used up
     check_history(ledger.history())
 
 

@@ -27,6 +27,7 @@ from hushgraph.cli import (
     verify,
 )
 from hushgraph.cli.console import command
+from hushgraph.cli.deferred import expect_one_command
 
 app = typer.Typer(
     name="hushgraph",
@@ -74,4 +75,5 @@ app.command("doctor", short_help="Check the installation.")(doctor.doctor)
 
 def main() -> None:
     """Entry point of the `hushgraph` command."""
-    app()
+    expect_one_command()
+    app(prog_name="hushgraph")

@@ -8,14 +8,21 @@ from typing import Annotated, Any
 import typer
 
 from hushgraph import registry
-from hushgraph.cli.console import Json, command, echo, progress_bar, show_json, show_words, words
+from hushgraph.cli.console import Json, command, echo, known, progress_bar, show_json, show_words, words
 from hushgraph.cli.data import Split, SplitSeed, load_graph
 from hushgraph.errors import InputError
 
 
 @command
 def attack(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="One of: " + ", ".join(registry.names("attacks")) + ".")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="One of: " + ", ".join(registry.names("attacks")) + ".",
+            autocompletion=known("attacks"),
+        ),
+    ],
     data: Annotated[str, typer.Option(help="The graph it was trained on: a name or an npz file. Inversion: images.")],
     target: Annotated[
         Path | None, typer.Argument(metavar="MODEL", help="The folder of a trained model; not for inversion.")

@@ -14,6 +14,7 @@ from typing import Annotated, Any, NoReturn, ParamSpec
 
 import typer
 
+from hushgraph import registry
 from hushgraph.errors import HushgraphError, InputError
 from hushgraph.files.writing import plain, require_writable
 from hushgraph.text import visible
@@ -29,6 +30,11 @@ Settings = Annotated[
 ]
 
 P = ParamSpec("P")
+
+
+def known(kind: registry.Kind) -> Callable[[str], list[str]]:
+    """What a shell offers to complete a word: the names of a kind."""
+    return lambda incomplete: [name for name in registry.names(kind) if name.startswith(incomplete)]
 
 
 def command(function: Callable[P, None]) -> Callable[P, None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,10 +13,22 @@ from hushgraph.errors import InputError
 if TYPE_CHECKING:
     from torch_geometric.data import Data as Graph
 
+    from hushgraph.ledger.ledger import Ledger
+    from hushgraph.privacy.units import Unit
+
+
+def _names(incomplete: str) -> list[str]:
+    """What a shell offers: datasets that are here. Where none fits, it offers files."""
+    from hushgraph.datasets import available
+
+    return [record.name for record in available() if record.present and record.name.startswith(incomplete)]
+
+
 Data = Annotated[
     str,
     typer.Option(
-        help="A dataset's name (see `hushgraph datasets`), a graph that `import` wrote, FILE.npz, FILE.graphml, ..."
+        help="A dataset's name (see `hushgraph datasets`), a graph that `import` wrote, FILE.npz, FILE.graphml, ...",
+        autocompletion=_names,
     ),
 ]
 Split = Annotated[
@@ -76,6 +89,29 @@ def read_graph(name: str, split: str | None = None, *, directed: bool = False, q
     for one in () if quiet else graph.findings:
         tell(f"{name}: {one}")
     return graph if split is None else split_from(graph, split)
+
+
+def why_separate(name: str, unit: Unit | None, ledger: Ledger) -> str | None:
+    """The answer for a released graph that the ledger confirms: its edges are private, whatever it resembles.
+
+    Features and labels in it are the real ones, so it is refused under a unit that protects those.
+    """
+    from hushgraph.ledger.manifest import CERTIFICATE, GRAPH, verify_model
+
+    folder = Path(name)
+    if not (folder / GRAPH).is_file() or not (folder / CERTIFICATE).is_file():
+        return None
+    if unit is not None and not {"features", "labels"} <= unit.public:
+        raise InputError(
+            f"{name}: expected the real graph under the unit '{unit.name}'; got a released one. Its edges are noisy, "
+            "but its labels are the real ones and would be charged to nobody. Train on the real graph, "
+            "or with a unit that leaves labels public, such as undirected-edge"
+        )
+    return (
+        "a graph released from it: what is protected is noisy already"
+        if verify_model(folder, ledger).exit_code == 0
+        else None
+    )
 
 
 def _is_own(name: str) -> bool:

@@ -9,21 +9,26 @@ from typing import Annotated, Any
 import typer
 
 from hushgraph import registry
-from hushgraph.cli.console import WIDTH, Json, command, echo, show_json, show_words
+from hushgraph.cli.console import WIDTH, Json, command, echo, known, show_json, show_words
+from hushgraph.cli.deferred import deferred
 
 
 @command
 def methods(
-    name: Annotated[str | None, typer.Argument(help="A method; its settings (for --set) are shown.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="A method; its settings (for --set) are shown.", autocompletion=known("methods")),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """List the methods, or the settings of one with their defaults and what they do."""
+    with deferred():
+        kinds = [registry.load("methods", known) for known in ([name] if name else registry.names("methods"))]
     if name is None:
-        records = [_record(registry.load("methods", known)) for known in registry.names("methods")]
-        show_json({"methods": records}) if as_json else _show_all(records)
+        show_json({"methods": [_record(kind) for kind in kinds]}) if as_json else _show_all(kinds)
         return
-    kind = registry.load("methods", name)
-    shown = {**_record(kind), "about": inspect.cleandoc(kind.__doc__ or ""), **_settings(kind)}
+    (kind,) = kinds
+    shown = {**_record(kind), "about": inspect.cleandoc(kind.__doc__ or ""), **settings_of(kind)}
     show_json(shown) if as_json else _show_one(shown)
 
 
@@ -31,7 +36,7 @@ def _record(kind: Any) -> dict[str, Any]:
     return {"name": kind.name, "summary": kind.summary, "paper": kind.paper, "units": kind.units()}
 
 
-def _settings(kind: Any) -> dict[str, Any]:
+def settings_of(kind: Any) -> dict[str, Any]:
     """Defaults, constraints, help and older names of all settings."""
     fields = [field for field in dataclasses.fields(kind) if field.init and not field.metadata.get("in_python")]
     return {
@@ -55,9 +60,18 @@ def _help(field: dataclasses.Field[Any]) -> str:
     return "; ".join(part for part in (field.metadata.get("help", ""), among, " and ".join(limits)) if part)
 
 
-def _show_all(records: list[dict[str, Any]]) -> None:
-    for record in records:
-        show_words(f"{record['name']:<10} {record['summary']}", indent=11)
+def _typed(default: Any) -> str:
+    """A default as --set takes it; what a rule chooses is `auto`."""
+    if isinstance(default, bool):
+        return str(default).lower()
+    if isinstance(default, tuple | list):
+        return ",".join(str(part) for part in default)
+    return "auto" if default is None else str(default)
+
+
+def _show_all(kinds: list[Any]) -> None:
+    for kind in kinds:
+        show_words(f"{kind.name:<13} {kind.summary}", indent=14)
     show_words("\n`hushgraph methods NAME` shows the settings of one.")
 
 
@@ -69,11 +83,11 @@ def _show_one(shown: dict[str, Any]) -> None:
     for paragraph in shown["about"].split("\n\n"):
         show_words(" ".join(paragraph.split()) + "\n")
     for name, default in shown["settings"].items():
-        echo(f"  --set {name}={'(unset)' if default is None else default}"[:WIDTH])
+        echo(f"  --set {name}={_typed(default)}"[:WIDTH])
         if shown["help"][name]:
             show_words(f"        {shown['help'][name]}", indent=8)
     for unit, found in shown["unit_settings"].items():
-        settings = " ".join(f"--set {name}={default}" for name, default in found.items())
+        settings = " ".join(f"--set {name}={_typed(default)}" for name, default in found.items())
         show_words(f"  with --unit {unit}: {settings}", indent=8)
     if shown["aliases"]:
         older = ", ".join(f"{old} = {new}" for old, new in shown["aliases"].items())

@@ -8,15 +8,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hushgraph import registry
-from hushgraph.cli.console import Json, Settings, command, echo, show_json, show_table, show_words, words
+from hushgraph.cli.console import Json, Settings, command, echo, known, show_json, show_table, show_words, words
+from hushgraph.cli.deferred import deferred
 from hushgraph.text import rounded_up
 
 if TYPE_CHECKING:
     from hushgraph.privacy.plan import Plan, Stage
     from hushgraph.privacy.units import Unit
 
-Method = Annotated[str, typer.Argument(help=f"One of: {', '.join(registry.names('methods'))}.")]
-UnitName = Annotated[str, typer.Option(help=f"What is protected: {', '.join(registry.names('units'))}.")]
+Method = Annotated[
+    str, typer.Argument(help=f"One of: {', '.join(registry.names('methods'))}.", autocompletion=known("methods"))
+]
+UnitName = Annotated[
+    str,
+    typer.Option(help=f"What is protected: {', '.join(registry.names('units'))}.", autocompletion=known("units")),
+]
 
 
 def number(word: str | float) -> float:
@@ -65,9 +71,12 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """Show which releases a method would make, with how much noise, without reading any data."""
-    from hushgraph.cli.choices import read_choices
-    from hushgraph.privacy.metadata import Metadata
+    with deferred():
+        from hushgraph.cli.choices import read_choices
+        from hushgraph.privacy.metadata import Metadata
 
+        if registry.knows("methods", method):
+            registry.load("methods", method)
     choices = read_choices(method, unit, epsilon, delta, words(settings))
     metadata = Metadata.from_sizes(nodes, edges, train_nodes, features, classes)
     assert choices.unit is not None

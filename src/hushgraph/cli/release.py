@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushgraph.cli.console import Json, Settings, command, echo, progress_bar, require_new_folder, show_json, words
+from hushgraph.cli.console import (
+    Json,
+    Settings,
+    command,
+    echo,
+    known,
+    progress_bar,
+    require_new_folder,
+    show_json,
+    words,
+)
 from hushgraph.cli.data import read_graph
 from hushgraph.cli.ledger import LedgerOption, Operator, Purpose, occasion_of
 from hushgraph.cli.plan import Delta, Edges, Epsilon, PaperMode
@@ -38,7 +48,10 @@ def release(
         float | None,
         typer.Option(help="Randomize features too, by FeatureRR at this epsilon a person; needs --set low= and high=."),
     ] = None,
-    unit: Annotated[str | None, typer.Option(help="What is protected; default: one edge of the graph.")] = None,
+    unit: Annotated[
+        str | None,
+        typer.Option(help="What is protected; default: one edge of the graph.", autocompletion=known("units")),
+    ] = None,
     delta: Delta = None,
     edges: Edges = None,
     split: Split = None,

@@ -45,13 +45,15 @@ def run(
         int | None, typer.Option(min=0, help="Processes; default: one per core. 0: this process.")
     ] = None,
     retry: Annotated[bool, typer.Option("--retry", help="Run again what was refused or failed.")] = False,
+    where: Where = None,
     store: StoreOption = None,
+    any_code: AnyCode = False,
     as_json: Json = False,
 ) -> None:
     """Do what is missing of a study. Stopped or killed, it goes on where it was; nothing is done twice."""
     from hushgraph.study.run import cores, study, time_kinds
 
-    results = _read(file, store)
+    results = _read(file, store, any_code)
     if dry_run:
         if timed:
             results = time_kinds(results, workers)
@@ -59,7 +61,8 @@ def run(
         return
     watch = _Line(quiet=as_json)
     started = time.perf_counter()
-    done = study(results.study, store=results.store.path, workers=workers, retry=retry, watch=watch)
+    options: dict[str, Any] = {"workers": workers, "retry": retry, "where": _where(where), "any_code": any_code}
+    done = study(results.study, store=results.store.path, watch=watch, **options)
     watch.end()
     if as_json:
         seconds = time.perf_counter() - started

@@ -12,13 +12,14 @@ from hushgraph.cli.console import (
     Settings,
     command,
     echo,
+    known,
     progress_bar,
     require_new_folder,
     show_json,
     show_words,
     words,
 )
-from hushgraph.cli.data import Classes, Data, Directed, Split, SplitSeed, load_graph
+from hushgraph.cli.data import Classes, Data, Directed, Split, SplitSeed, load_graph, why_separate
 from hushgraph.cli.ledger import LedgerOption, Operator, Purpose, occasion_of
 from hushgraph.cli.plan import Delta, Edges, Epsilon, Method, PaperMode
 
@@ -43,7 +44,10 @@ def train(
     data: Data,
     epsilon: Epsilon,
     out: Annotated[Path, typer.Option(help="Folder for the model; must be new or empty.")],
-    unit: Annotated[str | None, typer.Option(help="What is protected; default: one edge of the graph.")] = None,
+    unit: Annotated[
+        str | None,
+        typer.Option(help="What is protected; default: one edge of the graph.", autocompletion=known("units")),
+    ] = None,
     delta: Delta = None,
     edges: Edges = None,
     split: Split = None,
@@ -82,8 +86,11 @@ def train(
 
     torch.set_num_threads(threads)
     graph = load_graph(data, split, split_seed, directed=directed, classes=classes)
+    book = default_ledger(ledger)
+    if continues is None and separate is None:
+        separate = why_separate(data, choices.unit, book)
     declared = {"unpublished": unpublished, "group": group, "continues": continues, "separate": separate}
-    book = default_ledger(ledger).on(occasion_of(operator, purpose, arrays=arrays_of(graph), **declared))
+    book = book.on(occasion_of(operator, purpose, arrays=arrays_of(graph), **declared))
     with progress_bar(as_json) as progress:
         model = choices.method.fit(
             graph,
@@ -101,7 +108,7 @@ def train(
     if as_json:
         show_json(shown)
     else:
-        _show(model, out)
+        _show(model, out, graph)
 
 
 def summary(model: Model, out: Path, ledger: Path | None) -> dict[str, Any]:
@@ -127,7 +134,7 @@ def summary(model: Model, out: Path, ledger: Path | None) -> dict[str, Any]:
     }
 
 
-def _show(model: Model, out: Path) -> None:
+def _show(model: Model, out: Path, graph: Any) -> None:
     from hushgraph.methods.evaluation import EVALUATION, main_measure
 
     echo(str(model) + "\n")
@@ -135,10 +142,28 @@ def _show(model: Model, out: Path) -> None:
     for title, text in ((measure, _accuracy(model)), ("lowest classes", _lowest_classes(model))):
         if text:
             show_words(f"{title:<15} {text} ({EVALUATION})", indent=18)
+    show_words(f"split           {_split(graph)}", indent=16)
     echo(f"time            {model.seconds['total']:.1f} s")
     if model.ledger is not None and model.ledger.folder is not None:
-        echo(f"charged to      {model.ledger.folder}")
+        show_words(f"charged to      {model.ledger.folder}{_whose(model.ledger.folder)}", indent=16)
     echo(f"model           {out}")
+
+
+def _whose(ledger: Path) -> str:
+    """What to know about a ledger that no project has."""
+    from hushgraph.ledger.project import user_folder
+
+    own = ledger.absolute() == user_folder().absolute()
+    return " (your own, for all that you run outside a project; `hushgraph init` makes one here)" if own else ""
+
+
+def _split(graph: Any) -> str:
+    """How many nodes are for what, and whose choice that was; the split is public."""
+    parts = {name: graph.get(f"{name}_mask") for name in ("train", "val", "test")}
+    counts = ", ".join(f"{name} {int(mask.sum()):,}" for name, mask in parts.items() if mask is not None)
+    if "split_seed" not in graph:
+        return f"{counts} (comes with the data)"
+    return f"{counts} (drawn with seed {graph.split_seed}; --split-seed or --split 75/10/15 draws another)"
 
 
 def _accuracy(model: Model) -> str:

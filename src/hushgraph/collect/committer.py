@@ -10,11 +10,12 @@ was stored by a commit whose answer was lost is found there again, and nothing i
 from __future__ import annotations
 
 import asyncio
-import queue
+import contextlib
+import logging
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import Future
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from hushgraph.collect.observing import Metrics
@@ -25,6 +26,9 @@ LARGEST_BATCH = 256
 QUEUE_LENGTH = 4096
 PATIENCE = 8.0
 """Seconds for which a batch is tried again; then its senders are told to come back."""
+LONGEST_PAUSE = 0.2
+log = logging.getLogger("hushgraph.collect")
+_Waiting = tuple[Arrival, "asyncio.Future[Outcome]"]
 
 
 class Overloaded(HushgraphError):
@@ -55,13 +59,14 @@ class Committer:
         wait: Callable[[float], None] = time.sleep,
     ) -> None:
         self.store, self.metrics, self.patience, self._wait = store, metrics or Metrics(), patience, wait
-        self._waiting: queue.Queue[tuple[Arrival, Future[Outcome]] | None] = queue.Queue(QUEUE_LENGTH)
+        self._waiting: deque[_Waiting] = deque()
+        self._changed, self._running, self._away = threading.Condition(), True, False
         self._thread = threading.Thread(target=self._work, name="committer", daemon=True)
 
     @property
     def waiting(self) -> int:
         """How many reports wait for a commit."""
-        return self._waiting.qsize()
+        return len(self._waiting)
 
     def start(self) -> None:
         """Start writing."""
@@ -69,65 +74,72 @@ class Committer:
 
     def stop(self) -> None:
         """Write what is waiting, then end."""
-        self._waiting.put(None)
+        with self._changed:
+            self._running = False
+            self._changed.notify()
         self._thread.join()
 
     async def add(self, arrival: Arrival) -> Outcome:
         """Wait until the report is decided and, if stored, committed."""
-        future: Future[Outcome] = Future()
-        try:
-            self._waiting.put_nowait((arrival, future))
-        except queue.Full:
-            raise Overloaded("the queue is full") from None
-        return await asyncio.wrap_future(future)
+        if len(self._waiting) >= QUEUE_LENGTH:
+            raise Overloaded("the queue is full")
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        with self._changed:
+            self._waiting.append((arrival, future))
+            self._changed.notify()
+        return await future
 
     def _work(self) -> None:
-        running = True
-        while running:
-            batch = [self._waiting.get()]
-            while len(batch) < LARGEST_BATCH and batch[-1] is not None:
-                try:
-                    batch.append(self._waiting.get_nowait())
-                except queue.Empty:
-                    break
-            running = batch[-1] is not None
-            self._write([item for item in batch if item is not None])
+        while batch := self._next_batch():
+            self._write(batch)
         self.store.close()
 
-    def _write(self, batch: list[tuple[Arrival, Future[Outcome]]]) -> None:
-        if not batch:
-            return
+    def _next_batch(self) -> list[_Waiting]:
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or not self._running)
+            return [self._waiting.popleft() for _ in range(min(LARGEST_BATCH, len(self._waiting)))]
+
+    def _write(self, batch: list[_Waiting]) -> None:
         begun = time.monotonic()
+        outcomes: Sequence[Outcome | Exception]
         try:
             outcomes = self._add([arrival for arrival, _ in batch])
+            self.metrics.observe("commit_seconds", time.monotonic() - begun)
         except Exception as error:
             # Nothing of the batch is known to be stored; every sender is told to try again.
             self.metrics.count("store_errors", kind=type(error).__name__)
-            for _, future in batch:
-                _settle(future, error)
-            return
-        self.metrics.observe("commit_seconds", time.monotonic() - begun)
-        for (_, future), outcome in zip(batch, outcomes):
-            _settle(future, outcome)
+            outcomes = [error] * len(batch)
+        answered = [(future, outcome) for (_, future), outcome in zip(batch, outcomes)]
+        with contextlib.suppress(RuntimeError):  # the loop has ended, and with it everybody who waited
+            batch[0][1].get_loop().call_soon_threadsafe(_settle, answered)
 
     def _add(self, arrivals: list[Arrival]) -> list[Outcome]:
-        until, pause = time.monotonic() + self.patience, 0.02
+        begun, pause = time.monotonic(), 0.02
         while True:
             try:
-                return self.store.add(arrivals)
+                outcomes = self.store.add(arrivals)
+                self._tell_if_changed(away=False)
+                return outcomes
             except Unavailable:
+                self._tell_if_changed(away=True)
                 self.metrics.count("store_retries")
-                if time.monotonic() + pause > until:
+                if time.monotonic() + pause > begun + self.patience:
                     raise
             self._wait(pause)
-            pause = min(0.5, 2 * pause)
+            pause = min(LONGEST_PAUSE, 2 * pause)
+
+    def _tell_if_changed(self, away: bool) -> None:
+        if away != self._away:
+            self._away = away
+            log.warning("the database does not answer; reports wait" if away else "the database answers again")
 
 
-def _settle(future: Future[Outcome], found: Outcome | Exception) -> None:
-    """Answer, unless the sender has gone meanwhile."""
-    if not future.set_running_or_notify_cancel():
-        return
-    if isinstance(found, Exception):
-        future.set_exception(found)
-    else:
-        future.set_result(found)
+def _settle(answered: list[tuple[asyncio.Future[Outcome], Outcome | Exception]]) -> None:
+    """Answer a batch in the loop, at once; some senders may have gone meanwhile."""
+    for future, found in answered:
+        if future.done():
+            continue
+        if isinstance(found, Exception):
+            future.set_exception(found)
+        else:
+            future.set_result(found)

@@ -66,21 +66,31 @@ class KnownTokens:
         self._read, self._every, self._clock = read, every, clock
         self._known: dict[str, frozenset[bytes]] = {}
         self._next: dict[str, float] = {}
+        self._reading: dict[str, asyncio.Task[None]] = {}
 
-    def has(self, task_id: str, token_hash: bytes) -> bool:
-        """Whether the token was enrolled when the list was read last."""
-        return token_hash[:8] in self._known.get(task_id, ())
+    async def has(self, task_id: str, token_hash: bytes) -> bool:
+        """Whether the token is enrolled, by a list that is read again for one it lacks, if it is no longer fresh.
 
-    def is_stale(self, task_id: str) -> bool:
-        """Whether it is time to read the list again."""
-        return self._clock() >= self._next.get(task_id, 0.0)
+        All who ask while it is being read wait for it, so that nobody who is enrolled is taken for a stranger.
+        """
+        key = token_hash[:8]
+        if key in self._known.get(task_id, ()):
+            return True
+        if task_id not in self._reading and self._clock() >= self._next.get(task_id, 0.0):
+            self._reading[task_id] = asyncio.create_task(self._refresh(task_id))
+        if task_id in self._reading:
+            await asyncio.shield(self._reading[task_id])
+        return key in self._known.get(task_id, ())
 
-    def refresh(self, task_id: str) -> None:
+    async def _refresh(self, task_id: str) -> None:
         """Read the list; the more it costs, the longer until the next time."""
         begun = self._clock()
-        self._next[task_id] = begun + self._every
-        self._known[task_id] = frozenset(one[:8] for one in self._read(task_id))
-        self._next[task_id] = self._clock() + max(self._every, 20.0 * (self._clock() - begun))
+        try:
+            listed = await asyncio.to_thread(self._read, task_id)
+            self._known[task_id] = frozenset(one[:8] for one in listed)
+            self._next[task_id] = self._clock() + max(self._every, 20.0 * (self._clock() - begun))
+        finally:
+            del self._reading[task_id]
 
 
 class Gate:

@@ -110,3 +110,4 @@ def log_as_json(level: int = logging.INFO) -> None:
         log = logging.getLogger(name)
         log.handlers, log.propagate = [handler], False
         log.setLevel(level if name.startswith("hushgraph") else logging.WARNING)
+    logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)  # it writes where the database is, ten times a second

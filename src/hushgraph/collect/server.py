@@ -148,9 +148,7 @@ class Service:
 
     async def _may_try(self, task_id: str, token_hash: bytes) -> bool:
         """Enrolled tokens have an allowance each; all others share one."""
-        if not self.known.has(task_id, token_hash) and self.known.is_stale(task_id):
-            await run_in_threadpool(self.known.refresh, task_id)
-        if self.known.has(task_id, token_hash):
+        if await self.known.has(task_id, token_hash):
             return self.limits.allow(token_hash)
         return self.strangers.allow(UNKNOWN)
 

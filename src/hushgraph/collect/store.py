@@ -26,6 +26,7 @@ from hushgraph.errors import HushgraphError, InputError
 VERSION = 1
 """Of the tables. A store of a later one is refused; an older one is changed when it is opened."""
 _VERSION, _STEP = "schema_version", "counts of "
+_ROWS = 1000  # of one statement
 
 SCHEMA = (
     "CREATE TABLE IF NOT EXISTS task(id TEXT PRIMARY KEY, config TEXT NOT NULL, config_sha256 TEXT NOT NULL, "
@@ -124,14 +125,17 @@ class Store(ABC):
     def enroll(self, task_id: str, token_hashes: Sequence[tuple[int, bytes]]) -> None:
         """Give nodes their (hashed) tokens. A node is enrolled once: tokens are never replaced."""
         with self._transaction(write=True) as run:
-            for node_index, token_hash in token_hashes:
-                taken = run("SELECT 1 FROM node WHERE task_id = ? AND node_index = ?", (task_id, node_index)).fetchone()
-                if taken is not None:
-                    raise InputError(
-                        f"expected nodes without a token; node {node_index} has one; enroll only new nodes"
-                    )
-                values = (task_id, token_hash, node_index)
-                run("INSERT INTO node(task_id, node_token_hash, node_index) VALUES (?, ?, ?)", values)
+            for first in range(0, len(token_hashes), _ROWS):
+                part = token_hashes[first : first + _ROWS]
+                statement = (
+                    "INSERT INTO node(task_id, node_token_hash, node_index) VALUES "
+                    + ", ".join(["(?, ?, ?)"] * len(part))
+                    + " ON CONFLICT DO NOTHING RETURNING node_index"
+                )
+                values = [value for node, token_hash in part for value in (task_id, token_hash, node)]
+                entered = {int(row[0]) for row in run(statement, values).fetchall()}
+                if taken := sorted({node for node, _ in part} - entered):
+                    raise InputError(f"expected nodes without a token; node {taken[0]} has one; enroll only new nodes")
 
     def reissue(self, task_id: str, token_hashes: Sequence[tuple[int, bytes]]) -> None:
         """Put new tokens in the place of those that nodes have; the old ones are unknown from then on."""
@@ -162,7 +166,7 @@ class Store(ABC):
         """Decide and store a batch in one transaction; when this returns, the stored ones are on disk."""
         order = sorted(range(len(arrivals)), key=lambda at: (arrivals[at].task_id, arrivals[at].token_hash))
         outcomes: dict[int, Outcome] = {}
-        with self._transaction(write=True) as run:
+        with self._transaction(write=True, pipelined=True) as run:
             for task_id in sorted({arrival.task_id for arrival in arrivals}):
                 places = [at for at in order if arrivals[at].task_id == task_id]
                 decided = self._add_to(run, task_id, [arrivals[at] for at in places])
@@ -171,24 +175,31 @@ class Store(ABC):
 
     def _add_to(self, run: Any, task_id: str, arrivals: Sequence[Arrival]) -> list[Outcome]:
         """The batch of one task: look up all nodes, store what is new, compare the rest with what is stored."""
-        nodes = _looked_up(run, _NODES, task_id, {arrival.token_hash for arrival in arrivals})
-        nodes = {bytes(token): found for token, found in nodes.items()}
-        known = {nodes[arrival.token_hash][0] for arrival in arrivals if arrival.token_hash in nodes}
-        stored = _looked_up(run, _REPORTS, task_id, known)
-        state = run(f"SELECT state FROM task WHERE id = ?{self.row_lock}", (task_id,)).fetchone()
-        is_open = state is not None and state[0] == "open"
+        tokens = sorted({arrival.token_hash for arrival in arrivals})
+        state = run(f"SELECT state FROM task WHERE id = ?{self.row_lock}", (task_id,))
+        rows = run(_NODES.format(marks=", ".join(["?"] * len(tokens))), [task_id, *tokens])
+        is_open = (state.fetchone() or ("missing",))[0] == "open"
+        nodes: dict[bytes, int] = {}
+        stored: dict[int, tuple[Any, Any]] = {}
+        for token, node, report_id, payload in rows.fetchall():
+            nodes[bytes(token)] = node
+            if report_id is not None:
+                stored[node] = (report_id, payload)
         new: dict[int, Arrival] = {}
         for arrival in arrivals:
-            node = nodes.get(arrival.token_hash, (None,))[0]
+            node = nodes.get(arrival.token_hash)
             if node is not None and node not in stored and is_open and arrival.accepting:
                 new.setdefault(node, arrival)
         written = self._insert(run, task_id, new)
         raced = set(new) - written  # another process was first, or the report id belongs to another node
-        stored |= _looked_up(run, _REPORTS, task_id, raced)
+        for node in sorted(raced):
+            found = run("SELECT report_id, payload FROM report WHERE task_id = ? AND node_index = ?", (task_id, node))
+            if (row := found.fetchone()) is not None:
+                stored[node] = (row[0], row[1])
         stored |= {node: (new[node].report_id, new[node].payload) for node in written}
         outcomes = []
         for arrival in arrivals:
-            node = nodes.get(arrival.token_hash, (None,))[0]
+            node = nodes.get(arrival.token_hash)
             if node is None:
                 outcomes.append(Outcome.UNKNOWN_NODE)
             elif node in written and new[node] is arrival:
@@ -278,9 +289,12 @@ class Store(ABC):
         return Outcome.REPLAY if same else Outcome.CONFLICT
 
     @contextlib.contextmanager
-    def _transaction(self, write: bool = False) -> Iterator[Any]:
-        """Run statements on a connection and commit, or roll back and pass the error on."""
-        with self._connection() as connection:
+    def _transaction(self, write: bool = False, pipelined: bool = False) -> Iterator[Any]:
+        """Run statements on a connection and commit, or roll back and pass the error on.
+
+        `pipelined`: a statement may be sent together with those after it, until its rows are asked for.
+        """
+        with self._connection() as connection, self._pipeline(connection) if pipelined else contextlib.nullcontext():
 
             def run(statement: str, parameters: Sequence[Any] = ()) -> Any:
                 return connection.execute(statement.replace("?", self.placeholder), parameters)
@@ -298,6 +312,9 @@ class Store(ABC):
     def _connection(self) -> contextlib.AbstractContextManager[Any]:
         """A connection that commits nothing by itself; what the database refuses for now is `Unavailable`."""
 
+    def _pipeline(self, connection: Any) -> contextlib.AbstractContextManager[Any]:
+        return contextlib.nullcontext()
+
     @abstractmethod
     def _begin(self, write: bool) -> str:
         """The statement that opens a transaction; with `write`, one that may change something."""
@@ -314,18 +331,11 @@ class Store(ABC):
         self.close()
 
 
-_NODES = ("node_token_hash, node_index", "node", "node_token_hash")
-_REPORTS = ("node_index, report_id, payload", "report", "node_index")
-
-
-def _looked_up(run: Any, what: tuple[str, str, str], task_id: str, keys: set[Any]) -> dict[Any, Any]:
-    """Rows of a table by key: the rest of each row."""
-    if not keys:
-        return {}
-    columns, table, key = what
-    marks = ", ".join(["?"] * len(keys))
-    rows = run(f"SELECT {columns} FROM {table} WHERE task_id = ? AND {key} IN ({marks})", [task_id, *sorted(keys)])
-    return {row[0]: tuple(row[1:]) for row in rows.fetchall()}
+_NODES = (
+    "SELECT node.node_token_hash, node.node_index, report.report_id, report.payload FROM node LEFT JOIN report "
+    "ON report.task_id = node.task_id AND report.node_index = node.node_index "
+    "WHERE node.task_id = ? AND node.node_token_hash IN ({marks})"
+)
 
 
 class SqliteStore(Store):

@@ -14,7 +14,7 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from hushgraph.errors import HushgraphError, InputError
 
@@ -39,7 +39,24 @@ _DAMAGE = (
 
 def read_within(path: str | os.PathLike[str], most: int, *, of: str = "a file") -> bytes:
     """The content of an ordinary file of at most `most` bytes; anything else is refused without being read."""
-    source = Path(path)
+    with _opened(Path(path), most, of) as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise InputError(f"expected {of} of at most {most:,} bytes; {path} grew while it was read. Try again")
+    return content
+
+
+def lines_within(path: str | os.PathLike[str], most: int, *, of: str = "a file") -> Iterator[bytes]:
+    """The lines of an ordinary file of at most `most` bytes, with their ends; one too long for JSON is refused."""
+    with _opened(Path(path), most, of) as file:
+        while line := file.readline(LARGEST_JSON + 1):
+            if len(line) > LARGEST_JSON:
+                raise InputError(f"expected {of} with lines of at most {LARGEST_JSON:,} bytes; {path} has a longer one")
+            yield line
+
+
+@contextlib.contextmanager
+def _opened(source: Path, most: int, of: str) -> Iterator[BinaryIO]:
     try:
         found = source.stat()
         if not stat.S_ISREG(found.st_mode):
@@ -47,16 +64,13 @@ def read_within(path: str | os.PathLike[str], most: int, *, of: str = "a file") 
         if found.st_size > most:
             raise InputError(f"expected {of} of at most {most:,} bytes; {source} has {found.st_size:,}. Name another")
         with open(source, "rb") as file:
-            content = file.read(most + 1)
+            yield file
     except FileNotFoundError as error:
         raise InputError(f"expected {of} in {source.parent}; {source.name} is missing") from error
     except (OSError, ValueError) as error:
         if isinstance(error, HushgraphError):
             raise
         raise InputError(f"{source} is damaged or cannot be read: {error}") from error
-    if len(content) > most:
-        raise InputError(f"expected {of} of at most {most:,} bytes; {source} grew while it was read. Try again")
-    return content
 
 
 def parse_json(content: bytes | str) -> Any:

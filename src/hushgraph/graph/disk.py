@@ -260,6 +260,15 @@ class DiskEdges:
         offsets = self._offsets(0, self.num_nodes).astype(np.int64 if wide else np.int32)
         return MemoryEdges(torch.from_numpy(offsets), torch.from_numpy(self._sources(0, self.num_edges)))
 
+    def mapped(self) -> tuple[np.ndarray, np.ndarray]:
+        """Offsets (int64) and senders (int32) as they lie on the disk; the system reads what is looked at."""
+        files = ((OFFSETS, OFFSET_TYPE, self.num_nodes + 1), (SOURCES, SOURCE_TYPE, self.num_edges))
+        offsets, sources = (
+            np.asarray(np.memmap(self.folder / name, kind, "r", shape=(count,))) if count else np.empty(0, kind)
+            for name, kind, count in files
+        )
+        return offsets, sources
+
     def verify(self) -> None:
         """Read both files and compare their checksums with the header."""
         for name in (OFFSETS, SOURCES):

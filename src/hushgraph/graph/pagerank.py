@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from hushgraph.errors import InputError
+from hushgraph.graph.disk import DiskEdges
 from hushgraph.graph.edges import Edges, MemoryEdges
 
 Way = Literal["ista", "ista-unit", "push"]
@@ -45,35 +46,37 @@ def pagerank(
     With `among` (ascending), in the graph of those nodes alone: column j is node `among[j]`.
     """
     InputError.collect(_problems(edges, sources, alpha, rho, gamma, way))
-    both = both_ways(edges if among is None else edges.load().induced(among))
+    lists = neighbor_lists(edges if among is None else edges.load().induced(among))
     if among is not None:
         sources = torch.searchsorted(among, sources)
     parts = np.array_split(sources.numpy().astype(np.int64), _threads(sources.numel()))
     with ThreadPoolExecutor(len(parts)) as pool:
-        found = list(pool.map(lambda part: _rows(both, part, alpha, rho, gamma, way), parts))
+        found = list(pool.map(lambda part: _rows(lists, part, alpha, rho, gamma, way), parts))
     return scipy.sparse.csr_array(scipy.sparse.vstack(found, format="csr"))
 
 
-def both_ways(edges: Edges) -> MemoryEdges:
-    """The edges, each in both directions once, in memory: a row can lead anywhere."""
+def neighbor_lists(edges: Edges) -> tuple[np.ndarray, np.ndarray]:
+    """Offsets and neighbors, each edge in both directions once. What lies on the disk in both stays there."""
+    if isinstance(edges, DiskEdges) and edges.is_symmetric():
+        return edges.mapped()
     held = edges.load()
-    if held.is_symmetric():
-        return held
-    index = held.edge_index()
-    return MemoryEdges.from_edge_index(torch.cat([index, index.flip(0)], dim=1), held.num_nodes).coalesce()
+    if not held.is_symmetric():
+        index = held.edge_index()
+        held = MemoryEdges.from_edge_index(torch.cat([index, index.flip(0)], dim=1), held.num_nodes).coalesce()
+    return held.offsets.numpy(), held.sources.numpy()
 
 
 def _rows(
-    edges: MemoryEdges, sources: np.ndarray, alpha: float, rho: float, gamma: float, way: Way
+    lists: tuple[np.ndarray, np.ndarray], sources: np.ndarray, alpha: float, rho: float, gamma: float, way: Way
 ) -> scipy.sparse.csr_array:
     from hushgraph.graph import pagerank_kernels as kernels  # numba takes a second to load
 
-    offsets, neighbors = edges.offsets.numpy(), edges.sources.numpy()
+    offsets, neighbors = lists
     if way == "push":
         ends, columns, values = kernels.push_rows(offsets, neighbors, sources, alpha, rho)
     else:
         ends, columns, values = kernels.ista_rows(offsets, neighbors, sources, alpha, rho, gamma, way == "ista")
-    rows = scipy.sparse.csr_array((values, columns, ends), shape=(len(sources), edges.num_nodes))
+    rows = scipy.sparse.csr_array((values, columns, ends), shape=(len(sources), len(offsets) - 1))
     rows.sort_indices()
     return rows
 

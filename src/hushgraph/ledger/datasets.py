@@ -14,6 +14,8 @@ from hushgraph.ledger.identity import DatasetIdentity, Likeness
 from hushgraph.ledger.store import Rows
 
 KINDS = ("dataset", "alias", "continues", "identified")
+UNNAMED = "graph"
+"""What data is called that was given no name: it says nothing about whose data it is."""
 JOINED = "joined"
 """A dataset that was known by its name alone turned out to be another one, which was known by its content."""
 
@@ -114,6 +116,9 @@ def decide(
     needing = {dataset: likeness for dataset, likeness in alike_to.items() if likeness.needs_decision}
     if needing and separate is None:
         raise _undecided(name, needing)
+    called = [one.id for one in known.values() if name in one.names and one.sketches]
+    if called and separate is None and name != UNNAMED:
+        raise _name_taken(name, called[0])
     alike = {dataset: likeness.as_dict() for dataset, likeness in needing.items()}
     told: dict[str, Any] = {"name": name, "sketch": link, "separate": separate, "alike": alike}
     if name in known and not known[name].sketches:
@@ -164,6 +169,16 @@ def _undecided(name: str, alike: dict[str, Likeness]) -> InputError:
         f"'{name}' is not new and not exactly known: it shares {shares}. Decide, and it will be written down: if "
         f"it is about the same people, continue that dataset (--continues {first}, continues={first!r}); if it is not, "
         "say why (--separate REASON, separate=REASON)"
+    )
+
+
+def _name_taken(name: str, dataset: str) -> InputError:
+    other = "" if dataset == name else f", known as '{dataset}'"
+    return InputError(
+        f"'{name}': expected the content that this ledger knows by that name{other}; got wholly other content. Decide, "
+        f"and it will be written down: if it is about the same people (a later copy, other numbers for the nodes), "
+        f"continue that dataset (--continues {dataset}, continues={dataset!r}); if it is not, say why (--separate "
+        "REASON, separate=REASON) or give the data another name"
     )
 
 

@@ -36,12 +36,17 @@ class Project:
             for folder in (here, *here.parents):
                 if (folder / FOLDER).is_dir():
                     return cls(folder / FOLDER, f"found from {here} upwards")
-        return cls(Path(platformdirs.user_data_dir("hushgraph")), "the user's data folder")
+        return cls(user_folder(), "the user's data folder")
 
     @property
     def ledger(self) -> Ledger:
         """The ledger of the project; it is made when the first run is entered."""
         return Ledger(self.folder)
+
+
+def user_folder() -> Path:
+    """Where a user's own ledger is: that of whatever is run outside a project."""
+    return Path(platformdirs.user_data_dir("hushgraph"))
 
 
 def default_ledger(

@@ -1,5 +1,8 @@
 """Entries in and out: an export as JSON lines, and the import of exports and of ledgers of format 1.
 
+The last line of an export is the ledger's signed head: one that was cut off says less than the ledger did, and is
+refused. So is any text but the one that `export` writes of the same entries.
+
 `recover` saves what can be saved of a damaged ledger, never letting a charge disappear. Entries that still follow
 from one another are kept as they are, with their hashes; copies and exports fill holes. Where entries stay lost, that
 is written down, and every total of the ledger is "not private" from then on: nobody knows what they charged.
@@ -18,13 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from hushgraph.errors import HushgraphError, InputError, LedgerError
-from hushgraph.files.reading import Form, damage_named, parse_json, read_within, require_fields
+from hushgraph.files.reading import Form, damage_named, lines_within, parse_json, require_fields
 from hushgraph.files.writing import flush_folder, write_whole
 from hushgraph.ledger import old
 from hushgraph.ledger.accounts import RunningTotals, fold
 from hushgraph.ledger.datasets import JOINED
 from hushgraph.ledger.entries import FIRST_LINK, Entry, History, canonical, check_chain, check_own
-from hushgraph.ledger.keys import Head, Keys
+from hushgraph.ledger.keys import Head, Keys, contradiction
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.limits import Refusal, Request, closing_price, price_run
 from hushgraph.ledger.lock import held
@@ -43,24 +46,51 @@ _OF_RUNS = ("charge", "choice", "parallel")
 
 def export(ledger: Ledger, path: Path) -> int:
     """Write all entries to `path`, one JSON object a line, for its owner only; returns how many there are."""
-    history = ledger.history()
-    write_whole(path, "".join(canonical(entry.as_dict()) + "\n" for entry in history.entries))
-    return len(history.entries)
+    with ledger.reading():
+        entries, head = ledger.history().entries, ledger.head()
+    lines = (*(entry.as_dict() for entry in entries), {"head": head.as_dict()})
+    write_whole(path, "".join(canonical(line) + "\n" for line in lines))
+    return len(entries)
 
 
-def read_export(path: Path) -> History:
-    """The entries of an export, each checked to follow from the one before."""
-    content = read_within(path, LARGEST_EXPORT, of="an export of a ledger")
-    with damage_named(f"{path}: expected an export of a ledger, one JSON object a line", LedgerError):
-        entries = [_exported(line, path) for line in content.splitlines() if line.strip()]
+def read_export(path: Path, *, headless: bool = False) -> History:
+    """The entries of an export, each checked to follow from the one before, and the last to be the one signed.
+
+    `headless` takes one without a head, as earlier versions wrote it: whether entries are missing cannot be told.
+    """
+    entries: list[Entry] = []
+    head: Head | None = None
+    expected = f"{path}: expected an export of a ledger, one JSON object a line"
+    with damage_named(expected, LedgerError, do="Export it again"):
+        for line in lines_within(path, LARGEST_EXPORT, of="an export of a ledger"):
+            values = parse_json(line)
+            if head is not None or canonical(values).encode() + b"\n" != line:
+                raise LedgerError(f"{path}: expected an export as it was written; it was changed. Export it again")
+            if isinstance(values, dict) and values.keys() == {"head"}:
+                head = Head.from_dict(values["head"])
+            else:
+                entries.append(_exported(values, path))
     check_chain(entries, str(path))
     if not entries:
         raise LedgerError(f"{path}: expected an export of a ledger; the file is empty")
-    return History(tuple(entries))
+    history = History(tuple(entries))
+    if head is not None or not headless:
+        _require_whole(history, head, path)
+    return history
 
 
-def _exported(line: bytes, path: Path) -> Entry:
-    values = parse_json(line)
+def _require_whole(history: History, head: Head | None, path: Path) -> None:
+    if head is None:
+        wrong: str | None = "it was cut off, or an earlier version wrote it"
+    elif (head.number, head.time) != (history.entries[-1].number, history.entries[-1].time):
+        wrong = f"the last entry has another number or time than the one signed, {head.number}"
+    else:
+        wrong = contradiction(head, history)
+    if wrong is not None:
+        raise LedgerError(f"{path}: expected the ledger's signed head in the last line; {wrong}. Export it again")
+
+
+def _exported(values: Any, path: Path) -> Entry:
     if not isinstance(values, dict) or values.keys() != _FORM.keys():
         raise LedgerError(f"{path}: expected an export of a ledger, one JSON object a line; got other fields")
     require_fields(values, _FORM, path)
@@ -281,7 +311,7 @@ def _whole_copy(path: Path) -> Iterator[Path]:
 def _fill(found: dict[int, Entry], sketches: dict[str, str], copy: Path) -> None:
     """Add what a copy or an export has and the damaged file has not."""
     if copy.suffix == ".jsonl":
-        entries = {entry.number: entry for entry in read_export(copy).entries}
+        entries = {entry.number: entry for entry in read_export(copy, headless=True).entries}
     else:
         entries, others, _ = _salvage(copy / FILE if copy.is_dir() else copy)
         sketches |= others

@@ -18,7 +18,8 @@ from hushgraph.graph.rows import Rows, SparseRows, dense_rows, take_rows
 from hushgraph.mechanisms.canaries import Evidence, OpenVault, audit_graph
 from hushgraph.mechanisms.gradient import LOUD, SumsWatcher
 from hushgraph.nn import Linear
-from hushgraph.nn.rowwise import require_rowwise, rowwise
+from hushgraph.nn.layers import ColumnWeights
+from hushgraph.nn.rowwise import require_rowwise
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy import events
 from hushgraph.privacy.events import Event
@@ -167,26 +168,13 @@ class GroupGradient(Mechanism):
         before, after = self.touched(unit)
         if before != 1:
             return None
-        module = OwnWeights(len(coins))
+        module = ColumnWeights(len(coins))
         watch = SumsWatcher(module.weight, self, stage.scale or 1.0, (1, int(after)))
         vault = open_vault(_classes(coins, replaced=after == 1), progress=lambda *_: watch.step())
         training = Training(epochs=1, lr=watch.rate * self.sample_rate * len(coins) * self.parts, optimizer="sgd")
         parts = torch.zeros(len(coins), 1)
         vault.release(stage.name, module, vault.features, training, parts)
         return watch.evidence("class")
-
-
-@rowwise("Each entry is scaled by itself.")
-class OwnWeights(nn.Module):
-    """One weight per column, and as many classes as columns."""
-
-    def __init__(self, columns: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.zeros(1, columns))
-
-    def forward(self, rows: Rows) -> Tensor:
-        """Class scores."""
-        return dense_rows(rows) * self.weight
 
 
 def _classes(coins: np.ndarray, *, replaced: bool) -> Any:

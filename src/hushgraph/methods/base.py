@@ -146,6 +146,9 @@ class Method(Settings):
         """What turns rows of numbers into class scores, and rows of the right shape; None: it takes other input."""
         return None
 
+    def require(self, metadata: Metadata) -> None:
+        """Refuse data that this method has no use for, before a run is entered."""
+
     def default_unit(self, graph: CheckedGraph) -> Unit:
         """The undirected edge for a symmetric graph, the directed edge otherwise."""
         return UndirectedEdge() if graph.edges.is_symmetric() else DirectedEdge()
@@ -229,6 +232,7 @@ class Method(Settings):
         unit = default.published if named is None and paper_mode else default
         unit.check(checked, paper_mode=paper_mode)
         require_public_classes(checked, unit, budget)
+        self.require(checked.metadata)
         plan = self.plan(checked.metadata, unit, budget, paper_mode=paper_mode)
         if self.own_modules():
             self.network(plan, torch.Generator())  # a module that does not fit is refused before a run is entered

@@ -24,7 +24,7 @@ from hushgraph.nn.described import Described, Description
 from hushgraph.nn.filters import LEAST_SIDE, PublicFilters
 from hushgraph.nn.hog import image_shape
 from hushgraph.nn.partition import NearestCenter, Spread, k_means
-from hushgraph.nn.pictures import NETWORKS, picture_network
+from hushgraph.nn.pictures import picture_network
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.mechanism import Mechanism
 from hushgraph.privacy.metadata import Metadata
@@ -49,7 +49,7 @@ class ClassDP(Method):
     rows. `noise_multiplier` fixes the noise; by rule the plan finds the least.
     """
 
-    network_kind: str | None = setting(None, among=("filters", *NETWORKS), help="what is trained")
+    network_kind: str | None = setting(None, among=("filters", "softmax", "mlp", "cnn"), help="what is trained")
     columns: int = setting(100, least=1, help="columns of the description by public filters")
     image_height: int | None = setting(None, least=1, help="of pictures that are not square")
     rule: str = setting("spread", among=RULES, help="which part of its class a record is in")

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from hushgraph.errors import InputError
@@ -88,13 +89,18 @@ def network_scale(method: DPAPPR, metadata: Metadata, epsilon: float, delta: flo
     """The noise of gradient sums for (epsilon, delta), as if a node were in one example of all nodes."""
     training = method.training(metadata, 0)
     rate = min(1.0, method.batch_size / method.num_nodes(metadata))
+    examples = method.batch_size if method.variant == "dpsgd" else 1
+    return _multiplier(rate, training.steps, epsilon, delta) * method.max_grad_norm * examples
+
+
+@lru_cache(maxsize=256)
+def _multiplier(rate: float, steps: int, epsilon: float, delta: float) -> float:
+    """The noise multiplier of sampled Gaussian steps; the runs of a study that differ in a seed ask again."""
 
     def event_at(multiplier: float) -> events.Event:
-        return events.sampled_gaussian(rate, multiplier, training.steps)
+        return events.sampled_gaussian(rate, multiplier, steps)
 
-    multiplier = noise_scale(event_at, Relation.NULL, Budget(epsilon, delta), "renyi")
-    examples = method.batch_size if method.variant == "dpsgd" else 1
-    return multiplier * method.max_grad_norm * examples
+    return noise_scale(event_at, Relation.NULL, Budget(epsilon, delta), "renyi")
 
 
 def _solve(rising: Callable[[float], float], target: float) -> float:

@@ -6,6 +6,7 @@ student does with them costs nothing more. Public records are declared by `data.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -78,7 +79,7 @@ class PATE(Method):
     def problems(self) -> list[str]:
         """Also: what goes together."""
         found = super().problems()
-        if self.learner not in learner_names():
+        if self.learner != type(self).learner and self.learner not in learner_names():
             found.append(f"learner: got '{self.learner}'; expected one of {', '.join(learner_names())}")
         elif (self.student in GRAPH_STUDENTS) != self.reads_edges:
             graph = " or ".join(f"'{name}'" for name in GRAPH_STUDENTS)
@@ -113,6 +114,22 @@ class PATE(Method):
             threshold=self.threshold,
             check_noise=self.check_noise,
         )
+
+    def require(self, metadata: Metadata) -> None:
+        """Public records, and pictures where teachers or students read them."""
+        problems = []
+        if not metadata.num_public:
+            problems.append(
+                "pate: expected public records, which the teachers label and the student learns from; got none. Mark "
+                "them in Python: data.public_mask, True for nodes that are public knowledge and in no split"
+            )
+        if self.learner in PICTURE_LEARNERS and not _is_picture(metadata.features, self.image_height):
+            problems.append(
+                f"pate: expected pictures, which learner={self.learner} reads; got {metadata.features} features. On a "
+                "graph, set learner=gnn student=gnn (or neighbors for both); on a table, learner=ridge; for pictures "
+                "that are not square, image_height"
+            )
+        InputError.collect(problems)
 
     def default_unit(self, graph: CheckedGraph) -> Unit:
         """A node with all its edges where edges are read, else a record."""
@@ -172,6 +189,11 @@ class PATE(Method):
 
     def _lesson(self, vault: Vault, public: Part, labeled: Tensor, counts: Tensor) -> Lesson:
         return Lesson(public, labeled, counts, self.teachers, self.learns_counts(vault.plan))
+
+
+def _is_picture(columns: int, height: int | None) -> bool:
+    tall = math.isqrt(columns) if height is None else height
+    return tall > 0 and columns % tall == 0
 
 
 def _ballot_of(plan: Plan) -> Ballot:

@@ -199,6 +199,19 @@ class MLP(nn.Module):
         return self.layers(x) if len(self.layers) else dense_rows(x)
 
 
+@rowwise("Each entry is scaled by itself.")
+class ColumnWeights(nn.Module):
+    """One weight per column, and as many classes as columns."""
+
+    def __init__(self, columns: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(1, columns))
+
+    def forward(self, rows: Rows) -> Tensor:
+        """Class scores."""
+        return dense_rows(rows) * self.weight
+
+
 def between_layers(
     channels: int, activation: str, norm: str | None, dropout: float, order: Order, generator: torch.Generator
 ) -> list[nn.Module]:

@@ -20,7 +20,7 @@ from hushgraph.study.choose import require_allowed
 from hushgraph.study.cost import cost_of
 from hushgraph.study.declare import declare
 from hushgraph.study.estimate import Remaining, Timings
-from hushgraph.study.results import Results
+from hushgraph.study.results import Results, matches
 from hushgraph.study.spec import Study
 from hushgraph.study.store import State, Store, StoreLock
 from hushgraph.study.workers import Duty, Ended, Workers, settle
@@ -46,6 +46,8 @@ def study(
     store: str | os.PathLike[str] | None = None,
     workers: int | None = None,
     retry: bool = False,
+    where: Mapping[str, Any] | None = None,
+    any_code: bool = False,
     watch: Watch | None = None,
     **values: Any,
 ) -> Results:
@@ -54,7 +56,8 @@ def study(
     `source` is a study file, a `Study`, or the values of one; without it the values are given by name:
     `study(privacy="research", datasets=["campus"], methods=["gap"], epsilons=[1, 4], seeds=3)`. Results go to `store`
     (default: NAME.sqlite beside the file). `workers` is how many processes run cells (default: one per core; 0: this
-    one). `retry` runs cells again that were refused or failed.
+    one). `retry` runs cells again that were refused or failed; `where` keeps only cells whose axes have these values;
+    with `any_code`, a cell that another version of the code has done is not done again.
     """
     declared = read_study(source, values)
     kept = Store(store if store is not None else default_store(declared))
@@ -63,11 +66,11 @@ def study(
         require_allowed(declared, cost_of(declared))
     count = cores() if workers is None else workers
     with StoreLock(kept.path), _ledger_of(declared):
-        results = Results(declared, kept)
+        results = Results(declared, kept, any_code)
         groups = declare(results) if declared.privacy == "charged" else {}
         duty = Duty(str(kept.path), declared.name, groups, declared.ledger)
-        _run(results, Workers(count, duty), retry, watch or (lambda _: None))
-    return Results(declared, kept)
+        _run(results, Workers(count, duty), retry, where or {}, watch or (lambda _: None))
+    return Results(declared, kept, any_code)
 
 
 def time_kinds(results: Results, workers: int | None = None) -> Results:
@@ -120,10 +123,11 @@ def require_known_cost(declared: Study) -> None:
         )
 
 
-def _run(results: Results, workers: Workers, retry: bool, watch: Watch) -> None:
+def _run(results: Results, workers: Workers, retry: bool, where: Mapping[str, Any], watch: Watch) -> None:
     todo = list(results.missing)
     if retry:
         todo += [cell for cell, _ in results.ended(State.REFUSED, State.FAILED)]
+    todo = [cell for cell in todo if matches(cell, where)]
     counts = results.counts
     total = sum(counts.values())
     done, bad = total - len(todo), 0 if retry else counts["refused"] + counts["failed"]

@@ -41,6 +41,8 @@ class Fit:
         metrics |= {"proved_epsilon": model.certificate.epsilon, "fit_seconds": model.seconds["total"]}
         if model.certificate.paper is not None:
             metrics["claimed_epsilon"] = model.certificate.paper.epsilon
+        if "released_edges" in model.settings:
+            metrics["released_edges"] = float(model.settings["released_edges"])
         return {**metrics, **_attacked(lab, model, data), **_audited(lab, model)}
 
     def plans(self, lab: Lab, **settings: Any) -> list[tuple[str, Plan]]:

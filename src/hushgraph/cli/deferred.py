@@ -1,0 +1,151 @@
+"""Methods without their layers: `plan` and `methods` read settings and bounds, and should not wait for PyTorch.
+
+    with deferred():
+        kind = registry.load("methods", "gap")
+
+Inside, importing one of `HEAVY` gives a module that hands out promises for its names; afterwards no such module is left
+where others could find it. A promise that is needed in earnest (called, derived from, looked through) imports what it
+stands for. Only a process that `main` started does this, and it ends after one command: where methods may be trained
+with as well, imports are what they say.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import typing
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+HEAVY = (
+    "dp_accounting.pld",
+    "dp_accounting.rdp",
+    "hushgraph.graph",
+    "hushgraph.ledger",
+    "hushgraph.methods.model",
+    "hushgraph.nn",
+    "hushgraph.noise.keys",
+    "hushgraph.noise.normal",
+    "hushgraph.noise.sampler",
+    "hushgraph.noise.source",
+    "hushgraph.training",
+    "hushgraph.vault",
+    "safetensors",
+    "scipy.optimize",
+    "scipy.signal",
+    "scipy.sparse",
+    "scipy.stats",
+    "sklearn",
+    "torch",
+    "torch_geometric",
+)
+
+
+_one_command = False
+
+
+def expect_one_command() -> None:
+    """This process runs one command and ends: imports may wait."""
+    global _one_command
+    _one_command = True
+
+
+@contextmanager
+def deferred() -> Iterator[None]:
+    """Imports of heavy modules wait until they are needed; those that are loaded already stay as they are."""
+    if not _one_command:
+        yield
+        return
+    finder = _Finder()
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        finder.give_way()
+
+
+class _Finder:
+    """Answers for heavy modules, until one of them is needed."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> ModuleSpec | None:
+        heavy = any(name == one or name.startswith(f"{one}.") for one in HEAVY)
+        return ModuleSpec(name, self, is_package=True) if heavy else None  # type: ignore[arg-type]
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return _Later(spec.name, self)
+
+    def exec_module(self, module: ModuleType) -> None:
+        pass
+
+    def give_way(self) -> None:
+        """From now on imports are what they say."""
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+            for name in [name for name, module in sys.modules.items() if isinstance(module, _Later)]:
+                parent, _, own = name.rpartition(".")
+                sys.modules.get(parent, sys).__dict__.pop(own, None)
+                del sys.modules[name]
+
+
+class _Later(ModuleType):
+    """A module that was not imported: every public name of it is a promise."""
+
+    def __init__(self, name: str, finder: _Finder) -> None:
+        super().__init__(name)
+        self.finder = finder
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return _Promise(self.finder, self.__name__, (name,))
+
+
+_NOT_LOADED = _Later("", _Finder())
+
+
+class _Promise:
+    """A name of a module that was not imported."""
+
+    def __init__(self, finder: _Finder, module: str, names: tuple[str, ...]) -> None:
+        self._finder, self._module, self._names = finder, module, names
+
+    def _kept(self) -> Any:
+        self._finder.give_way()
+        found = importlib.import_module(self._module)
+        for name in self._names:
+            found = getattr(found, name)
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if isinstance(sys.modules.get(self._module, _NOT_LOADED), _Later):
+            return _Promise(self._finder, self._module, (*self._names, name))
+        return getattr(self._kept(), name)
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        return self._kept()(*given, **named)
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (self._kept(),)
+
+    def __instancecheck__(self, value: Any) -> bool:
+        return isinstance(value, self._kept())
+
+    def __or__(self, other: Any) -> Any:
+        return typing.Union[self, other]  # noqa: UP007  # in an annotation
+
+    def __ror__(self, other: Any) -> Any:
+        return typing.Union[other, self]  # noqa: UP007
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._kept())
+
+    def __contains__(self, value: Any) -> bool:
+        return value in self._kept()
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._kept()[key]

@@ -1,0 +1,23 @@
+"""Words and tables for generated pages."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    """A Markdown table; a bar inside a cell is written out."""
+    shown = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |\n" for row in shown)
+
+
+def listed(words: list[str]) -> str:
+    """Names in code, or a dash."""
+    return ", ".join(f"`{word}`" for word in words) or "-"
+
+
+def about(found: Any) -> str:
+    """The docstring of a class, as paragraphs; places of proofs become links."""
+    paragraphs = inspect.cleandoc(found.__doc__ or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
