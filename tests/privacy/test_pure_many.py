@@ -17,7 +17,7 @@ from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.loss import PrivacyLoss
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.plan import Plan, Stage
-from hushgraph.privacy.pure_many import delta, pure_many_pld
+from hushgraph.privacy.pure_many import Coins, pure_many_pld
 from hushgraph.privacy.units import Record, Relation
 
 
@@ -29,7 +29,7 @@ def test_delta_is_that_of_all_outcomes_of_the_coins(epsilon: float, count: int) 
         for coins in itertools.product([0, 1], repeat=count):
             one, other = (math.prod(p if coin else 1.0 - p for coin in coins) for p in (truth, 1.0 - truth))
             naive += max(0.0, one - math.exp(at) * other)
-        found = float(delta(epsilon, count, np.array([at]))[0])
+        found = float(Coins(epsilon, count).delta(np.array([at]))[0])
         assert naive <= found <= naive + 2e-10
 
 
@@ -42,7 +42,7 @@ def test_counts_with_discrete_laplace_noise_are_the_coins() -> None:
     moved = np.roll(law, 1)
     one, other = np.outer(law, law), np.outer(moved, moved)
     exact = float(np.maximum(one - math.exp(at) * other, 0.0).sum())
-    assert float(delta(1.0 / scale, 2, np.array([at]))[0]) == pytest.approx(exact, abs=1e-9)
+    assert float(Coins(1.0 / scale, 2).delta(np.array([at]))[0]) == pytest.approx(exact, abs=1e-9)
 
 
 def test_it_is_tighter_than_randomized_response_on_a_grid_and_than_renyi_dp() -> None:
