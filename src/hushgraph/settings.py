@@ -148,18 +148,16 @@ def _hints(cls: type) -> dict[str, Any]:
         return {}
 
 
-_PLAIN = (int, float, bool, str)
-
-
 def _kind_problem(name: str, hint: Any, value: Any) -> str | None:
-    """What is wrong with the type of a value; of settings of other types than plain ones, nothing is known here."""
+    """What is wrong with the type of a value; None also where its type cannot be asked about (a list of words)."""
     options = _options(hint)
-    if hint is None or value is None or not all(option in (*_PLAIN, type(None)) for option in options):
+    if value is None or not all(isinstance(option, type) for option in options):
         return None
-    fits = {bool: isinstance(value, bool), str: isinstance(value, str)}
-    fits[int] = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    fits[float] = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    return None if any(fits.get(option) for option in options) else f"{name}: expected {_describe(hint)}; got {value!r}"
+    kinds = {int: numbers.Integral, float: numbers.Real}
+    options_met = [option for option in options if isinstance(value, kinds.get(option, option))]
+    if options_met and (bool in options or not isinstance(value, bool)):
+        return None
+    return f"{name}: expected {_describe(hint)}; got {value!r}"
 
 
 def _convert(word: str, hint: Any) -> Any:
@@ -181,7 +179,7 @@ def _convert(word: str, hint: Any) -> Any:
 
 def _describe(hint: Any) -> str:
     names = {int: "a whole number", float: "a number", bool: "true or false", str: "a word", type(None): "none"}
-    return " or ".join(names.get(option, str(option)) for option in _options(hint))
+    return " or ".join(names.get(option) or f"a {option.__name__} object" for option in _options(hint))
 
 
 def _options(hint: Any) -> tuple[Any, ...]:

@@ -7,7 +7,7 @@ from torch_geometric.data import Data, HeteroData
 
 import hushgraph
 from hushgraph.errors import InputError
-from hushgraph.graph.checks import check_graph, labeled_nodes
+from hushgraph.graph.checks import check_graph
 from hushgraph.methods.gap import GAP
 from hushgraph.privacy import units
 from small_graphs import random_graph
@@ -66,9 +66,9 @@ def test_an_unlabeled_node_of_any_split_is_an_empty_record(graph: Data) -> None:
     graph.y[:] = -1
     checked = check_graph(graph)
     assert checked.metadata.num_train == 20
-    assert labeled_nodes(checked.val, checked.labels, "val").numel() == 0
+    assert checked.labeled("val").numel() == 0
     with pytest.raises(InputError, match="a train node with a label"):
-        labeled_nodes(checked.train, checked.labels, "train")
+        checked.labeled("train")
 
 
 def test_a_refusal_of_features_counts_nothing() -> None:

@@ -78,18 +78,13 @@ def _read(source: Any) -> Record:
         return Record(source.certificate, source.plan, source.run_plan)
     folder = Path(source)
     with damage_named(folder, do="Restore the folder from a copy, or train again"):
-        return _read_folder(folder)
-
-
-def _read_folder(folder: Path) -> Record:
-    require_uncontradicted(folder, default_ledger(near=folder))
-    config = read_json(folder / "config.json", of="a trained model")
-    if not config.get("plan"):
-        raise InputError(f"{folder}: expected a model with its plan; got one without, which another version wrote")
-    whole = config.get("run_plan")
-    run_plan = None if whole is None else Plan.from_dict(whole)
-    certificate = Certificate.from_dict(read_json(folder / "certificate.json", of="a trained model"))
-    return Record(certificate, Plan.from_dict(config["plan"]), run_plan)
+        require_uncontradicted(folder, default_ledger(near=folder))
+        config = read_json(folder / "config.json", of="a trained model")
+        if not config.get("plan"):
+            raise InputError(f"{folder}: expected a model with its plan; got one without, which another version wrote")
+        certificate = Certificate.from_dict(read_json(folder / "certificate.json", of="a trained model"))
+        whole = config.get("run_plan")
+        return Record(certificate, Plan.from_dict(config["plan"]), None if whole is None else Plan.from_dict(whole))
 
 
 def _audited(

@@ -81,8 +81,8 @@ def parse_json(content: bytes | str) -> Any:
             text,
             object_pairs_hook=_without_doubles,
             parse_constant=_no_constant,
-            parse_int=_whole_number,
-            parse_float=_finite,
+            parse_int=_number,
+            parse_float=_number,
         )
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
@@ -99,16 +99,14 @@ def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON number")
 
 
-def _whole_number(digits: str) -> int:
-    if len(digits) > MOST_DIGITS:
-        raise ValueError(f"a number has {len(digits)} digits")
-    return int(digits)
-
-
-def _finite(digits: str) -> float:
-    value = float(digits)
-    if not math.isfinite(value):
-        raise ValueError(f"the number {digits[:20]} is out of range")
+def _number(text: str) -> int | float:
+    """A whole number of so many digits that it stays exact everywhere, or a finite one."""
+    if text.removeprefix("-").isdigit():
+        if len(text) > MOST_DIGITS:
+            raise ValueError(f"a number has {len(text)} digits")
+        return int(text)
+    if not math.isfinite(value := float(text)):
+        raise ValueError(f"the number {text[:20]} is out of range")
     return value
 
 

@@ -49,6 +49,17 @@ class CheckedGraph:
         """The node numbers of `train`, `val` or `test`."""
         return {"train": self.train, "val": self.val, "test": self.test}[name]
 
+    def labeled(self, name: str) -> Tensor:
+        """The nodes of a split that have a label, for code to which labels are public; training needs at least one.
+
+        Where labels are private, a node without one is an empty record: mechanisms take it as it is.
+        """
+        nodes = self.split(name)
+        found = nodes[is_labeled(self.labels)[nodes]]
+        if name == "train" and not found.numel():
+            raise InputError("labels: expected a train node with a label; got none (-1). Check y and train_mask")
+        return found
+
     def only(self, parts: frozenset[str]) -> CheckedGraph:
         """The graph without what is not among `parts`: no edges, no columns of features, no label."""
         nodes, nothing = self.metadata.num_nodes, torch.empty((2, 0), dtype=torch.int64)
@@ -124,17 +135,6 @@ def check_graph(
         public=public,
         public_edges=public_edges,
     )
-
-
-def labeled_nodes(nodes: Tensor, labels: Tensor, split: str) -> Tensor:
-    """Those of `nodes` that have a label, for code to which labels are public; at least one is needed to train on.
-
-    Where labels are private, a node without one is an empty record: mechanisms take it as it is.
-    """
-    found = nodes[is_labeled(labels)[nodes]]
-    if split == "train" and not found.numel():
-        raise InputError("labels: expected a train node with a label; got none (-1). Check y and train_mask")
-    return found
 
 
 def is_labeled(labels: Tensor) -> Tensor:

@@ -284,3 +284,10 @@ class JoinedRows:
     def to_dense(self) -> Tensor:
         """All parts in one matrix."""
         return torch.cat([dense_rows(part) for part in self.parts], dim=1)
+
+
+def part_square_norms(x: Rows | JoinedRows) -> Tensor:
+    """Squared norms: `[n]`, or `[n, parts]` for joined rows."""
+    if not isinstance(x, JoinedRows):
+        return row_square_norms(x)
+    return torch.stack([row_square_norms(part) for part in x.parts], dim=1)

@@ -15,7 +15,7 @@ from hushgraph.files.reading import Form, damage_named, require_fields
 from hushgraph.files.writing import plain
 from hushgraph.ledger.accounts import fold
 from hushgraph.ledger.entries import History
-from hushgraph.ledger.prices import chosen, spent, unit_key
+from hushgraph.ledger.prices import chosen, loss_of, unit_key, ways_of_run
 from hushgraph.ledger.totals import Total, curves_of, total_of
 from hushgraph.privacy.loss import NO_LOSS
 from hushgraph.privacy.notes import Note, read_notes
@@ -191,14 +191,17 @@ def certify(history: History, run: str) -> Certificate:
     return certify_run(history, run, dataset_total(history, opened["dataset"], opened["unit"]), history.last_hash)
 
 
-def certify_run(history: History, run: str, total: Total, ledger_hash: str) -> Certificate:
-    """The same from the entries of the run, what its dataset adds up to, and the hash of the ledger's last entry."""
+def certify_run(history: History, run: str, total: Total, ledger_hash: str, unit: Unit | None = None) -> Certificate:
+    """The same from the entries of the run, what its dataset adds up to, and the hash of the ledger's last entry.
+
+    `unit` is the one of the entries, where the caller has it at hand.
+    """
     entry = history.opened(run)
     branch = chosen(history, run)
-    loss, delta = spent(history, run), float(entry["claim"]["delta"])
+    unit = unit or unit_from_dict(entry["unit"])
+    loss, delta = loss_of([ways_of_run(history, run) or []], unit.relation), float(entry["claim"]["delta"])
     epsilon, mu = loss.epsilon(delta), loss.mu
     paper = (entry.get("plan") or {}).get("paper")
-    unit = unit_from_dict(entry["unit"])
     public, unprotected = (read_notes([*branch.get(key, ()), *entry.get(key, ())]) for key in ("public", "unprotected"))
     charges = _charges(history, run)
     return Certificate(

@@ -193,6 +193,7 @@ class Chain:
             first = seal("ledger", values, 0, FIRST_LINK)
             rows.add(first)
             self._sign(rows, first)
+            return first
         if (first.values.get("public_key"), first.values.get("secret_check")) != (keys.public, keys.secret_check):
             raise LedgerError(f"{rows.store.where}: the keys beside it are not those it began with. Restore them")
         return signed_last(rows)

@@ -133,7 +133,7 @@ class Run:
         with self.ledger.reading() as rows:
             total, last = self.ledger.total(self.dataset, self.plan.unit), rows.last()
             own = History(tuple(rows.of_run(self.identity)), self.ledger.folder is None)
-        return certify_run(own, self.identity, total, FIRST_LINK if last is None else last.hash)
+        return certify_run(own, self.identity, total, FIRST_LINK if last is None else last.hash, self.plan.unit)
 
     def close(self, *, tensors_hash: str | None = None) -> None:
         """The run is done: only what was charged stays spent. `tensors_hash` is that of the model it ended with."""

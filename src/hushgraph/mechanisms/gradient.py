@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.graph.checks import CheckedGraph
-from hushgraph.graph.rows import JoinedRows, Rows, SparseRows, take_rows
+from hushgraph.graph.rows import JoinedRows, Rows, SparseRows
 from hushgraph.mechanisms.canaries import SCALES, Evidence, OpenVault, audit_graph
 from hushgraph.nn import Linear
 from hushgraph.nn.chorus import Ensemble
@@ -127,10 +127,9 @@ class Gradient(Mechanism):
     ) -> None:
         """Train by clipped, noised steps on the training nodes, or on those named by `nodes`."""
         self.check(module)
-        train = data.train if nodes is None else nodes
-        labels, taken = data.labels[train], take_rows(rows, train)
+        labels, train = data.labels, data.train if nodes is None else nodes
         steps = NoisySteps(PoissonSampler(train.numel(), self.sample_rate), self.steps, self.max_grad_norm, scale)
-        examples = RowExamples(module, taken, labels, steps, normalize=training.normalize)
+        examples = RowExamples(module, rows, labels, steps, index=train, normalize=training.normalize)
         train_private(examples, training, noise, on_step=data.report, keeper=data.keeper)
 
     @classmethod

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from hushgraph.errors import PrivateAccessError
-from hushgraph.graph.checks import CheckedGraph, labeled_nodes
+from hushgraph.graph.checks import CheckedGraph
 from hushgraph.graph.edges import Edges, MemoryEdges
 from hushgraph.graph.rows import Rows
 from hushgraph.noise.source import NoiseSource
@@ -60,7 +60,8 @@ class View:
 
     def labeled(self, split: str) -> Tensor:
         """The nodes of a split that have a label; only for a mechanism that reads labels."""
-        return labeled_nodes(self._graph.split(split), self.labels, split)
+        self._require("labels")
+        return self._graph.labeled(split)
 
     @property
     def public_edges(self) -> MemoryEdges | None:
@@ -108,6 +109,9 @@ class View:
         return self._noise.torch_generator(f"{purpose}/{self._name}")
 
     def _part(self, part: str) -> Any:
+        self._require(part)
+        return getattr(self._graph, part)
+
+    def _require(self, part: str) -> None:
         if part not in self._reads:
             raise PrivateAccessError(f"'{self._name}' reads {part} without declaring it; add it to `reads`")
-        return getattr(self._graph, part)

@@ -83,14 +83,6 @@ class Method(Settings):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.changed().items())})"
 
-    def problems(self) -> list[str]:
-        """Those of all settings, and modules that are none."""
-        return super().problems() + [
-            f"{name}: expected a torch.nn.Module, made: {name}=MyModule(); got {module!r}"
-            for name, module in self.own_modules().items()
-            if not isinstance(module, nn.Module)
-        ]
-
     def as_dict(self) -> dict[str, Any]:
         """The settings as plain JSON values; a user's module by its layers, or by the name of its class."""
         own = self.own_modules()
@@ -133,9 +125,10 @@ class Method(Settings):
 
     def public_notes(self, metadata: Metadata, unit: Unit) -> Sequence[Note]:
         """What is taken as public."""
+        modules = ", ".join(self.own_modules())
         sizes = note(Code.SIZES, nodes=metadata.num_nodes, train=metadata.num_train)
         records = [note(Code.PUBLIC_RECORDS, records=metadata.num_public)] if metadata.num_public else []
-        own = [note(Code.OWN_MODULES, modules=", ".join(self.own_modules()))] if self.own_modules() else []
+        own = [note(Code.OWN_MODULES, modules=modules)] if modules else []
         return [sizes, note(Code.SETTINGS), *own, *records, *unit.notes(metadata)]
 
     def unprotected_notes(self, metadata: Metadata, unit: Unit) -> Sequence[Note]:
@@ -227,7 +220,10 @@ class Method(Settings):
         """
         budget, named = as_budget(budget), None if unit is None else as_unit(unit)
         needs_edges = named is None or named.has_edges
-        checked = graph if isinstance(graph, CheckedGraph) else _checked(graph, num_edges, needs_edges)
+        checked = graph
+        if not isinstance(graph, CheckedGraph):
+            data = graph if hasattr(graph, "edge_index") else _read(graph)
+            checked = check_graph(data, num_edges=num_edges, needs_edges=needs_edges)
         default = self.default_unit(checked) if named is None else named
         unit = default.published if named is None and paper_mode else default
         unit.check(checked, paper_mode=paper_mode)
@@ -291,10 +287,10 @@ class Method(Settings):
         return True
 
 
-def _checked(graph: Any, num_edges: int | None, needs_edges: bool) -> CheckedGraph:
+def _read(graph: Any) -> Any:
     from hushgraph.importing.graph import as_graph  # loads PyTorch Geometric, which a plan does not need
 
-    return check_graph(as_graph(graph), num_edges=num_edges, needs_edges=needs_edges)
+    return as_graph(graph)
 
 
 def _is_proved(method: str, unit: Unit) -> bool:

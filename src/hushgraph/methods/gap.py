@@ -64,9 +64,10 @@ class GAP(Method):
 
     def stages(self, metadata: Metadata, unit: Unit, budget: Budget) -> Sequence[Stage]:
         """K sums, and the training before and after them."""
+        first = ["encoder"] if self._learns_rows else []
         training = Gradient.of(metadata.num_train, self.batch_size, self.epochs or 10, self.max_grad_norm)
         return [
-            *([Stage("encoder", training)] if self._learns_rows else []),
+            *(Stage(name, training) for name in first),
             Stage("aggregation", NeighborSum(), self.hops, noise=self.aggregation_noise),
             Stage("classifier", training),
         ]

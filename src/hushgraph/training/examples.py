@@ -10,14 +10,14 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from hushgraph.errors import InputError
 from hushgraph.graph.rooted import RootedSubgraphs
-from hushgraph.graph.rows import Rows, narrow_rows, row_square_norms, take_rows
+from hushgraph.graph.rows import Rows, narrow_rows, part_square_norms, take_rows
 from hushgraph.nn.rooted import RootedNetwork
 from hushgraph.noise import grid_of
 from hushgraph.training.clipping import ClippedGradient
@@ -97,7 +97,7 @@ class Examples(Protocol):
 
 
 class RowExamples:
-    """One example per row of `rows`; `loss`, `microbatch` and `normalize` as in `ClippedGradient`."""
+    """One example per row of `rows`, or per row named by `index`; other settings as in `ClippedGradient`."""
 
     def __init__(
         self,
@@ -106,13 +106,16 @@ class RowExamples:
         labels: Tensor,
         noisy_steps: NoisySteps,
         *,
+        index: Tensor | None = None,
         loss: str | RowLoss = "cross_entropy",
         microbatch: int | None = None,
         normalize: bool = False,
     ) -> None:
-        self.square_norms = _input_norms(rows)
-        noisy_steps.check_examples(len(self.square_norms))
-        check_labels(labels, len(self.square_norms), with_null=True)
+        if index is not None:
+            rows, labels = take_rows(rows, index), labels.index_select(0, index)
+        self.square_norms = part_square_norms(rows)
+        noisy_steps.check_examples(len(rows))
+        check_labels(labels, len(rows), with_null=True)
         self.module, self.rows, self.labels, self.noisy_steps = module, rows, labels, noisy_steps
         batch = noisy_steps.sampler.expected_batch_size
         self.engine = ClippedGradient(
@@ -205,11 +208,3 @@ def filled_up(batches: Sequence[Tensor], piece_rows: int) -> Tensor:
     for batch in batches:
         pieces += [batch, batch[:1].expand(whole_pieces(len(batch), piece_rows) - len(batch))]
     return torch.cat(pieces)
-
-
-def _input_norms(rows: Any) -> Tensor:
-    """The squared norms of the rows: `[n]`, or `[n, parts]` for rows in parts."""
-    parts = getattr(rows, "parts", None)
-    if parts is None:
-        return row_square_norms(rows)
-    return torch.stack([row_square_norms(part) for part in parts], dim=1)

@@ -8,6 +8,7 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn, cast
 
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.errors import InputError, PrivateAccessError, UnprovenError
-from hushgraph.graph.checks import CheckedGraph, labeled_nodes
+from hushgraph.graph.checks import CheckedGraph
 from hushgraph.graph.edges import Edges
 from hushgraph.graph.rows import JoinedRows, Rows, dense_rows, take_rows
 from hushgraph.ledger.run import Run
@@ -63,6 +64,15 @@ class PrivateRows:
 
 
 Held = Rows | PrivateRows
+
+
+@dataclass(frozen=True)
+class _Act:
+    """A release that has been charged: what is left to do, and where its result belongs."""
+
+    run: Callable[..., Any]
+    stays_inside: bool = False
+    replayed: bool = False
 
 
 class Vault:
@@ -146,7 +156,8 @@ class Vault:
 
     def labeled(self, split: str) -> Tensor:
         """The nodes of a split that have a label, where labels are public."""
-        return labeled_nodes(self.nodes(split), self.labels, split)
+        self._require_public("labels")
+        return self._graph.labeled(split)
 
     def generator(self, purpose: str) -> torch.Generator:
         """A generator for public randomness such as initial weights."""
@@ -160,54 +171,40 @@ class Vault:
         Where all that the mechanism reads is public, or nothing is protected, it runs without noise. `nodes` keeps a
         mechanism that trains to a part of the training nodes; parts without a common node share one charge.
         """
-        stage, started = self.plan[name], time.perf_counter()
-        for one in inputs:
-            self._open(one)  # refuses, before anything is charged, what no mechanism may read
+        started = time.perf_counter()
+        opened = [self._open(one) for one in inputs]  # what no mechanism may read is refused before it is charged
         if nodes is not None:
             options = {**options, "nodes": self._checked_nodes(nodes)}
-        exact = self.plan.runs_exactly(name)
+        stage, exact = self.plan[name], self.plan.runs_exactly(name)
         if not exact:
             stage.mechanism.check(*inputs)
         view = self._view(stage, None if exact else self.unit.cap)
-        value = (self._exact if exact else self._noisy)(stage, view, inputs, nodes, options)
+        act = (self._exact if exact else self._noisy)(stage, view, inputs, nodes)
+        do = partial(act.run, *opened, **options)
+        kept = self._checkpoint is not None and (stage.mechanism.trains or not exact)
+        value = cast(Checkpoint, self._checkpoint).carried_out(stage, do, inputs, nodes) if kept else do()
+        if act.replayed:
+            self.released.setdefault(name, []).append(value)
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
-        return value
+        return self._keep(value, f"the result of '{name}'") if act.stays_inside else value
 
-    def _exact(
-        self, stage: Stage, view: View, inputs: tuple[Any, ...], nodes: Tensor | None, options: dict[str, Any]
-    ) -> Any:
+    def _exact(self, stage: Stage, view: View, inputs: tuple[Any, ...], nodes: Tensor | None) -> _Act:
         """Without noise: all that is read is public, or nothing is protected, which is charged as such."""
         if stage.is_free(self.unit):
             self._refuse_private(stage, inputs)
         else:
             self._charge(stage, nodes)
+        return _Act(partial(stage.mechanism.query, view))
 
-        def answer() -> Any:
-            return stage.mechanism.query(view, *map(self._open, inputs), **options)
-
-        return self._kept(stage, answer, inputs, nodes) if stage.mechanism.trains else answer()
-
-    def _kept(self, stage: Stage, act: Callable[[], Any], inputs: tuple[Any, ...], nodes: Tensor | None) -> Any:
-        """The result of `act`, or what a checkpoint has kept of it."""
-        return act() if self._checkpoint is None else self._checkpoint.carried_out(stage, act, inputs, nodes)
-
-    def _noisy(
-        self, stage: Stage, view: View, inputs: tuple[Any, ...], nodes: Tensor | None, options: dict[str, Any]
-    ) -> Any:
-        """Charged, released with noise; then kept for a replay, or as a handle where it is part of a node's record."""
-        mechanism, name, scale = stage.mechanism, stage.name, _noise_of(stage)
+    def _noisy(self, stage: Stage, view: View, inputs: tuple[Any, ...], nodes: Tensor | None) -> _Act:
+        """With noise, after the charge; a result that is part of a node's own record stays inside."""
+        mechanism, scale = stage.mechanism, _noise_of(stage)
         number = self._charge(stage, nodes)
-        opened = [self._open(one) for one in inputs]
-        noise = self._noise.stream(f"{mechanism.name}/{name}/{number}")
-        private = mechanism.stays_private(self.unit)
+        noise = self._noise.stream(f"{mechanism.name}/{stage.name}/{number}")
+        inside = mechanism.stays_private(self.unit)
         if self._checkpoint is not None and mechanism.trains and not any(map(draws_masks, inputs)):
-            view.keeper = self._checkpoint.steps(name)  # masks are no part of its state: such a training begins again
-        value = self._kept(stage, lambda: mechanism.release(view, scale, noise, *opened, **options), inputs, nodes)
-        if private:
-            return self._keep(value, f"the result of '{name}'")
-        if not mechanism.trains:
-            self.released.setdefault(name, []).append(value)
-        return value
+            view.keeper = self._checkpoint.steps(stage.name)  # masks are no part of its state: it would begin again
+        return _Act(partial(mechanism.release, view, scale, noise), inside, not (inside or mechanism.trains))
 
     def _charge(self, stage: Stage, nodes: Tensor | None) -> int:
         """Charge one use of the stage, or note that an earlier charge covers it; the number of this use."""
@@ -304,7 +301,7 @@ class Vault:
             scores: Tensor = module(self._open(rows))
         if scores.shape != expected:
             raise UnprovenError(f"predictions: expected class scores; got shape {tuple(scores.shape)}")
-        return self._keep_scores(scores, "class scores") if isinstance(rows, PrivateRows) else scores
+        return self._keep(scores, "class scores", are_scores=True) if isinstance(rows, PrivateRows) else scores
 
     def raw_scores(self, network: Callable[[Rows, Edges], Tensor]) -> PrivateRows | Tensor:
         """Class scores from raw features and edges. They are NOT protected, and the plan must say so."""
@@ -313,7 +310,8 @@ class Vault:
             raise UnprovenError("predictions from raw neighborhoods: expected a plan that declares them unprotected")
         with torch.no_grad():
             scores = network(self._graph.features, self._graph.edges)
-        return self._keep_scores(scores, "class scores from raw neighborhoods", raw=True) if private else scores
+        what = "class scores from raw neighborhoods"
+        return self._keep(scores, what, raw=True, are_scores=True) if private else scores
 
     def hand_over(self, scores: Tensor | PrivateRows | None) -> Tensor | None:
         """The scores for the holder of the data, who evaluates them; not protected where they are private.
@@ -321,15 +319,16 @@ class Vault:
         Nothing but class scores can be opened so, and these only where the unit or the plan says that a prediction
         about a node is not protected from whoever receives it.
         """
-        if not isinstance(scores, PrivateRows) or scores not in self._rows:
-            return None if scores is None else dense_rows(self._open(scores))
+        if not isinstance(scores, PrivateRows):
+            return scores
+        self._require_own(scores)
         said = {note.code for note in (*self.unit.unprotected, *self.plan.unprotected)}
         if scores not in self._scores or not said & _TOLD_TO_THE_OWNER:
             raise PrivateAccessError(
                 f"expected class scores, under a unit or plan that declares them unprotected; got {scores.what}, "
                 "which stay in the vault. The only way out is a charged mechanism (release)"
             )
-        return dense_rows(self._rows[scores])
+        return cast(Tensor, self._rows[scores])
 
     def report(self, stage: str, done: int, total: int) -> None:
         """Tell whoever watches how far a stage is; carries no private value."""
@@ -347,25 +346,25 @@ class Vault:
                 f"{part} are private under the unit '{self.unit}'; the only way out is a charged mechanism (release)"
             )
 
-    def _keep(self, rows: Rows, what: str, *, raw: bool = False) -> PrivateRows:
+    def _keep(self, rows: Rows, what: str, *, raw: bool = False, are_scores: bool = False) -> PrivateRows:
         handle = PrivateRows(tuple(rows.shape), what, raw=raw)
         self._rows[handle] = rows
-        return handle
-
-    def _keep_scores(self, scores: Tensor, what: str, *, raw: bool = False) -> PrivateRows:
-        handle = self._keep(scores, what, raw=raw)
-        self._scores.add(handle)
+        if are_scores:
+            self._scores.add(handle)
         return handle
 
     def _open(self, rows: Any) -> Any:
         """What a handle stands for; anything else is given back as it is."""
         if not isinstance(rows, PrivateRows):
             return rows
-        if rows not in self._rows:
-            raise InputError("these private rows belong to another vault")
+        self._require_own(rows)
         if rows.raw:
             raise UnprovenError(f"{rows.what} can only be handed over: nothing is proved of what is computed from them")
         return self._rows[rows]
+
+    def _require_own(self, rows: PrivateRows) -> None:
+        if rows not in self._rows:
+            raise InputError("these private rows belong to another vault")
 
 
 def _require_list(name: str, parts: Any, more: Any) -> None:
