@@ -29,7 +29,7 @@ from scipy import stats
 import hushgraph as hg
 from hushgraph.audit.result import Bound
 from hushgraph.audit.run import audit_plan
-from hushgraph.mechanisms import Gradient, RootedGradient
+from hushgraph.mechanisms import DividedCodedSum, Gradient, RootedGradient
 from hushgraph.privacy.mechanism import Mechanism
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.plan import Plan, Stage
@@ -85,6 +85,12 @@ def steps(mechanism: Mechanism, unit: Unit, epsilon: float, canaries: int) -> Ca
     return lambda: Case(Plan.make("benchmark", SIZES, unit, budget, [Stage("steps", mechanism)]), canaries)
 
 
+def rounds(unit: Unit, epsilon: float) -> Callable[[], Case]:
+    """Five rounds of sums in codes and weights that follow earlier answers, with the least noise for `epsilon`."""
+    stage = Stage("rounds", DividedCodedSum(), 5)
+    return lambda: Case(Plan.make("benchmark", SIZES, unit, hg.Budget(epsilon, 1e-5), [stage]), 10_000)
+
+
 _sgd = Gradient(1.0, 0.05, 200)
 _one_layer = RootedGradient(1.0, 0.1, 60, 7, 1)
 _two_layers = RootedGradient(1.0, 0.1, 60, 2, 2)
@@ -92,6 +98,9 @@ _two_layers = RootedGradient(1.0, 0.1, 60, 2, 2)
 CASES: dict[str, Callable[[], Case]] = {
     **{f"edges, GAP, epsilon {e}": sums(hg.GAP(), UndirectedEdge(), e) for e in (1, 4, 8)},
     **{f"edges, Chorus, epsilon {e}": sums(hg.Chorus(), UndirectedEdge(), e) for e in (1, 4, 8)},
+    **{f"adaptive codes, edges, epsilon {e}": sums(hg.ChorusCodes(), UndirectedEdge(), e) for e in (1, 4, 8)},
+    **{f"adaptive codes, node, epsilon {e}": rounds(Node(), e) for e in (2, 8)},
+    "adaptive codes, node-replace, epsilon 8": rounds(NodeReplace(), 8),
     **{f"paper mode, GAP, claimed {e}": sums(hg.GAP(), DirectedEdge(), e, True) for e in (1, 4, 8)},
     **{f"gradients, node, epsilon {e}": steps(_sgd, Node(), e, n) for e, n in ((1, 10_000), (4, 4_000), (8, 4_000))},
     "gradients, node-replace, epsilon 4": steps(_sgd, NodeReplace(), 4, 4_000),

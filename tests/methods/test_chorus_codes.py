@@ -9,7 +9,7 @@ import torch
 from charges import charged_stages
 from hushgraph.errors import InputError, UnprovenError
 from hushgraph.ledger.ledger import Ledger
-from hushgraph.mechanisms import CodedSum, DividedCodedSum, LabelSum
+from hushgraph.mechanisms import CodedSum, DividedCodedSum, Gradient, LabelSum
 from hushgraph.methods.chorus_codes import FEATURES, FIRST, LESSONS, ROUNDS, ChorusCodes
 from hushgraph.methods.model import load
 from hushgraph.privacy import units
@@ -41,7 +41,9 @@ def test_node_level_charges_a_first_sum_rounds_and_one_lesson() -> None:
     ]
     first, later = (1.0 / plan[name].scale ** 2 for name in (FIRST, ROUNDS))
     assert first / (first + 5 * later) == pytest.approx(0.45)
-    assert first + 5 * later == pytest.approx((0.4 * plan[LESSONS].scale) ** -2)
+    batch = math.ceil((SIZES.num_train - ChorusCodes().num_learners(SIZES)) / 6)
+    assert first + 5 * later == pytest.approx((0.5 * math.sqrt(768 / batch) * plan[LESSONS].scale) ** -2)
+    assert plan.mechanism(LESSONS, Gradient).steps == 72
     assert isinstance(plan[ROUNDS].mechanism, DividedCodedSum)
     codes = {note.code for note in plan.public}
     assert Code.NO_CAP in codes

@@ -177,7 +177,16 @@ class MemoryEdges:
         return self
 
     def ending_at(self, receivers: Tensor) -> MemoryEdges:
-        """The edges that end at a node of the boolean mask `receivers`."""
+        """The edges that end at a node of the boolean mask `receivers`; the last two answers are kept."""
+        answers: list[tuple[Tensor, MemoryEdges]] = self.__dict__.setdefault("_parts", [])
+        for mask, edges in answers:
+            if torch.equal(mask, receivers):
+                return edges
+        answers.append((receivers.clone(), self._only_at(receivers)))
+        del answers[:-2]
+        return answers[-1][1]
+
+    def _only_at(self, receivers: Tensor) -> MemoryEdges:
         counts = self.in_degree()
         kept = torch.repeat_interleave(receivers, counts, output_size=self.num_edges)
         offsets = torch.zeros_like(self.offsets)

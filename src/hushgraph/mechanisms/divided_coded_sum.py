@@ -89,11 +89,11 @@ class DividedCodedSum(GaussianMechanism):
     def _whole(self, data: Any, codes: Tensor, weights: Tensor, guesses: Rows | None) -> Tensor:
         """The numbers in whole steps."""
         self.check(codes, weights)
-        lists: Edges = data.whole_lists
+        lists: Edges = data.whole_lists.ending_at(weights > 0)
         classes, weights = known_classes(data), weights.to(torch.int64)
         shares = torch.where(data.trains_on & (classes < 0), 0, self.shares(lists, weights))
         sent = messages(classes, data.metadata.classes, shares, None if guesses is None else dense_rows(guesses))
-        return weights * decoded(codes, lists.ending_at(weights > 0).sum(sent))
+        return weights * decoded(codes, lists.sum(sent))
 
     def shares(self, lists: Edges, weights: Tensor) -> Tensor:
         """What each sender multiplies the weights of its receivers by, in whole steps: 1 / root of their squares."""

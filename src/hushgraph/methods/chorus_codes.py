@@ -47,6 +47,7 @@ from hushgraph.vault.vault import Held
 
 FIRST, ROUNDS, FEATURES, LESSONS = "first sums", "coded sums", "features", "lessons"
 _FEWEST_LEARNERS, _MOST_READERS = 500, 20_000
+_PRIVATE_EPOCHS, _LEAST_BATCH, _BATCHES = 12, 768, 6
 _LEAST_NOISE = 0.05  # without protection numbers have no noise; the model takes them to have this much
 _SUREST = math.log(1e-6)  # of what features say against a class
 _LEAST_DOUBT = 0.02
@@ -54,7 +55,7 @@ _LEAST_DOUBT = 0.02
 
 @dataclass(frozen=True)
 class ChorusCodes(Method):
-    """Settings of Chorus with codes. None: 150 epochs, lr 0.03 where training is plain; 20, 0.06 by DP-SGD."""
+    """Settings of Chorus with codes. None: 150 epochs, lr 0.03 where training is plain; 12, 0.12 by DP-SGD."""
 
     rounds: int = setting(6, least=2, help="noisy sums, one number per node each")
     hidden_channels: int = setting(32, least=1, help="width of the model of features (plain training)")
@@ -62,12 +63,14 @@ class ChorusCodes(Method):
     ensemble_size: int = setting(4, least=1, help="networks averaged in the model of features (plain training)")
     lr: float | None = setting(None, above=0, help="learning rate of the model of features")
     epochs: int | None = setting(None, least=1)
-    batch_size: int = setting(768, least=1, help="expected batch of DP-SGD")
+    batch_size: int | None = setting(None, least=1, help="expected batch of DP-SGD; by rule a sixth, at least 768")
     pairs_share: float = setting(0.05, above=0, below=1, help="of an edge between training nodes, spent on counts")
     learner_fraction: float = setting(
         0.1, above=0, below=1, help="training nodes that teach, at least 500 (node level)"
     )
-    aggregation_noise: float = setting(0.4, above=0, help="noise multiplier of all sums over that of gradients")
+    aggregation_noise: float | None = setting(
+        None, above=0, help="noise multiplier of all sums over that of gradients; by rule 0.5, less for large batches"
+    )
     first_share: float = setting(0.45, above=0, below=1, help="of the sums' budget, spent on the first (node level)")
     mean_share: float = setting(0.05, above=0, below=1, help="of a first message, spent on the number of neighbors")
     guesses: bool = setting(True, help="nodes without a label send what they are taken to be")
@@ -85,11 +88,14 @@ class ChorusCodes(Method):
             coded = CodedSum.balanced(unit, self.pairs_share)
             return [Stage(FEATURES, Gradient()), Stage(ROUNDS, coded, self.rounds)]
         others = metadata.num_train - self.num_learners(metadata)
-        lesson = Gradient.of(others, self.batch_size, self.epochs or 20, max_grad_norm=1.0)
+        batch = self.batch_size or max(_LEAST_BATCH, math.ceil(others / _BATCHES))
+        lesson = Gradient.of(others, batch, self.epochs or _PRIVATE_EPOCHS, max_grad_norm=1.0)
+        # Gradients of larger batches bear more noise: the root keeps the sums' part of the budget what it is.
+        noise = self.aggregation_noise or 0.5 * math.sqrt(_LEAST_BATCH / max(_LEAST_BATCH, batch))
         later = (1.0 - self.first_share) / (self.rounds - 1)
         return [
-            Stage(FIRST, self._first_sum(metadata, unit), noise=self.aggregation_noise / math.sqrt(self.first_share)),
-            Stage(ROUNDS, DividedCodedSum(), self.rounds - 1, noise=self.aggregation_noise / math.sqrt(later)),
+            Stage(FIRST, self._first_sum(metadata, unit), noise=noise / math.sqrt(self.first_share)),
+            Stage(ROUNDS, DividedCodedSum(), self.rounds - 1, noise=noise / math.sqrt(later)),
             Stage(LESSONS, lesson, parallel=2),
         ]
 
@@ -150,13 +156,14 @@ class ChorusCodes(Method):
         learners, others = self._lessons(vault) if train else (None, vault.nodes("train"))
         receivers = torch.ones(vault.metadata.num_nodes, dtype=torch.bool).index_fill_(0, others, False)
         if train:
-            training = Training(self.epochs or 20, self.lr or 0.06)
+            training = Training(self.epochs or _PRIVATE_EPOCHS, self.lr or 0.12)
             vault.release(LESSONS, network.features, vault.join([features]), training, nodes=others)
         talk = _RecordTalk(vault, network, vault.release(FIRST, None, receivers=receivers))
         if learners is not None:
             talk.learn(learners, receivers)
+        said = vault.apply(network.features, vault.join([features]))
         for _ in range(self.rounds - 1):
-            heard = vault.join([features, talk.likelihoods()])
+            heard = vault.join([said, talk.likelihoods()])
             talk.round(vault.apply(network.guess, heard) if self.guesses else None, louder=self.louder)
         return Output(scores=vault.scores(network, vault.join([features, talk.likelihoods()])))
 
@@ -174,32 +181,19 @@ class _Talk:
         self.vault, self.network, self.done = vault, network, 0
         self.classes, self.nodes = vault.metadata.classes, vault.metadata.num_nodes
         labeled = torch.zeros(self.nodes, dtype=torch.bool).index_fill_(0, vault.nodes("train"), True)
-        self.parts: nb.Parts
-        self._density: Tensor | None = None
         self.listeners = (~labeled).nonzero().squeeze(1)
         self.ratio = len(self.listeners) / max(1, vault.nodes("train").numel())  # of guesses to labels
-        self.heard = nb.Heard.nothing(len(self.listeners), self.classes)
         self.model = network.recall()
+        self.heard = nb.Heard(nb.Parts.of(self.model), len(self.listeners))
 
     @property
     def noise(self) -> float:
         """The deviation of a number's noise."""
         return max(self.vault.plan[ROUNDS].scale or 0.0, _LEAST_NOISE)
 
-    def density(self) -> Tensor:
-        """The log density of all that listeners heard, for every class and size of neighborhood."""
-        if self._density is None:
-            self._density = nb.log_likelihoods(self.parts, self.heard)
-        return self._density
-
-    def listen(self, codes: Tensor, numbers: Tensor, noise: Tensor) -> None:
-        """Take in one number more for every listener."""
-        self.heard, self._density = self.heard.and_then(codes, numbers, noise), None
-        self.done += 1
-
     def joint(self, prior: Tensor) -> Tensor:
         """The probability of every class and size of neighborhood, for every listener."""
-        return nb.joint_probabilities(self.density(), self.model, prior)
+        return nb.joint_probabilities(nb.log_likelihoods(self.heard), self.model, prior)
 
     def mixing(self, q: Tensor, size: float) -> Tensor:
         """What a code is answered as: guesses of `size` add, for each neighbor's class, what such nodes guess."""
@@ -237,8 +231,8 @@ class _EdgeTalk(_Talk):
         self._recall()
 
     def _recall(self) -> None:
-        self.model, self._density = self.network.recall(self.done), None
-        self.parts = nb.Parts.of(self.model)
+        self.model = self.network.recall(self.done)
+        self.heard = self.heard.under(nb.Parts.of(self.model))
 
     def round(self, *, guesses: bool) -> None:
         """Choose codes, ask, and learn neighborhoods from all that training nodes were told so far."""
@@ -249,14 +243,15 @@ class _EdgeTalk(_Talk):
         if self.learning:
             size = self.vault.plan.mechanism(ROUNDS, CodedSum).guess_norm if guesses else 0.0
             mixing.copy_(self.mixing(q, size))
-        codes = best_codes(self.parts, self.model, self.heard, joint, mixing, self.noise)
+        codes = best_codes(self.model, self.heard, joint, mixing, self.noise)
         sent = self.everyone(q) if guesses else None
         answer: CodedAnswer = self.vault.release(ROUNDS, self.everyone(codes), sent, self.readers)
         self.answers.append(answer)
         used, numbers = answer.codes[self.listeners].float(), answer.numbers[self.listeners]
         size = self.vault.plan.mechanism(ROUNDS, CodedSum).guess_norm if guesses else 0.0
         noise = self.guessed_noise(joint, q, used, size)
-        self.listen(used @ mixing.t(), numbers, noise)
+        self.heard.hear(used @ mixing.t(), numbers, noise)
+        self.done += 1
         if self.learning:
             self.network.remember(self._learned(), self.done)
         self._recall()
@@ -276,7 +271,7 @@ class _EdgeTalk(_Talk):
     def scores(self) -> Tensor:
         """What features and numbers say together; training nodes have their rows instead of numbers."""
         said = torch.zeros_like(self.prior)
-        said[self.listeners] = nb.class_log_likelihoods(self.density(), self.model)
+        said[self.listeners] = nb.class_log_likelihoods(nb.log_likelihoods(self.heard), self.model)
         rows, noise = self._rows()
         if len(rows):
             covariances = self.model.covariances() + noise**2 * torch.eye(self.classes)
@@ -301,9 +296,8 @@ class _RecordTalk(_Talk):
 
     def _start(self, model: nb.Neighborhoods) -> None:
         """What listeners make of their first row, given what neighborhoods look like."""
-        self.model, self._density = model, None
         rows = self.first[self.listeners] @ self.decode
-        self.parts = nb.Parts.after_rows(model, rows, self.first_noise)
+        self.model, self.heard = model, self.heard.under(nb.Parts.after_rows(model, rows, self.first_noise))
 
     def learn(self, learners: Tensor, receivers: Tensor) -> None:
         """Sums of first rows by class, from the learners' labels; then sizes and spread from everyone's rows."""
@@ -316,14 +310,14 @@ class _RecordTalk(_Talk):
         model, shares = fit.from_lesson(sums, counts, released, limit, self.decode, self.first_noise, SIZES)
         self.network.remember(model)
         self.network.shares.copy_(shares)
-        self._start(model)
+        self._start(self.network.recall())  # as it was rounded to be kept
 
     def round(self, guesses: Held | None, *, louder: bool) -> None:
         """Choose codes and weights from releases, ask, and find out how loud the answers are."""
         joint = self.joint(self.network.shares.log())
         q = nb.by_class(joint, self.classes)
         mixing = self.mixing(q, 0.0 if guesses is None else 1.0)
-        codes = best_codes(self.parts, self.model, self.heard, joint, mixing, 0.5 * self.noise)
+        codes = best_codes(self.model, self.heard, joint, mixing, 0.5 * self.noise)
         weights = torch.full((len(q),), MOST_WEIGHT)
         if louder:
             doubt = (1.0 - q.amax(dim=1)).clamp(min=_LEAST_DOUBT).sqrt()
@@ -332,12 +326,12 @@ class _RecordTalk(_Talk):
         asked = answer.codes[self.listeners].float() @ mixing.t()
         loudness = answer.weights[self.listeners].float() / MOST_WEIGHT
         numbers = answer.numbers[self.listeners]
-        expected = loudness * nb.expected_numbers(self.parts, self.heard, joint, asked)
+        expected = loudness * nb.expected_numbers(self.heard, joint, asked)
         volume = max(float((numbers * expected).sum() / expected.square().sum().clamp(min=1e-9)), 0.1)
         used, size = answer.codes[self.listeners].float(), volume * loudness * (0.0 if guesses is None else 1.0)
         noise = self.guessed_noise(joint, q, used, size)
-        self.listen(volume * loudness.unsqueeze(1) * asked, numbers, noise)
+        self.heard.hear(volume * loudness.unsqueeze(1) * asked, numbers, noise)
 
     def likelihoods(self) -> Tensor:
         """What first rows and numbers say about every class; nothing for training nodes."""
-        return self.everyone(nb.class_log_likelihoods(self.density(), self.model))
+        return self.everyone(nb.class_log_likelihoods(nb.log_likelihoods(self.heard), self.model))

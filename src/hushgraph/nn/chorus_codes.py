@@ -70,8 +70,9 @@ class ChorusCodesNetwork(nn.Module):
 
     @torch.no_grad()
     def guess(self, rows: JoinedRows) -> Tensor:
-        """Class probabilities, fit to be sent as messages."""
-        return self(rows).softmax(dim=1)
+        """Class probabilities, fit to be sent as messages, from class scores and log likelihoods side by side."""
+        said, heard = map(torch.as_tensor, rows.parts)
+        return (said.log_softmax(dim=1) + heard).softmax(dim=1)
 
     def remember(self, model: Neighborhoods, after: int = 0) -> None:
         """Keep what was known about neighborhoods after so many rounds."""

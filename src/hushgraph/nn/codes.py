@@ -11,97 +11,57 @@ import itertools
 import torch
 from torch import Tensor
 
-from hushgraph.nn.neighborhoods import Factored, Heard, Neighborhoods, Parts, blocks
+from hushgraph.nn.neighborhoods import Heard, Neighborhoods, Told
 
 _MOST_LISTED = 8  # classes up to which all codes are tried
 _MOST_FLIPS = 24
 
 
-def best_codes(
-    parts: Parts,
-    model: Neighborhoods,
-    heard: Heard,
-    joint: Tensor,
-    mixing: Tensor,
-    noise: float,
-) -> Tensor:
+def best_codes(model: Neighborhoods, heard: Heard, joint: Tensor, mixing: Tensor, noise: float) -> Tensor:
     """A row of signs per node. A code w is answered as if it were `mixing` w, with noise of this deviation."""
     found = []
-    for start, stop in blocks(len(joint), len(parts.means) * model.classes // 2):
-        part, told = parts.of_nodes(start, stop), heard.of_nodes(start, stop)
-        between, within = _variances(part, model, told, joint[start:stop])
-        between, within = (mixing.t() @ one @ mixing for one in (between, within))
-        within = within + noise**2 / model.classes * torch.eye(model.classes)  # |w|^2 is the number of classes
-        found.append(_listed(between, within) if model.classes <= _MOST_LISTED else _climbed(between, within))
+    for block, told in heard.blocks():
+        search = _listed if model.classes <= _MOST_LISTED else _climbed
+        found.append(search(*_variances(model, told, joint[block]), mixing, noise))
     return torch.cat(found) if found else torch.zeros((0, model.classes), dtype=torch.int64)
 
 
-def _variances(parts: Parts, model: Neighborhoods, heard: Heard, joint: Tensor) -> tuple[Tensor, Tensor]:
+def _variances(model: Neighborhoods, told: Told, joint: Tensor) -> tuple[Tensor, Tensor]:
     """Covariances of h between classes and within them, `[nodes, classes, classes]`.
 
-    What was heard narrows the covariance of the likeliest size of each class; the other sizes count by their means.
+    Numbers move the mean of every class and narrow what is left by the mean covariance of a node's Gaussians.
     """
-    nodes, classes, sizes = len(joint), model.classes, len(model.sizes)
-    each = joint.unflatten(1, (classes, sizes))
-    q = each.sum(dim=2)
-    given = each / q.clamp(min=1e-12).unsqueeze(2)
-    likeliest = each.argmax(dim=2) + sizes * torch.arange(classes)
-    flat = likeliest.flatten()
-
-    means = parts.means.expand(nodes, -1, -1)
-    if parts.pull is not None:
-        pulled = parts.diagonal * parts.pull.unsqueeze(1)
-        along = torch.einsum("jrd,nd->njr", parts.direction, parts.pull) * parts.strength
-        means = means + pulled + torch.einsum("njr,jrd->njd", along, parts.direction)
-    means = means.unflatten(1, (classes, sizes))
-    center = (given.unsqueeze(3) * means).sum(dim=2)
-    apart = ((means - center.unsqueeze(2)) * each.sqrt().unsqueeze(3)).flatten(1, 2)
-    within = apart.transpose(1, 2) @ apart
-
-    diagonal = parts.diagonal[flat].view(nodes, classes, classes)
-    direction = parts.direction[flat].view(nodes, classes, -1, classes)
-    strength = parts.strength[flat].view(nodes, classes, -1)
-    within = within + torch.diag_embed((q.unsqueeze(2) * diagonal).sum(dim=1))
-    weighted = (direction * (strength * q.unsqueeze(2)).unsqueeze(3)).flatten(1, 2)
-    within = within + weighted.transpose(1, 2) @ direction.flatten(1, 2)
-
-    factored = Factored(parts, heard)
-    if factored.white:
-        rows, white = _whitened(factored, likeliest, diagonal, direction, strength)
-        center = center + torch.einsum("nckd,nck->ncd", rows, white)
-        less = (rows * q.sqrt()[:, :, None, None]).flatten(1, 2)
-        within = within - less.transpose(1, 2) @ less
-    apart = (center - (q.unsqueeze(2) * center).sum(dim=1, keepdim=True)) * q.sqrt().unsqueeze(2)
-    return apart.transpose(1, 2) @ apart, within
+    classes, sizes, parts = model.classes, len(model.sizes), told.parts
+    q = joint.unflatten(1, (classes, sizes)).sum(dim=2)
+    means = parts.all_means()
+    weighted = means * joint.unsqueeze(1)
+    total = weighted.unflatten(2, (classes, sizes)).sum(dim=3)
+    center = total / q.clamp(min=1e-12).unsqueeze(1)
+    sized = weighted @ means.transpose(1, 2) - total @ center.transpose(1, 2)
+    left = parts.mean_covariance(joint)
+    for code, number in zip(told.codes, told.numbers, strict=True):
+        along = left @ code.unsqueeze(2)
+        gain = along / (1.0 + code.unsqueeze(1) @ along)
+        center = center + gain * (number[:, None, None] - code.unsqueeze(1) @ center)
+        left = left - gain @ along.transpose(1, 2)
+    apart = center - center @ q.unsqueeze(2)
+    return (apart * q.unsqueeze(1)) @ apart.transpose(1, 2), sized + left
 
 
-def _whitened(
-    factored: Factored, likeliest: Tensor, diagonal: Tensor, direction: Tensor, strength: Tensor
-) -> tuple[Tensor, Tensor]:
-    """The covariance of h with the whitened numbers, and these: `[nodes, classes, numbers, (classes)]`."""
-    rows: list[Tensor] = []
-    for k, factors in enumerate(factored.lower):
-        code = factored.codes[k].unsqueeze(1)
-        along = (direction @ code.unsqueeze(3)).squeeze(3) * strength
-        row = diagonal * code + (along.unsqueeze(3) * direction).sum(dim=2)
-        for m in range(k):
-            row = row - factors[m].gather(1, likeliest).unsqueeze(2) * rows[m]
-        rows.append(row / factors[k].gather(1, likeliest).unsqueeze(2))
-    white = torch.stack([one.gather(1, likeliest) for one in factored.white], dim=2)
-    return torch.stack(rows, dim=2), white
-
-
-def _listed(between: Tensor, within: Tensor) -> Tensor:
+def _listed(between: Tensor, within: Tensor, mixing: Tensor, noise: float) -> Tensor:
     """The best of all codes; one and its opposite are the same question."""
     classes = between.shape[1]
     signs = torch.tensor([(1, *rest) for rest in itertools.product((1, -1), repeat=classes - 1)])
-    outer = (signs.unsqueeze(2) * signs.unsqueeze(1)).flatten(1).to(between.dtype)
-    ratio = (between.flatten(1) @ outer.t()) / (within.flatten(1) @ outer.t()).clamp(min=1e-9)
+    mixed = signs.to(mixing.dtype) @ mixing.t()
+    outer = (mixed.unsqueeze(1) * mixed.unsqueeze(2)).flatten(1).t()
+    ratio = (between.flatten(1) @ outer) / (within.flatten(1) @ outer + noise**2).clamp_(min=1e-9)
     return signs[ratio.argmax(dim=1)]
 
 
-def _climbed(between: Tensor, within: Tensor) -> Tensor:
+def _climbed(between: Tensor, within: Tensor, mixing: Tensor, noise: float) -> Tensor:
     """From the signs of the direction in which classes lie furthest apart, one flip at a time while that helps."""
+    between, within = (mixing.t() @ one @ mixing for one in (between, within))
+    within += noise**2 / len(mixing) * torch.eye(len(mixing))  # |w|^2 is the number of classes
     largest = between.diagonal(dim1=1, dim2=2).argmax(dim=1)
     axis = between[torch.arange(len(between)), largest]
     for _ in range(4):

@@ -13,8 +13,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-_LARGEST_BLOCK = 1 << 21  # numbers of one kind that are held at a time
+_BLOCK, _FEWEST_NODES = 1 << 19, 64  # numbers of one kind that are held at a time
+_MOST_KEPT = 1 << 26  # numbers that are kept from one round to the next
 _RANK = 3
+_FEW_CLASSES = 8  # up to which whole covariances are faster than their parts
 
 
 @dataclass(frozen=True)
@@ -73,15 +75,17 @@ def log_densities(rows: Tensor, means: Tensor, covariances: Tensor) -> Tensor:
 class Parts:
     """The Gaussians of h that a node may belong to: one for each class and size.
 
-    Covariances are a diagonal and a few directions: `diagonal` + sum of `strength` * `direction` direction'. Where a
-    first row about all classes was seen, `pull` has what it says of every node: its mean is `means` + covariance
-    `pull`, and `seen` the log density of that row.
+    Covariances are a diagonal and a few directions: `diagonal` + sum of `strength` * `direction` direction'; with few
+    classes they are there as a `whole`, `[classes, classes, Gaussians]`. Where a first row about all classes was seen,
+    `pull` has what it says of every node: its mean is `means` + covariance `pull`, and `seen` the log density of that
+    row.
     """
 
     means: Tensor
     diagonal: Tensor
     direction: Tensor
     strength: Tensor
+    whole: Tensor | None = None
     pull: Tensor | None = None
     seen: Tensor | None = None
 
@@ -95,7 +99,7 @@ class Parts:
         """After one row h + noise per node, whose noise has this covariance: one for each class, one for each pair."""
         means, covariances = model.means(), model.covariances()
         noisy = covariances + noise
-        seen = torch.cat([log_densities(part, means, noisy) for part in rows.split(_nodes_at_once(len(means) * 4))])
+        seen = torch.cat([log_densities(part, means, noisy) for part in rows.split(nodes_at_once(means.numel()))])
         gain = covariances @ torch.linalg.inv(noisy.double()).to(means.dtype)
         left = covariances - gain @ covariances
         precision = torch.linalg.inv(noise.double()).to(means.dtype)
@@ -110,13 +114,14 @@ class Parts:
         values, vectors = torch.linalg.eigh((covariances - torch.diag_embed(diagonal)).double())
         largest = values.abs().topk(min(_RANK, values.shape[1]), dim=1).indices
         direction = vectors.gather(2, largest.unsqueeze(1).expand(-1, vectors.shape[1], -1)).transpose(1, 2)
-        return cls(means, diagonal, direction.to(means.dtype), values.gather(1, largest).to(means.dtype))
+        whole = covariances.permute(1, 2, 0).contiguous() if means.shape[1] <= _FEW_CLASSES else None
+        return cls(means, diagonal, direction.to(means.dtype), values.gather(1, largest).to(means.dtype), whole)
 
-    def of_nodes(self, start: int, stop: int) -> Parts:
+    def of_nodes(self, block: slice) -> Parts:
         """The parts for some of the nodes."""
         if self.pull is None or self.seen is None:
             return self
-        return replace(self, pull=self.pull[start:stop], seen=self.seen[start:stop])
+        return replace(self, pull=self.pull[block], seen=self.seen[block])
 
     def mean_of(self, code: Tensor) -> Tensor:
         """The mean of code . h, `[nodes, Gaussians]`."""
@@ -125,102 +130,148 @@ class Parts:
             mean += self.covariance_of(code, self.pull)
         return mean
 
+    def all_means(self) -> Tensor:
+        """The mean of h under every Gaussian, `[nodes (one, if all have the same), classes, Gaussians]`."""
+        means = self.means.t().unsqueeze(0)
+        if self.pull is None:
+            return means
+        if self.whole is not None:
+            return means + (self.pull @ self.whole.flatten(1)).unflatten(1, self.whole.shape[1:])
+        along = torch.einsum("jrd,nd->njr", self.direction, self.pull) * self.strength
+        return means + self.diagonal.t() * self.pull.unsqueeze(2) + torch.einsum("njr,jrd->ndj", along, self.direction)
+
     def covariance_of(self, one: Tensor, other: Tensor) -> Tensor:
         """The covariance of one . h and other . h, `[nodes, Gaussians]`."""
+        if self.whole is not None:
+            return (one.unsqueeze(2) * other.unsqueeze(1)).flatten(1) @ self.whole.flatten(0, 1)
         result = (one * other) @ self.diagonal.t()
         for k in range(self.direction.shape[1]):
             along = self.direction[:, k].t()
             result += (one @ along) * (other @ along) * self.strength[:, k]
         return result
 
-
-@dataclass(frozen=True)
-class Heard:
-    """What every node was told: numbers[:, k] = codes[:, k] . h + noise of variance one."""
-
-    codes: Tensor
-    numbers: Tensor
-
-    @classmethod
-    def nothing(cls, nodes: int, classes: int) -> Heard:
-        """Before the first number."""
-        return cls(torch.zeros(nodes, 0, classes), torch.zeros(nodes, 0))
-
-    def and_then(self, codes: Tensor, numbers: Tensor, noise: Tensor) -> Heard:
-        """With one number more for every node, whose noise has these deviations."""
-        return Heard(
-            torch.cat([self.codes, (codes / noise.unsqueeze(1)).unsqueeze(1)], dim=1),
-            torch.cat([self.numbers, (numbers / noise).unsqueeze(1)], dim=1),
-        )
-
-    def of_nodes(self, start: int, stop: int) -> Heard:
-        """What some of the nodes were told."""
-        return Heard(self.codes[start:stop], self.numbers[start:stop])
+    def mean_covariance(self, weights: Tensor) -> Tensor:
+        """The weighted sum of all covariances for every node, `[nodes, classes, classes]`."""
+        if self.whole is not None:
+            return (weights @ self.whole.flatten(0, 1).t()).unflatten(1, self.whole.shape[:2])
+        along = (self.strength.unsqueeze(2) * self.direction).transpose(1, 2) @ self.direction
+        return (weights @ (torch.diag_embed(self.diagonal) + along).flatten(1)).unflatten(1, along.shape[1:])
 
 
-class Factored:
-    """The numbers of some nodes under all Gaussians: whitened one after the other, by a Cholesky factor."""
+class Told:
+    """What some nodes were told, under all Gaussians: numbers code . h + noise of variance one, one after the other.
 
-    def __init__(self, parts: Parts, heard: Heard) -> None:
-        self.parts, self.codes = parts, heard.codes.unbind(1)
+    They are whitened as they come, by a Cholesky factor.
+    """
+
+    def __init__(self, parts: Parts, nodes: int) -> None:
+        self.parts = parts
+        self.codes: list[Tensor] = []
+        self.numbers: list[Tensor] = []
         self.lower: list[list[Tensor]] = []
         self.white: list[Tensor] = []
-        self.log_density = torch.zeros(len(heard.numbers), len(parts.means)) if parts.seen is None else parts.seen
-        for code, number in zip(self.codes, heard.numbers.unbind(1), strict=True):
-            row = self.against(code)
-            left = 1.0 + self.parts.covariance_of(code, code)
-            for entry in row:
-                left -= entry.square()
-            root = left.clamp(min=1e-6).sqrt()
-            white = (number.unsqueeze(1) - self.expected(code, row)) / root
-            self.lower.append([*row, root])
-            self.white.append(white)
-            self.log_density = self.log_density - 0.5 * white.square() - root.log()
+        self.log_density = torch.zeros(nodes, len(parts.means)) if parts.seen is None else parts.seen
+
+    def hear(self, code: Tensor, number: Tensor) -> None:
+        """Take in one number more for every node."""
+        row = self.against(code)
+        left = self.parts.covariance_of(code, code).add_(1.0)
+        for entry in row:
+            left.addcmul_(entry, entry, value=-1.0)
+        root = left.clamp_(min=1e-6).sqrt_()
+        white = (number.unsqueeze(1) - self.expected(code, row)).div_(root)
+        self.codes.append(code)
+        self.numbers.append(number)
+        self.lower.append([*row, root])
+        self.white.append(white)
+        self.log_density = (self.log_density - root.log()).addcmul_(white, white, value=-0.5)
 
     def against(self, code: Tensor) -> list[Tensor]:
         """The covariance of code . h with each whitened number so far."""
         row: list[Tensor] = []
-        for k, factors in enumerate(self.lower):
-            entry = self.parts.covariance_of(code, self.codes[k])
-            for m in range(k):
-                entry -= factors[m] * row[m]
-            row.append(entry / factors[k])
+        for other, factors in zip(self.codes, self.lower, strict=True):
+            entry = self.parts.covariance_of(code, other)
+            for factor, earlier in zip(factors, row):
+                entry.addcmul_(factor, earlier, value=-1.0)
+            row.append(entry.div_(factors[-1]))
         return row
 
     def expected(self, code: Tensor, row: list[Tensor]) -> Tensor:
         """The mean of code . h, given the numbers so far."""
         mean = self.parts.mean_of(code)
         for entry, white in zip(row, self.white, strict=True):
-            mean += entry * white
+            mean.addcmul_(entry, white)
         return mean
 
 
-def blocks(nodes: int, gaussians: int) -> Iterator[tuple[int, int]]:
-    """Nodes in runs that are small enough to be held at once."""
-    size = _nodes_at_once(gaussians)
-    yield from ((start, min(start + size, nodes)) for start in range(0, nodes, size))
+class Heard:
+    """What every node heard so far, in runs of nodes that are small enough to be held at once.
+
+    What was worked out about them is kept for the next number, as far as there is room.
+    """
+
+    def __init__(self, parts: Parts, nodes: int) -> None:
+        self.parts, self.nodes = parts, nodes
+        self.codes: list[Tensor] = []
+        self.numbers: list[Tensor] = []
+        self._kept: dict[int, Told] = {}
+
+    def under(self, parts: Parts) -> Heard:
+        """The same, under other Gaussians."""
+        other = Heard(parts, self.nodes)
+        other.codes, other.numbers = self.codes, self.numbers
+        return other
+
+    def hear(self, codes: Tensor, numbers: Tensor, noise: Tensor) -> None:
+        """Take in one number more for every node, whose noise has these deviations."""
+        self.codes = [*self.codes, codes / noise.unsqueeze(1)]
+        self.numbers = [*self.numbers, numbers / noise]
+        for start in list(self._kept)[self._room() :]:
+            del self._kept[start]
+        for start, told in self._kept.items():
+            block = slice(start, start + len(told.log_density))
+            told.hear(self.codes[-1][block], self.numbers[-1][block])
+
+    def blocks(self) -> Iterator[tuple[slice, Told]]:
+        """Runs of nodes, and what they were told."""
+        size = self._nodes_at_once()
+        for start in range(0, self.nodes, size):
+            block = slice(start, min(start + size, self.nodes))
+            told = self._kept.get(start)
+            if told is None:
+                told = Told(self.parts.of_nodes(block), block.stop - block.start)
+                for code, number in zip(self.codes, self.numbers, strict=True):
+                    told.hear(code[block], number[block])
+            if len(self._kept) < self._room():
+                self._kept[start] = told
+            yield block, told
+
+    def _nodes_at_once(self) -> int:
+        return nodes_at_once(self.parts.means.numel())
+
+    def _room(self) -> int:
+        """How many blocks may be kept."""
+        each = (len(self.codes) + 1) * (len(self.codes) + 2) // 2  # of the factor, whitened numbers and the density
+        return _MOST_KEPT // (self._nodes_at_once() * len(self.parts.means) * each)
 
 
-def _nodes_at_once(numbers: int) -> int:
-    return max(1, _LARGEST_BLOCK // max(1, numbers) // 16)
+def nodes_at_once(numbers: int) -> int:
+    """How many nodes to work on together, where each of them needs so many numbers."""
+    return max(_FEWEST_NODES, _BLOCK // max(1, numbers))
 
 
-def log_likelihoods(parts: Parts, heard: Heard) -> Tensor:
+def log_likelihoods(heard: Heard) -> Tensor:
     """The log density of what every node heard, under every Gaussian: `[nodes, classes * sizes]`."""
-    found = [
-        Factored(parts.of_nodes(*block), heard.of_nodes(*block)).log_density
-        for block in blocks(len(heard.numbers), len(parts.means))
-    ]
-    return torch.cat(found) if found else torch.zeros(0, len(parts.means))
+    found = [told.log_density for _, told in heard.blocks()]
+    return torch.cat(found) if found else torch.zeros(0, len(heard.parts.means))
 
 
-def expected_numbers(parts: Parts, heard: Heard, joint: Tensor, codes: Tensor) -> Tensor:
+def expected_numbers(heard: Heard, joint: Tensor, codes: Tensor) -> Tensor:
     """The mean of codes . h of every node, given what it heard; `joint` are its probabilities of all Gaussians."""
-    found = []
-    for start, stop in blocks(len(heard.numbers), len(parts.means)):
-        factored = Factored(parts.of_nodes(start, stop), heard.of_nodes(start, stop))
-        code = codes[start:stop]
-        found.append((factored.expected(code, factored.against(code)) * joint[start:stop]).sum(dim=1))
+    found = [
+        (told.expected(codes[block], told.against(codes[block])) * joint[block]).sum(dim=1)
+        for block, told in heard.blocks()
+    ]
     return torch.cat(found) if found else torch.zeros(0)
 
 
