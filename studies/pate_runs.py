@@ -42,7 +42,7 @@ def taught(lab: Lab) -> Metrics:
 
     Of `pate++` also: the share of wrong labels among those taken away, and the share of all wrong labels that they are.
     """
-    method, started = cast(PATE, lab.method), time.process_time()
+    method, started = _method(lab), time.process_time()
     made = _searched(lab) if method.student in SEARCHES else None
     class_ = _classroom(lab)
     if made is None:
@@ -131,9 +131,15 @@ def _shared(lab: Lab) -> str:
     return repr((_name(lab), lab.budget, lab.seed, _searching(lab)))
 
 
+def _method(lab: Lab) -> PATE:
+    """Without the settings of the experiment."""
+    assert lab.cell.method is not None
+    return PATE(**lab.cell.method.settings)
+
+
 def _searching(lab: Lab) -> PATE:
     """The method; where it searches for wrong labels, up to what it does after that."""
-    method = cast(PATE, lab.method)
+    method = _method(lab)
     return replace(method, student="pate++", removed=0.0) if method.student in SEARCHES else method
 
 

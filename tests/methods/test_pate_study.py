@@ -78,7 +78,7 @@ def test_runs_that_share_a_search_give_what_a_fit_of_the_student_gives(
     found = pate_runs.taught(Lab(cells[0]))
     lab = Lab(cells[0])
     room = pate_runs._classroom(lab)
-    network = room.network(lab.method)
-    lab.method.student_with_settings().learn(network, room.lesson, room.generator, lambda *_: None)
+    network = room.network(pate_runs._method(lab))
+    pate_runs._method(lab).student_with_settings().learn(network, room.lesson, room.generator, lambda *_: None)
     assert found["test_accuracy"] == room.accuracy(network, room.graph.test)
     assert found["wrong_labels"] is not None
