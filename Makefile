@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 export OMP_NUM_THREADS ?= 1
 
@@ -12,9 +13,11 @@ $(READY): requirements.lock pyproject.toml
 	@echo "Setting up $(VENV) (a few minutes the first time) ..."
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "hushgraph needs Python 3.11 or newer"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(BIN)/python tools/lock.py --cpu > $(VENV)/torch.lock
+	@$(INSTALL) --require-hashes --no-deps -r $(VENV)/torch.lock 2> /dev/null || echo "No torch without GPU code at hand: the larger build follows"
+	@$(INSTALL) --require-hashes --no-deps -r requirements.lock
+	@$(BIN)/python -c 'import torch' 2> /dev/null || $(INSTALL) torch==2.13.0
+	@$(INSTALL) --no-deps --no-build-isolation -e .
 	@touch $(READY)
 
 demo: $(READY)  ## train, audit and report on the built-in graph
@@ -51,8 +54,8 @@ notebooks: $(READY)  ## run the notebooks of docs/notebooks and keep what they s
 shape: $(READY)  ## docs/shape.md: the architecture in numbers, before and now
 	@$(BIN)/python tools/shape.py
 
-lock: $(READY)  ## write the versions in .venv to requirements.lock
-	@$(BIN)/python -m pip freeze --exclude-editable --all | grep -v -i -E '^(pip|torch)==' > requirements.lock
+lock: $(READY)  ## requirements.lock from pyproject.toml, with hashes; versions stay unless UPGRADE=1
+	@$(BIN)/python tools/lock.py $(if $(UPGRADE),--upgrade)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

@@ -3,7 +3,7 @@
     python tools/supply_chain.py sbom [--out sbom.json]   # CycloneDX 1.5
     python tools/supply_chain.py licenses
 
-Both read the lock (requirements.lock, and torch, which the Makefile installs first) and what is installed. A package of
+Both read requirements.lock and what is installed. A package of
 another version than the lock's, or one that the lock has and the environment has not, is an error.
 """
 
@@ -20,17 +20,15 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
+import lock
+
 ROOT = Path(__file__).resolve().parents[1]
-_TORCH = re.compile(r"torch==([\w.+]+)")
 _LONGEST = 60
 
 
 def locked() -> dict[str, str]:
     """The packages of the lock with their versions."""
-    lines = (ROOT / "requirements.lock").read_text().split()
-    found = dict(line.split("==") for line in lines if "==" in line)
-    torch = _TORCH.search((ROOT / "Makefile").read_text())
-    return {**found, **({} if torch is None else {"torch": torch.group(1)})}
+    return {name: version for name, (version, _) in lock.read(lock.LOCK.read_text()).items()}
 
 
 def installed(packages: dict[str, str]) -> list[Distribution]:

@@ -206,7 +206,7 @@ def test_the_folder_is_for_its_owner_only_and_damage_is_named(tmp_path: Path) ->
 def test_code_of_ones_own_is_refused(tmp_path: Path) -> None:
     """Weights and code of a module are no settings: the same noise on other rows would give the edges away."""
     own = GAP(epochs=1, encoder=torch.nn.Linear(5, 4))
-    with pytest.raises(InputError, match="without modules of your own"):
+    with pytest.raises(InputError, match="without code of your own"):
         fit(own, units.UndirectedEdge(), tmp_path)
 
     class Mine(GAP):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from typing import Any
 
 
@@ -20,4 +21,5 @@ def listed(words: list[str]) -> str:
 def about(found: Any) -> str:
     """The docstring of a class, as paragraphs; places of proofs become links."""
     paragraphs = inspect.cleandoc(found.__doc__ or "").split("\n\n")
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    return re.sub(r"docs/proofs/([\w-]+)\.md", r"[\1](../proofs/\1.md)", text)

@@ -42,9 +42,8 @@ def page(name: str) -> str:
     asymptotic = (
         "\n!!! warning\n    Proved in the limit of a long chain only; certificates say so.\n" if one.asymptotic else ""
     )
-    return (
-        f"# `{name}`\n\n{about(found)}\n{asymptotic}\n{table(['', ''], rows)}\n## Bound per unit\n\n{_bounds(variants)}"
-    )
+    head = f"# `{name}`\n\n{about(found)}\n{asymptotic}\n{table(rows[0], rows[1:])}"
+    return f"{head}\n## Bound per unit\n\n{_bounds(variants)}"
 
 
 def _bounds(variants: list[Mechanism]) -> str:

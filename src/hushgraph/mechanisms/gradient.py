@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from hushgraph.errors import InputError
 from hushgraph.graph.checks import CheckedGraph
 from hushgraph.graph.rows import JoinedRows, Rows, SparseRows
 from hushgraph.mechanisms.canaries import SCALES, Evidence, OpenVault, audit_graph
@@ -29,6 +30,7 @@ from hushgraph.training.config import Training
 from hushgraph.training.ensemble import train_ensemble
 from hushgraph.training.examples import NoisySteps, RowExamples
 from hushgraph.training.loop import train_private
+from hushgraph.training.losses import weighted_labels
 from hushgraph.training.plain_rows import train as train_plain
 from hushgraph.training.sampler import PoissonSampler
 
@@ -54,6 +56,7 @@ class Gradient(Mechanism):
     proof = "gradient"
     reads = frozenset({"labels"})
     trains = True
+    takes_class_weights = True
     sampling = "poisson"
     released = "sums of per-example gradients"
 
@@ -90,6 +93,7 @@ class Gradient(Mechanism):
         train, val = data.labeled("train"), data.labeled("val")
         val = val if val.numel() else None
         if isinstance(module, Ensemble):
+            _require_cpu(training)
             train_ensemble(
                 module,
                 cast(JoinedRows, rows),
@@ -101,6 +105,8 @@ class Gradient(Mechanism):
                 patience=training.patience,
                 generator=data.generator("dropout"),
                 on_epoch=data.report,
+                optimizer=training.update,
+                class_weights=training.class_weights,
             )
             return
         train_plain(
@@ -128,6 +134,8 @@ class Gradient(Mechanism):
         """Train by clipped, noised steps on the training nodes, or on those named by `nodes`."""
         self.check(module)
         labels, train = data.labels, data.train if nodes is None else nodes
+        if training.class_weights is not None:
+            labels = weighted_labels(labels, training.class_weights)
         steps = NoisySteps(PoissonSampler(train.numel(), self.sample_rate), self.steps, self.max_grad_norm, scale)
         examples = RowExamples(module, rows, labels, steps, index=train, normalize=training.normalize)
         train_private(examples, training, noise, on_step=data.report, keeper=data.keeper)
@@ -179,6 +187,11 @@ class Gradient(Mechanism):
         training = Training(epochs=1, lr=watch.rate * self.sample_rate * len(coins), optimizer="sgd")
         vault.release(stage.name, module, vault.features, training)
         return watch.evidence("gradient")
+
+
+def _require_cpu(training: Training) -> None:
+    if torch.device(training.device).type != "cpu":
+        raise InputError(f"device: expected cpu, where ensembles are trained (chorus); got {training.device}")
 
 
 def _examples(coins: np.ndarray, replaced: bool) -> Any:

@@ -46,6 +46,7 @@ class RootedGradient(Gradient):
     num_layers: int = 1
 
     name = "rooted-gradient"
+    takes_class_weights = False
     proof = "dpgnn"
     reads = frozenset({"edges", "features", "labels"})
     released = "sums of per-root gradients"

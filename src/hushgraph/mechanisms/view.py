@@ -33,7 +33,7 @@ class View:
     _cap: int | None
     _noise: NoiseSource
     _name: str
-    report: Callable[[int, int], None] = lambda done, total: None
+    report: Callable[[int, int], object] = lambda done, total: None
     _cut: dict[int, Edges] = field(default_factory=dict)
     keeper: StepKeeper | None = None
     """Keeps the state of a training between two steps, where the run has a checkpoint."""

@@ -45,6 +45,7 @@ class WeightedGradient(Gradient):
     max_support: int = 1
 
     name = "weighted-gradient"
+    takes_class_weights = False
     proof = "dpappr"
     reads = frozenset({"features", "labels"})
     released = "sums of gradients over released rows"

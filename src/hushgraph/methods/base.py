@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Literal, Self
 
@@ -35,6 +35,7 @@ from hushgraph.privacy.notes import Code, Note, note
 from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units import DirectedEdge, UndirectedEdge, Unit, as_unit
 from hushgraph.settings import Settings
+from hushgraph.training.fit_options import Callback, FitOptions
 from hushgraph.vault import PrivateRows, Progress, Vault
 from hushgraph.vault.checkpoint import Checkpoint
 
@@ -207,6 +208,12 @@ class Method(Settings):
         seed: int | None = None,
         progress: Progress | None = None,
         checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
+        optimizer: Any = None,
+        schedule: Any = None,
+        callbacks: Sequence[Callback] | Callback = (),
+        early_stopping: int | None = None,
+        class_weights: Sequence[float] | Mapping[str, float] | None = None,
+        device: str | torch.device | None = None,
     ) -> Model:
         """Train on a graph and return the model with its certificate.
 
@@ -217,6 +224,11 @@ class Method(Settings):
         repeatable and NOT private.
         `checkpoint` is a folder: a run that was stopped goes on from there when the same call is made again, with the
         same noise and without another charge. It is as secret as the data, and removed when the model is saved.
+
+        `optimizer` (a name, or a class of `torch.optim`), `schedule` ("linear", "cosine", or a function from the share
+        of steps that is done to a factor of the learning rate), `callbacks` (functions of a step; True ends a
+        training), `early_stopping` (epochs without a better one, where validation labels are public), `class_weights`
+        (public numbers) and `device` (of plain training) are about all trainings of this fit (docs/modules.md).
         """
         budget, named = as_budget(budget), None if unit is None else as_unit(unit)
         needs_edges = named is None or named.has_edges
@@ -230,17 +242,20 @@ class Method(Settings):
         require_public_classes(checked, unit, budget)
         self.require(checked.metadata)
         plan = self.plan(checked.metadata, unit, budget, paper_mode=paper_mode)
+        wanted = (optimizer, schedule, callbacks, early_stopping, class_weights, device)
+        options = FitOptions.of(*wanted, class_names=checked.class_names)
+        require_fitting(options, plan)
         if self.own_modules():
             self.network(plan, torch.Generator())  # a module that does not fit is refused before a run is entered
         started = time.perf_counter()
         kept = checkpoint if checkpoint is None or isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
         if kept is not None:
-            self._require_known_code()
-            kept.begin(self.name, self.as_dict(), plan, checked, seed)
+            self._require_known_code(options)
+            kept.begin(self.name, {**self.as_dict(), **options.changed()}, plan, checked, seed)
         run, noise = enter(checked, plan, ledger, seed, kept)
         try:
             network = self.network(plan, noise.torch_generator("weights"))
-            vault = Vault(checked, plan, run, noise, progress, kept)
+            vault = Vault(checked, plan, run, noise, progress, kept, options)
             output = self.run(vault, network, train=True)
         except HushgraphError:
             if kept is None:
@@ -248,6 +263,7 @@ class Method(Settings):
             raise
         model = finished(self, network, output, vault, run, checked, time.perf_counter() - started)
         model.checkpoint = kept
+        model.settings |= {"fit": options.changed()} if options.changed() else {}
         return model
 
     @classmethod
@@ -260,11 +276,11 @@ class Method(Settings):
                 proven.append(name)
         return proven
 
-    def _require_known_code(self) -> None:
+    def _require_known_code(self, options: FitOptions) -> None:
         """A checkpoint uses its noise again: nothing may enter a run that the settings and versions do not tell."""
-        if self.own_modules() or not type(self).__module__.startswith("hushgraph."):
+        if self.own_modules() or options.is_code or not type(self).__module__.startswith("hushgraph."):
             raise InputError(
-                "checkpoint: expected a method of hushgraph without modules of your own; got other code, which could "
+                "checkpoint: expected a method of hushgraph without code of your own; got other code, which could "
                 "change between two calls, and the same noise on something else would give the data away. Train without"
             )
 
@@ -369,6 +385,29 @@ def finished(
     )
     model.metrics = model.method.evaluate(model, graph)
     return model
+
+
+def require_fitting(options: FitOptions, plan: Plan) -> None:
+    """Refuse options that a plan cannot follow: no free look at private labels, no weights that nobody reads."""
+    plans = plan.branches or (plan,)
+    training = [(one, stage) for one in plans for stage in one.stages if stage.mechanism.trains]
+    problems = []
+    private = [stage.name for one, stage in training if not one.runs_exactly(stage.name)]
+    if options.early_stopping is not None and private:
+        problems.append(
+            f"early_stopping: expected validation labels that are public; got the unit '{plan.unit.name}', under which "
+            "each look at them would have to be charged. Set epochs, or stop by a callback that looks at public data"
+        )
+    unread = [stage.name for _, stage in training if not stage.mechanism.takes_class_weights]
+    if options.class_weights is not None and (unread or not training):
+        problems.append(
+            f"class_weights: expected gap, progap, chorus, mlp or dp-mlp, which weigh classes; got {plan.method}"
+        )
+    if options.changed() and not training:
+        problems.append(
+            f"{', '.join(options.changed())}: expected a method that trains step by step; got {plan.method}"
+        )
+    InputError.collect(problems)
 
 
 def require_public_classes(graph: CheckedGraph, unit: Unit, budget: Budget) -> None:

@@ -105,7 +105,7 @@ class Dropout(nn.Module):
         """Drop and rescale while training; the identity otherwise."""
         if not self.training or self.p == 0:
             return x
-        keep = torch.rand(x.shape, generator=self.generator, dtype=x.dtype) >= self.p
+        keep = (torch.rand(x.shape, generator=self.generator, dtype=x.dtype) >= self.p).to(x.device)
         return x * keep / (1.0 - self.p)
 
     def extra_repr(self) -> str:

@@ -53,6 +53,7 @@ class Mechanism(ABC):
     proof: ClassVar[str]
     law: ClassVar[Law] = "gaussian"
     trains: ClassVar[bool] = False
+    takes_class_weights: ClassVar[bool] = False
     whole_runs: ClassVar[bool] = False
     sampling: ClassVar[Literal["poisson"] | None] = None
     asymptotic: ClassVar[bool] = False

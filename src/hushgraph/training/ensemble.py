@@ -8,6 +8,8 @@ dropout mask is made of 16 random bits per entry instead of a whole random numbe
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -16,10 +18,10 @@ from hushgraph.graph.rows import JoinedRows, SparseRows
 from hushgraph.nn.chorus import Ensemble
 from hushgraph.nn.layers import fresh_generator
 from hushgraph.training.loop import BestEpoch, Progress, train_epochs
-from hushgraph.training.losses import check_labels, cross_entropy_gradient
+from hushgraph.training.losses import check_labels, cross_entropy_gradient, weighted_labels
 from hushgraph.training.manual_batch_norm import BatchNormStep
 from hushgraph.training.manual_layers import ACTIVATIONS, ActivationStep, LinearStep, Parameterless, Scratch
-from hushgraph.training.optimizers import FlatParameters, make_optimizer, views_of
+from hushgraph.training.optimizers import FlatParameters, Update, make_optimizer, views_of
 from hushgraph.training.plain_rows import merit_of, scores_on
 
 
@@ -35,8 +37,12 @@ def train_ensemble(
     patience: int | None = None,
     generator: torch.Generator | None = None,
     on_epoch: Progress | None = None,
+    optimizer: Callable[[Tensor, int], Update] | None = None,
+    class_weights: tuple[float, ...] | None = None,
 ) -> None:
-    """Train all members in place by Adam, one step per epoch on all train rows; dropout draws from `generator`.
+    """Train all members in place, one step per epoch on all train rows; dropout draws from `generator`.
+
+    By Adam with rate `lr`, or by what `optimizer` makes of a vector and a number of steps.
 
     With `val`, the weights of the epoch with the highest validation accuracy of the whole ensemble are kept (the first
     one, among equals), and training stops after `patience` epochs without a better one: legal only where validation
@@ -46,11 +52,13 @@ def train_ensemble(
     check_labels(targets, len(inputs))
     if len(inputs) < 2:
         raise InputError(f"expected at least two training rows; got {len(inputs)}; check the training mask")
+    if class_weights is not None:
+        targets = weighted_labels(targets, class_weights)
     best = None if val is None or val.numel() == 0 else _best_epoch(network, rows, labels, val, patience)
     network.train()
     with FlatParameters(network) as flat, torch.no_grad():
         gradient = EnsembleGradient(network, flat, inputs, targets, fresh_generator(generator))
-        update = make_optimizer("adam", flat.vector, lr)
+        update = make_optimizer("adam", flat.vector, lr) if optimizer is None else optimizer(flat.vector, epochs)
 
         def epoch() -> None:
             gradient.write()

@@ -19,11 +19,11 @@ from hushgraph.errors import HushgraphError
 from hushgraph.training.alike import one_thread
 from hushgraph.training.config import Training
 from hushgraph.training.examples import Examples, NoisySteps
-from hushgraph.training.optimizers import FlatParameters, make_optimizer
+from hushgraph.training.optimizers import FlatParameters
 from hushgraph.training.sampler import Noise
 
-Progress = Callable[[int, int], None]
-"""Told how many of how many steps are done; for progress bars."""
+Progress = Callable[[int, int], object]
+"""Told how many of how many steps are done; one that returns True has seen enough, and training ends."""
 
 Verdict = TypeVar("Verdict")
 
@@ -63,9 +63,7 @@ def train_private(
     module.train()
     with one_thread(), FlatParameters(module) as flat, _without_autograd(examples):
         variance = (steps.noise_std / batch_size) ** 2
-        update = make_optimizer(
-            training.optimizer, flat.vector, training.lr, training.weight_decay, noise_variance=variance
-        )
+        update = training.update(flat.vector, steps.steps, noise_variance=variance)
         tail = _Tail(flat.vector, steps.steps, training.average_last)
         perturb = StepNoise(steps, flat.vector.numel(), noise)
         state = {"weights": flat.vector, "tail": tail.mean, **update.state()}
@@ -77,10 +75,10 @@ def train_private(
                 continue
             update.step(torch.mul(perturb(total), perturb.grid / batch_size, out=flat.gradient))
             tail.add(step)
-            if on_step is not None:
-                on_step(step + 1, steps.steps)
             if keeper is not None:
                 keeper.keep(step + 1, state)
+            if on_step is not None and on_step(step + 1, steps.steps) is True:
+                break  # all steps are paid for
         tail.use()
         if not bool(torch.isfinite(flat.vector).all()):
             raise HushgraphError("expected finite weights after training; got others; lower the learning rate")
@@ -169,8 +167,10 @@ def train_epochs(
         if is_over or done == epochs:
             break
         epoch()
-        if on_epoch is not None:
-            on_epoch(done + 1, epochs)
+        if on_epoch is not None and on_epoch(done + 1, epochs) is True:
+            if best is not None:
+                best.look(done + 1)
+            break
     if best is not None:
         best.restore()
 

@@ -40,6 +40,14 @@ def cross_entropy_gradient(scores: Tensor, labels: Tensor) -> Tensor:
     return by_class.scatter_add_(0, labels.unsqueeze(0), by_class.new_full((1, len(labels)), -1.0)).t()
 
 
+def weighted_labels(labels: Tensor, class_weights: tuple[float, ...]) -> Tensor:
+    """Labels whose cross entropy is that of the class times its weight: one entry a row, none for a null record."""
+    weights = torch.tensor(class_weights, dtype=torch.get_default_dtype(), device=labels.device)
+    present = labels.clamp(min=0)
+    values = torch.where(labels == NULL_LABEL, 0.0, weights[present])
+    return torch.zeros(len(labels), len(weights), device=labels.device).scatter_(1, present[:, None], values[:, None])
+
+
 def check_labels(labels: Tensor, num_rows: int, *, with_null: bool = False) -> None:
     """Refuse labels that do not fit: wrong number, negative classes, values that are not finite.
 

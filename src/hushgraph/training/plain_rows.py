@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import cast
 
 import numpy as np
 import torch
@@ -17,14 +18,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hushgraph.errors import InputError
-from hushgraph.graph.rows import Rows, SparseRows, take_rows
+from hushgraph.graph.rows import JoinedRows, Rows, SparseRows, dense_rows, take_rows
 from hushgraph.nn.layers import fresh_generator
 from hushgraph.training.config import BestBy, Training
 from hushgraph.training.loop import BestEpoch, Progress, train_epochs
-from hushgraph.training.losses import RowLoss, check_labels, row_loss, share_correct
+from hushgraph.training.losses import RowLoss, check_labels, cross_entropy, row_loss, share_correct, weighted_labels
 from hushgraph.training.manual_backward import ManualGradient, build_steps, set_copies
 from hushgraph.training.manual_layers import LinearStep, Step
-from hushgraph.training.optimizers import FlatParameters, make_optimizer, views_of
+from hushgraph.training.optimizers import FlatParameters, views_of
 
 _WORTH_IT = 0.8  # with more distinct rows than this, the weights cost what the rows save
 
@@ -47,11 +48,15 @@ def train(
     the keeper is returned: this looks at the validation labels after every epoch, so it is only legal where they are
     public. The module is left in evaluation mode.
     """
-    data = _Split(rows, labels, index, training.batch_size, fresh_generator(generator))
+    if _is_elsewhere(training.device):
+        rows, labels, loss = rows_on(rows, training.device), labels.to(training.device), cross_entropy
+        index, val = (None if one is None else one.to(training.device) for one in (index, val))
+    module.to(training.device)
+    data = _Split(rows, labels, index, training.batch_size, fresh_generator(generator), training.class_weights)
     best = _best_epoch(module, rows, labels, val, training) if training.select_best else None
     with FlatParameters(module) as flat:
         gradient = _gradient_of(module, flat, loss, data)
-        update = make_optimizer(training.optimizer, flat.vector, training.lr, training.weight_decay)
+        update = training.update(flat.vector, training.epochs * data.batches_per_epoch)
 
         def epoch() -> None:
             for x, y in data.batches():
@@ -60,8 +65,19 @@ def train(
 
         module.train()
         train_epochs(epoch, training.epochs, best=best, on_epoch=on_epoch)
-    module.eval()
+    module.cpu().eval()
     return best
+
+
+def _is_elsewhere(device: str) -> bool:
+    return torch.device(device).type != "cpu"
+
+
+def rows_on(rows: Rows, device: str) -> Rows:
+    """Rows where a device can read them: dense, and part by part where they are joined."""
+    if isinstance(rows, JoinedRows):
+        return cast(Rows, JoinedRows([rows_on(part, device) for part in rows.parts]))
+    return dense_rows(rows).to(device)
 
 
 def _gradient_of(
@@ -120,10 +136,18 @@ class _Split:
     """The training rows, taken out once, handed out whole or in shuffled minibatches."""
 
     def __init__(
-        self, rows: Rows, labels: Tensor, index: Tensor | None, batch_size: int | None, generator: torch.Generator
+        self,
+        rows: Rows,
+        labels: Tensor,
+        index: Tensor | None,
+        batch_size: int | None,
+        generator: torch.Generator,
+        class_weights: tuple[float, ...] | None = None,
     ) -> None:
         self.rows, self.labels = _select(rows, labels, index)
         check_labels(self.labels, len(self.rows))
+        if class_weights is not None:
+            self.labels = weighted_labels(self.labels, class_weights)
         if len(self.rows) == 0:
             raise InputError("expected at least one training row; got none; check the training mask")
         self.batch_size, self.generator = batch_size, generator
@@ -142,6 +166,11 @@ class _Split:
         set_copies(steps, merged.copies)
         return merged.copies
 
+    @property
+    def batches_per_epoch(self) -> int:
+        """How many steps an epoch has."""
+        return 1 if self.batch_size is None else -(-len(self.rows) // self.batch_size)
+
     def batches(self) -> Iterator[tuple[Rows, Tensor]]:
         if self.batch_size is None:
             for part in getattr(self.rows, "parts", [self.rows]):
@@ -149,7 +178,8 @@ class _Split:
                     part.keep_transposed()
             yield self.rows, self.labels
             return
-        for index in torch.randperm(len(self.rows), generator=self.generator).split(self.batch_size):
+        order = torch.randperm(len(self.rows), generator=self.generator).to(self.labels.device)
+        for index in order.split(self.batch_size):
             yield take_rows(self.rows, index), self.labels.index_select(0, index)
 
 

@@ -19,7 +19,7 @@ from hushgraph.nn.rooted import RootedNetwork
 from hushgraph.training.config import Training
 from hushgraph.training.loop import BestEpoch, Progress, train_epochs
 from hushgraph.training.losses import share_correct
-from hushgraph.training.optimizers import FlatParameters, make_optimizer
+from hushgraph.training.optimizers import FlatParameters
 
 
 def train_on_graph(
@@ -33,7 +33,7 @@ def train_on_graph(
     """Train in place on `loss()`, which runs the network in training mode; it is left in evaluation mode."""
     with FlatParameters(network) as flat:
         flat.collect_gradients()
-        update = make_optimizer(training.optimizer, flat.vector, training.lr, training.weight_decay)
+        update = training.update(flat.vector, training.epochs)
 
         def epoch() -> None:
             network.train()

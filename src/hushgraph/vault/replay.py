@@ -44,7 +44,7 @@ class Replay(Vault):
         self._noise = NoiseSource.from_os()  # for public generators alone; a replay draws nothing that matters
         self._next: Counter[str] = Counter()
         self._cut = {}
-        self._checkpoint = None
+        self._checkpoint = self._options = None
         self._rows = {}  # type: ignore[assignment]
 
     @property
@@ -80,7 +80,7 @@ class Replay(Vault):
             raise PrivateAccessError(f"'{name}' trains: a replay of what was released cannot do that")
         if self.plan.runs_exactly(name):
             self._needed(", ".join(sorted(stage.mechanism.reads)))
-            return stage.mechanism.query(self._view(stage, None), *inputs, **options)
+            return stage.mechanism.query(self._view(stage, None, ()), *inputs, **options)
         kept, at = self.released.get(name, []), self._next[name]
         if at >= len(kept):
             raise self._not_stored(name)

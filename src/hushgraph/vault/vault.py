@@ -26,6 +26,8 @@ from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.notes import Code, Note
 from hushgraph.privacy.plan import Plan, Stage
+from hushgraph.training.config import Training
+from hushgraph.training.fit_options import FitOptions
 from hushgraph.vault.checkpoint import Checkpoint, draws_masks
 
 Progress = Callable[[str, int, int], None]
@@ -76,7 +78,10 @@ class _Act:
 
 
 class Vault:
-    """Holds `graph` for one `run` under one `plan`. `progress(stage, done, total)` is called while it works."""
+    """Holds `graph` for one `run` under one `plan`. `progress(stage, done, total)` is called while it works.
+
+    `options` are a user's wishes about all trainings.
+    """
 
     def __init__(
         self,
@@ -86,13 +91,14 @@ class Vault:
         noise: NoiseSource,
         progress: Progress | None = None,
         checkpoint: Checkpoint | None = None,
+        options: FitOptions | None = None,
     ) -> None:
         self.plan, self.unit = plan, plan.unit
         self.seconds: dict[str, float] = {}
         self.released: dict[str, list[Any]] = {}
         self._graph = graph if plan.holds is None else graph.only(plan.holds)
         self._run, self._noise, self._progress = run, noise, progress or NOBODY
-        self._checkpoint = checkpoint
+        self._checkpoint, self._options = checkpoint, options
         self._nodes = {"train": graph.train, "val": graph.val, "test": graph.test}
         self._cut: dict[int, Edges] = {}
         self._count: Counter[str] = Counter()
@@ -172,13 +178,14 @@ class Vault:
         mechanism that trains to a part of the training nodes; parts without a common node share one charge.
         """
         started = time.perf_counter()
+        stage, exact = self.plan[name], self.plan.runs_exactly(name)
+        inputs = self._as_wanted(inputs, exact)
         opened = [self._open(one) for one in inputs]  # what no mechanism may read is refused before it is charged
         if nodes is not None:
             options = {**options, "nodes": self._checked_nodes(nodes)}
-        stage, exact = self.plan[name], self.plan.runs_exactly(name)
         if not exact:
             stage.mechanism.check(*inputs)
-        view = self._view(stage, None if exact else self.unit.cap)
+        view = self._view(stage, None if exact else self.unit.cap, inputs)
         act = (self._exact if exact else self._noisy)(stage, view, inputs, nodes)
         do = partial(act.run, *opened, **options)
         kept = self._checkpoint is not None and (stage.mechanism.trains or not exact)
@@ -223,8 +230,16 @@ class Vault:
             self._progress(stage.name, number + 1, stage.count)
         return number
 
-    def _view(self, stage: Stage, cap: int | None) -> View:
-        report = self.progress_of(stage.name)
+    def _as_wanted(self, inputs: tuple[Any, ...], exact: bool) -> tuple[Any, ...]:
+        """The inputs, with trainings as the user wants them."""
+        if self._options is None:
+            return inputs
+        return tuple(self._options.apply(one, exact=exact) if isinstance(one, Training) else one for one in inputs)
+
+    def _view(self, stage: Stage, cap: int | None, inputs: tuple[Any, ...]) -> View:
+        report: Callable[[int, int], object] = self.progress_of(stage.name)
+        if self._options is not None and self._options.callbacks:
+            report = self._options.watched(stage.name, inputs, self.progress_of(stage.name))
         return View(self._graph, stage.mechanism.reads, cap, self._noise, stage.name, report, self._cut)
 
     def _checked_nodes(self, nodes: Tensor) -> Tensor:
