@@ -4,7 +4,7 @@
 
 Every finished fit is a row in benchmarks/results/dpgnn.json, so the command can be stopped and continued. `--write`
 writes docs/results-dpgnn.md from the rows there are; accuracies of the other methods come from the rows of
-benchmarks/results.py (same graphs, same split, same unit, their own seeds), and only their accuracy per class is
+benchmarks/earlier.py (same graphs, same split, same unit, their own seeds), and only their accuracy per class is
 measured here, with one seed. Data: the folder that HUSHGRAPH_DATA names.
 """
 
@@ -30,7 +30,7 @@ from hushgraph.methods.base import Method
 from hushgraph.methods.plain_gnn import GAT, GCN, GIN
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from results import load, read_rows
+from earlier import load, read_rows
 
 torch.set_num_threads(1)
 ROOT = Path(__file__).resolve().parent.parent
@@ -39,7 +39,7 @@ PAGE = ROOT / "docs" / "results-dpgnn.md"
 PREFACE = ROOT / "benchmarks" / "dpgnn.md.in"
 GRAPHS = ("coauthor_cs", "amazon_computers", "facebook_pagepage", "Berkeley13")
 EPSILONS, DELTA, FIRST_SEED = (8.0, 16.0), 1e-5, 100
-# Name here, name in the rows of benchmarks/results.py, method.
+# Name here, name in the rows of benchmarks/earlier.py, method.
 SHARED: dict[str, tuple[str, Method]] = {
     "DP-MLP": ("node|dp-mlp|node", hg.DPMLP()),
     "GAP": ("node|gap|node", hg.GAP()),

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from results import half_width, load
+from earlier import half_width, load
 
 from hushgraph.methods.chorus import Chorus
 from hushgraph.privacy import units
@@ -76,14 +76,22 @@ OTHER_LEVEL = {
 
 
 def settings_of(level: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings that matter at a level."""
-    return {name: value for name, value in settings.items() if name not in OTHER_LEVEL[level]}
+    """The settings that matter at a level, under the names that they have in the rows."""
+    earlier = {new: old for old, new in Chorus.aliases.items()}
+    named = {earlier.get(name, name): value for name, value in settings.items()}
+    return {name: value for name, value in named.items() if name not in OTHER_LEVEL[level]}
+
+
+def with_settings(changed: dict[str, Any]) -> Chorus:
+    """Chorus with some settings changed, which may have their earlier names."""
+    return replace(Chorus(), **{Chorus.aliases.get(name, name): value for name, value in changed.items()})
 
 
 def digest(level: str, settings: dict[str, Any]) -> str:
-    """A short name for the settings."""
-    named = json.dumps(settings_of(level, settings), sort_keys=True)
-    return hashlib.sha256(named.encode()).hexdigest()[:10]
+    """A short name for the settings: the one that rows have them under, or a hash."""
+    wanted = settings_of(level, settings)
+    kept = next((name for name, one in read_rows()["settings"].items() if one == wanted), None)
+    return kept or hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()[:10]
 
 
 def read_rows() -> dict[str, Any]:
@@ -100,7 +108,7 @@ def run(levels: list[str], names: list[str], seeds: int, only: str) -> None:
             for changed in [{}, *wanted]:
                 for epsilon in LEVELS[level][1]:
                     for seed in range(seeds):
-                        _run_one(graph, level, dataset, replace(Chorus(), **changed), epsilon, seed)
+                        _run_one(graph, level, dataset, with_settings(changed), epsilon, seed)
 
 
 def _run_one(graph: Any, level: str, dataset: str, method: Chorus, epsilon: float, seed: int) -> None:
@@ -122,7 +130,7 @@ def _run_one(graph: Any, level: str, dataset: str, method: Chorus, epsilon: floa
 def paired(level: str, epsilon: float, dataset: str, changed: dict[str, Any], split: str) -> list[float]:
     """Differences by seed: with the switch less without it."""
     runs, start = read_rows()["runs"], f"{level}|{epsilon:g}|{dataset}"
-    ours, other = (digest(level, replace(Chorus(), **values).as_dict()) for values in ({}, changed))
+    ours, other = (digest(level, with_settings(values).as_dict()) for values in ({}, changed))
     keys = [(f"{start}|{ours}|{seed}", f"{start}|{other}|{seed}") for seed in range(25)]
     return [runs[b][split] - runs[a][split] for a, b in keys if a in runs and b in runs]
 

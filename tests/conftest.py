@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
+from skipped import skipped_lines
 from small_graphs import random_graph
 
 torch.set_num_threads(1)
@@ -27,3 +28,12 @@ def no_ledger_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pyt
 def graph() -> Data:
     """One small symmetric graph."""
     return random_graph(0)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name what was skipped and how to get it."""
+    reports = terminalreporter.stats.get("skipped", [])
+    if lines := skipped_lines(str(report.longrepr[2]) for report in reports if isinstance(report.longrepr, tuple)):
+        terminalreporter.section("skipped, and how to get it")
+        for line in lines:
+            terminalreporter.write_line(line)

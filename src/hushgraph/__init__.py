@@ -13,6 +13,7 @@ if _TYPE_CHECKING:
 
     from hushgraph import datasets, local, mechanisms, testing
     from hushgraph.graph.disk import DiskEdges
+    from hushgraph.graph.targets import NumberRange
     from hushgraph.importing.graph import Graph
     from hushgraph.ledger.certificate import Certificate
     from hushgraph.ledger.ledger import Ledger
@@ -85,6 +86,7 @@ _PLACES = {
     "Mechanism": "privacy.mechanism",
     "Method": "methods.base",
     "Model": "methods.model",
+    "NumberRange": "graph.targets",
     "Output": "methods.base",
     "PGC": "methods.pgc",
     "PGCLinks": "methods.pgc",
@@ -140,6 +142,7 @@ __all__ = [
     "Method",
     "Model",
     "NoisyMoments",
+    "NumberRange",
     "Output",
     "PGCLinks",
     "Plan",

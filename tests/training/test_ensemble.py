@@ -39,7 +39,7 @@ def test_the_gradient_is_that_of_the_members_losses(members: int, sparse: bool) 
     torch.stack(losses).sum().backward()
     expected = torch.cat([p.grad.reshape(-1) for p in theirs.parameters() if p.grad is not None])
     with FlatParameters(ours) as flat, torch.no_grad():
-        EnsembleGradient(ours, flat, rows, labels, generator()).write()
+        EnsembleGradient(ours, flat, generator()).write(rows, labels)
         torch.testing.assert_close(flat.gradient, expected, rtol=1e-4, atol=1e-6)
     for mine, other in zip(ours.buffers(), theirs.buffers()):  # running means and variances
         torch.testing.assert_close(mine, other)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +12,7 @@ from hushgraph.cli.console import Json, command, echo, progress_bar, show_json, 
 from hushgraph.errors import InputError
 
 if TYPE_CHECKING:
+    from hushgraph.graph.targets import NumberRange
     from hushgraph.importing.importer import Imported
     from hushgraph.importing.nodes import NodeColumns
 
@@ -31,6 +33,12 @@ def import_graph(
     id_column: Annotated[str, typer.Option("--id", help="The column of nodes with their ids.")] = "id",
     label: Annotated[str | None, typer.Option(help="The column of nodes with their classes.")] = None,
     classes: Annotated[str | None, typer.Option(help="The classes, from public knowledge: A,B,C in order.")] = None,
+    number_range: Annotated[
+        str | None,
+        typer.Option(
+            "--range", metavar="LOW:HIGH[:PARTS]", help="Instead of --classes: labels are numbers in this public range."
+        ),
+    ] = None,
     split: Annotated[str | None, typer.Option(help="The column of nodes with train, val and test.")] = None,
     numeric: Annotated[
         Repeated, typer.Option(metavar="COLUMN=LOW:HIGH", help="A number and its public range; repeatable.")
@@ -70,7 +78,7 @@ def import_graph(
 
     InputError.collect(_problems(source, edges, nodes, num_nodes))
     features = declared_features(numeric, category, hashed, as_is)
-    named = None if classes is None else [name.strip() for name in classes.split(",")]
+    named = _classes(classes, number_range)
     columns = NodeColumns(id_column, label, split, features, named, _words(ignore))
     if source is not None:
         done = import_whole(out, source, columns)
@@ -103,6 +111,21 @@ def declared_features(numeric: Repeated, category: Repeated, hashed: Repeated, a
                 problems.append(f"{option}: expected {form}{twice}; got '{word}'")
     InputError.collect(problems)
     return found
+
+
+def _classes(classes: str | None, number_range: str | None) -> Sequence[str] | NumberRange | None:
+    """The declared classes, or the range of the numbers to predict."""
+    from hushgraph.graph.targets import NumberRange
+
+    if number_range is None:
+        return None if classes is None else [name.strip() for name in classes.split(",")]
+    if classes is not None:
+        raise InputError("--range: expected --classes or --range; got both; labels are classes or numbers")
+    try:
+        low, high, *parts = number_range.split(":")
+        return NumberRange(float(low), float(high), *map(int, parts[:1]))
+    except ValueError:
+        raise InputError(f"--range: expected LOW:HIGH or LOW:HIGH:PARTS; got '{number_range}'") from None
 
 
 def _range(value: str) -> tuple[float, float]:

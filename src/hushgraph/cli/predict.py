@@ -83,7 +83,8 @@ def predict(
         from hushgraph.cli.predictions import write_predictions
 
         ids = None if about is None else about.get("user_ids")
-        write_predictions(out, probabilities, classes, trained.class_names, ids)
+        values = None if trained.numbers is None else trained.numbers.expected(probabilities)
+        write_predictions(out, probabilities, classes, trained.class_names, ids, values)
         shown["out"] = str(out)
     if as_json:
         shown["predictions"] = classes.tolist()

@@ -17,18 +17,27 @@ if TYPE_CHECKING:
 
 
 def write_predictions(
-    out: Path, probabilities: Tensor, classes: Tensor, class_names: Sequence[str], ids: np.ndarray | None
+    out: Path,
+    probabilities: Tensor,
+    classes: Tensor,
+    class_names: Sequence[str],
+    ids: np.ndarray | None,
+    values: Tensor | None = None,
 ) -> None:
     """Write the file, whole or not at all. Without `ids`, nodes are called by their number.
 
-    `classes` is a class number for each node, or 0 and 1 for each class where a node may have several.
+    `classes` is a class number for each node, or 0 and 1 for each class where a node may have several; `values` are
+    predicted numbers, where classes are parts of a range.
     """
     found = probabilities.numpy()
     called = np.arange(len(found)) if ids is None else ids
     unfinished = out.with_name(f".{out.name}.{os.getpid()}.part")
     try:
         with told_if_unwritable(out):
-            FORMATS[out.suffix](unfinished, called, found, classes.numpy(), list(class_names))
+            named = columns(called, found, classes.numpy(), list(class_names))
+            if values is not None:
+                named = {"id": named.pop("id"), "value": values.numpy(), **named}
+            FORMATS[out.suffix](unfinished, named, found, classes.numpy(), list(class_names))
             os.replace(unfinished, out)
     finally:
         unfinished.unlink(missing_ok=True)
@@ -45,31 +54,30 @@ def columns(called: np.ndarray, found: np.ndarray, classes: np.ndarray, class_na
     return {"id": called, "class": best, **shares}
 
 
-def _csv(path: Path, called: np.ndarray, found: np.ndarray, classes: np.ndarray, class_names: list[str]) -> None:
-    named = columns(called, found, classes, class_names)
+def _csv(path: Path, named: dict[str, Any], *_: Any) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(named)
         writer.writerows(zip(*(values.tolist() for values in named.values())))
 
 
-def _parquet(path: Path, called: np.ndarray, found: np.ndarray, classes: np.ndarray, class_names: list[str]) -> None:
+def _parquet(path: Path, named: dict[str, Any], *_: Any) -> None:
     from hushgraph.importing.tables import arrow
 
     pa = arrow()
     from pyarrow import parquet
 
-    named = columns(called, found, classes, class_names)
     parquet.write_table(pa.table({name: values.tolist() for name, values in named.items()}), path)
 
 
-def _npz(path: Path, called: np.ndarray, found: np.ndarray, classes: np.ndarray, class_names: list[str]) -> None:
+def _npz(path: Path, named: dict[str, Any], found: np.ndarray, classes: np.ndarray, class_names: list[str]) -> None:
     with path.open("wb") as file:
-        arrays: dict[str, Any] = {"probabilities": found, "classes": classes, "ids": called}
+        arrays: dict[str, Any] = {"probabilities": found, "classes": classes, "ids": named["id"]}
+        arrays |= {"values": named["value"]} if "value" in named else {}
         np.savez_compressed(file, class_names=np.array(class_names, dtype=np.str_), **arrays)
 
 
-FORMATS: dict[str, Callable[[Path, np.ndarray, np.ndarray, np.ndarray, list[str]], None]] = {
+FORMATS: dict[str, Callable[[Path, dict[str, Any], np.ndarray, np.ndarray, list[str]], None]] = {
     ".csv": _csv,
     ".parquet": _parquet,
     ".npz": _npz,

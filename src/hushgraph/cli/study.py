@@ -169,6 +169,29 @@ def report(
         echo(f"wrote {path}")
 
 
+@app.command("page")
+@command
+def page(
+    file: File,
+    out: Annotated[Path, typer.Option(help="The Markdown file to write; pictures go to a folder beside it.")],
+    template: Annotated[
+        Path | None, typer.Option(help="Text with {table NAME}, {plot NAME}; default: NAME.md.in beside the study.")
+    ] = None,
+    store: StoreOption = None,
+    any_code: AnyCode = False,
+    as_json: Json = False,
+) -> None:
+    """Write a Markdown page: a text of yours with the tables and plots of the study in it."""
+    from hushgraph.study.document import write_document
+
+    results = _read(file, store, any_code)
+    written = write_document(results, template or results.study.folder / f"{results.study.name}.md.in", out)
+    if as_json:
+        show_json({"written": [str(path) for path in written]})
+    else:
+        echo("\n".join(f"wrote {path}" for path in written))
+
+
 @app.command("export")
 @command
 def export(file: File, out: Out = None, store: StoreOption = None, any_code: AnyCode = False) -> None:

@@ -124,7 +124,7 @@ def summary(model: Model, out: Path, ledger: Path | None) -> dict[str, Any]:
         "paper": None if certificate.paper is None else certificate.paper.as_dict(),
         "reason": None if model.reason is None else {**model.reason.as_dict(), "words": str(model.reason)},
         "accuracy": model.metrics.get("accuracy", {}),
-        **({"micro_f1": model.metrics["micro_f1"]} if "micro_f1" in model.metrics else {}),
+        **{name: model.metrics[name] for name in ("micro_f1", "mean_absolute_error") if name in model.metrics},
         "accuracy_by_class": model.metrics.get("test_by_class", []),
         "accuracy_note": EVALUATION,
         "certificate": certificate.as_dict(),
@@ -139,7 +139,8 @@ def _show(model: Model, out: Path, graph: Any) -> None:
 
     echo(str(model) + "\n")
     measure = main_measure(model.metrics)[0]
-    for title, text in ((measure, _accuracy(model)), ("lowest classes", _lowest_classes(model))):
+    shown = [(measure, _accuracy(model)), ("mean error", _errors(model)), ("lowest classes", _lowest_classes(model))]
+    for title, text in shown:
         if text:
             show_words(f"{title:<15} {text} ({EVALUATION})", indent=18)
     show_words(f"split           {_split(graph)}", indent=16)
@@ -173,6 +174,12 @@ def _accuracy(model: Model) -> str:
     if "test_auc" in model.metrics:
         shown.append(f"area under the ROC curve of test links {model.metrics['test_auc']:.1f}%")
     return ", ".join(shown)
+
+
+def _errors(model: Model) -> str:
+    """How far predicted numbers are off on average; nothing where classes are predicted."""
+    found = model.metrics.get("mean_absolute_error", {})
+    return ", ".join(f"{name} {value:.4g}" for name, value in found.items() if value is not None)
 
 
 def _lowest_classes(model: Model, count: int = 3) -> str:

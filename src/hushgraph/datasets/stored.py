@@ -49,6 +49,7 @@ class GraphFacts:
     classes_declared: bool = False
     has_labels: bool = True
     has_split: bool = False
+    target_range: list[float] | None = None
     rules: list[str] = field(default_factory=list)
     findings: list[dict[str, Any]] = field(default_factory=list)
     format: str = FORMAT
@@ -100,8 +101,8 @@ def _read_graph(source: Path, facts: GraphFacts) -> Data:
     count, width = facts.num_nodes, len(facts.feature_names)
     edges = DiskEdges.open(source / "edges")
     data = Data(
-        x=torch.from_numpy(_read(source / "features.bin", "<f4", count * width).reshape(count, width)),
-        y=torch.from_numpy(_read(source / "labels.bin", "<i8", count)),
+        x=torch.from_numpy(_mapped(source / "features.bin", "<f4", count * width).reshape(count, width)),
+        y=torch.from_numpy(_mapped(source / "labels.bin", "<i8", count)),
         num_nodes=count,
         name=facts.name,
         user_ids=read_ids(source, facts),
@@ -113,6 +114,9 @@ def _read_graph(source: Path, facts: GraphFacts) -> Data:
         data.edges = edges
     if facts.class_names is not None:
         data.class_names, data.classes_declared = facts.class_names, facts.classes_declared
+    if facts.target_range is not None:
+        data.y = torch.from_numpy(_read(source / "targets.bin", "<f4", count))
+        data.target_range, data.target_parts = tuple(facts.target_range), len(facts.class_names or ())
     return _with_parts(data, source) if facts.has_split else data
 
 
@@ -145,10 +149,21 @@ def _with_parts(data: Data, source: Path) -> Data:
     return data
 
 
-def _read(path: Path, kind: str, count: int) -> np.ndarray:
+def _mapped(path: Path, kind: str, count: int) -> np.ndarray:
+    """A file as an array that is read where it is used; writing to the array does not change the file."""
+    dtype = _checked(path, kind, count)
+    return np.memmap(path, dtype=dtype, mode="c", shape=(count,)) if count else np.empty(0, dtype=dtype)
+
+
+def _checked(path: Path, kind: str, count: int) -> np.dtype:
     dtype = np.dtype(kind)
     if not path.is_file() or os.path.getsize(path) != count * dtype.itemsize:
         raise InputError(f"{path}: expected a file of {count} values; got another size or none; import the graph again")
+    return dtype
+
+
+def _read(path: Path, kind: str, count: int) -> np.ndarray:
+    dtype = _checked(path, kind, count)
     if dtype.kind == "S":
         return np.frombuffer(path.read_bytes(), dtype=dtype)
     return read_array(path, dtype, 0, count)

@@ -19,7 +19,10 @@ from torch import Tensor
 from hushgraph.errors import InputError
 from hushgraph.graph.edges import Edges, MemoryEdges
 from hushgraph.graph.rows import Rows, SparseRows
+from hushgraph.graph.targets import NumberRange
 from hushgraph.privacy.metadata import MOST_CLASSES, Metadata
+
+_ROWS_AT_ONCE = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,8 @@ class CheckedGraph:
     classes_declared: bool = True
     public: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
     public_edges: MemoryEdges | None = None
+    targets: Tensor | None = None
+    """The numbers whose parts the labels are, for evaluation."""
 
     def split(self, name: str) -> Tensor:
         """The node numbers of `train`, `val` or `test`."""
@@ -69,7 +74,7 @@ class CheckedGraph:
         if "features" not in parts:
             without["features"] = torch.empty(nodes, 0)
         if "labels" not in parts:
-            without["labels"] = torch.full_like(self.labels, -1)
+            without |= {"labels": torch.full_like(self.labels, -1), "targets": None}
         return replace(self, **without)
 
 
@@ -94,10 +99,11 @@ def check_graph(
     changes: list[str] = []
     features, num_nodes = _features(data.x)
     edge_index = data.edge_index if data.edge_index is not None else torch.empty((2, 0), dtype=torch.int64)
-    labels = numbered_labels(data, num_nodes)
+    numbers, targets = NumberRange.of(data), _targets(data)
+    labels = numbered_labels(data, num_nodes) if numbers is None or targets is None else numbers.classes_of(targets)
     masks = {name: getattr(data, f"{name}_mask", None) for name in ("train", "val", "test", "public")}
     known = getattr(data, "public_edge_index", None)
-    class_names, declared = (known_classes, True) if known_classes else _class_names(data, labels)
+    class_names, declared = (known_classes, True) if known_classes else _class_names(data, labels, numbers)
     problems = [
         *_feature_problems(features),
         *(_edge_problems(edge_index, num_nodes) if stored is None else _stored_problems(stored, num_nodes)),
@@ -122,6 +128,8 @@ def check_graph(
         name=str(getattr(data, "name", None) or "graph"),
         num_public=public.numel(),
         multilabel=labels.dim() == 2,
+        target_low=None if numbers is None else numbers.low,
+        target_high=None if numbers is None else numbers.high,
     )
     return CheckedGraph(
         metadata=metadata,
@@ -134,6 +142,7 @@ def check_graph(
         classes_declared=declared,
         public=public,
         public_edges=public_edges,
+        targets=None if numbers is None else targets,
     )
 
 
@@ -171,6 +180,15 @@ def _features(x: Any) -> tuple[Rows, int]:
     if x.layout is torch.strided:
         return x.detach().to(torch.float32), x.shape[0]
     return SparseRows.from_tensor(x.detach().to(torch.float32)), x.shape[0]
+
+
+def _targets(data: Any) -> Tensor | None:
+    """The numbers to predict, where labels are numbers with a fraction; None where they are classes."""
+    if data.y is None or (not isinstance(data.y, Tensor) and np.asarray(data.y).dtype.kind != "f"):
+        return None
+    found = torch.as_tensor(data.y)
+    found = found.squeeze(1) if found.dim() == 2 and found.shape[1] == 1 else found
+    return found.detach() if found.is_floating_point() and found.dim() == 1 else None
 
 
 def numbered_labels(data: Any, num_nodes: int) -> Tensor:
@@ -211,7 +229,7 @@ def _numbered(words: NDArray[Any], names: Any) -> Tensor:
 
 def _feature_problems(features: Rows) -> list[str]:
     values = features.values if isinstance(features, SparseRows) else features
-    if values is not None and not bool(torch.isfinite(values).all()):
+    if values is not None and not all(bool(torch.isfinite(part).all()) for part in values.split(_ROWS_AT_ONCE)):
         return ["features: expected finite numbers; got NaN or infinite entries. Clean or impute them first"]
     return []
 
@@ -243,7 +261,10 @@ def _label_problems(labels: Tensor, num_nodes: int, num_classes: int, declared: 
     if labels.shape != (num_nodes,):
         return [f"labels: expected one per node, [{num_nodes}]; got shape {list(labels.shape)}"]
     if labels.is_floating_point() or labels.dtype is torch.bool:
-        return [f"labels: expected integers; got {labels.dtype}"]
+        return [
+            f"labels: expected integers; got {labels.dtype}. Numbers to predict need a range from public knowledge: "
+            "data.target_range = (low, high)"
+        ]
     low, high = int(labels.min()), int(labels.max())
     if low < -1 or high >= num_classes:
         return [
@@ -269,8 +290,10 @@ def _indicator_problems(labels: Tensor, num_classes: int) -> list[str]:
     return found
 
 
-def _class_names(data: Any, labels: Tensor) -> tuple[tuple[str, ...], bool]:
+def _class_names(data: Any, labels: Tensor, numbers: NumberRange | None) -> tuple[tuple[str, ...], bool]:
     """The class names, and whether they (or their number) were declared rather than read off the labels."""
+    if numbers is not None:
+        return tuple(numbers.names), True
     names = getattr(data, "class_names", None)
     if names is not None:
         return tuple(str(name) for name in names), bool(getattr(data, "classes_declared", True))

@@ -14,7 +14,8 @@ the other kinds of rows (`rows`, `narrow`, `row_square_norms`, `to_dense`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -240,6 +241,24 @@ def row_square_norms(x: Rows) -> Tensor:
 def dense_rows(x: Rows) -> Tensor:
     """The rows as an ordinary tensor."""
     return x if isinstance(x, Tensor) else x.to_dense()
+
+
+def in_blocks(function: Callable[[Any], Any], rows: Any, size: int = 1 << 17) -> Any:
+    """`function(rows)` for a function that treats every row alone, computed some rows at a time where they are many.
+
+    What it needs on the way, such as hidden layers, then never grows with the number of rows.
+    """
+    if len(rows) <= size:
+        return function(rows)
+    first = function(narrow_rows(rows, 0, size))
+    if not isinstance(first, Tensor):
+        return function(rows)
+    out = torch.empty((len(rows), *first.shape[1:]), dtype=first.dtype)
+    out[:size] = first
+    for start in range(size, len(rows), size):
+        count = min(size, len(rows) - start)
+        out[start : start + count] = function(narrow_rows(rows, start, count))
+    return out
 
 
 class JoinedRows:

@@ -19,13 +19,14 @@ from hushgraph.datasets.loading import load
 from hushgraph.datasets.splits import MASKS, has_split, random_split, to_torch_csr
 from hushgraph.errors import InputError
 from hushgraph.graph.edges import MemoryEdges
+from hushgraph.graph.targets import NumberRange
 from hushgraph.importing.edges import EdgeColumns, EdgeStream
 from hushgraph.importing.findings import Code, Finding, tallied
 from hushgraph.importing.formats import ID, TwoTables, is_whole_graph, read_whole_graph, tables_of_networkx
 from hushgraph.importing.nodes import NodeColumns, Nodes, read_nodes
 from hushgraph.importing.tables import table_of
 
-Classes = Sequence[Any]
+Classes = Sequence[Any] | NumberRange
 Split = str | tuple[float, float, float] | None
 SHARES = (0.75, 0.10, 0.15)
 
@@ -34,8 +35,9 @@ class Graph(Data):
     """A graph of one's own. Make it with one of the `from_...` methods.
 
     Everywhere, `split` names the column or attribute with train, val and test, or gives three shares of a random split
-    (75/10/15 where nothing is given); `classes` are the names of the classes from public knowledge. Without them the
-    labels that occur are the classes, which `fit` accepts only where labels are public.
+    (75/10/15 where nothing is given); `classes` are the names of the classes from public knowledge, or a `NumberRange`
+    where labels are numbers to predict. Without them the labels that occur are the classes, which `fit` accepts only
+    where labels are public.
     """
 
     @classmethod
@@ -71,7 +73,7 @@ class Graph(Data):
         ends.require_direction()
         found = read_nodes(table_of(nodes, "nodes"), columns)
         edge_index, findings = _edge_index(EdgeStream(table_of(edges, "edges"), found.ids, ends), len(found.ids))
-        return cls._made(found, edge_index, ends.require_direction(), findings, split, seed, name)
+        return cls._made(found, edge_index, ends.require_direction(), findings, split, seed, name, _numbers(classes))
 
     from_pandas = from_frames
     from_polars = from_frames
@@ -129,7 +131,9 @@ class Graph(Data):
         dropped = [key for key in ("edge_attr", "edge_weight") if chosen.get(key) is not None]
         result.findings = tuple(Finding(Code.EXTRA_COLUMNS, what=key) for key in dropped)
         result.name = name or str(chosen.get("name") or "graph")
-        if classes is not None:
+        if (numbers := _numbers(classes)) is not None:
+            result._predicts(numbers)
+        elif classes is not None:
             result.class_names, result.classes_declared = list(classes), True
         if result.x is None:
             result.x = torch.ones(_stated_nodes(chosen), 1)
@@ -158,7 +162,9 @@ class Graph(Data):
         result.findings = (Finding(Code.BOTH_DIRECTIONS),) if mutual else ()
         result.x = torch.ones(num_nodes, 1) if x is None else _rows(x)
         result["y"] = torch.full((num_nodes,), -1) if y is None else y if isinstance(y, Tensor) else np.asarray(y)
-        if classes is not None:
+        if (numbers := _numbers(classes)) is not None:
+            result._predicts(numbers)
+        elif classes is not None:
             result.class_names = list(classes)
         return result._split(split, seed)
 
@@ -199,7 +205,8 @@ class Graph(Data):
         found = read_nodes(tables.nodes, columns)
         stream = EdgeStream(tables.edges, found.ids, EdgeColumns("source", "target", tables.directed))
         edge_index, findings = _edge_index(stream, len(found.ids))
-        return cls._made(found, edge_index, tables.directed, findings, split, seed, name)
+        numbers = _numbers(columns.classes)
+        return cls._made(found, edge_index, tables.directed, findings, split, seed, name, numbers)
 
     @classmethod
     def _made(
@@ -211,24 +218,34 @@ class Graph(Data):
         split: Split,
         seed: int,
         name: str,
+        numbers: NumberRange | None = None,
     ) -> Graph:
         result = cls(x=torch.from_numpy(np.array(nodes.features)), edge_index=edge_index, name=name)
         result.y = torch.from_numpy(nodes.labels)
         result.num_nodes, result.directed = len(nodes.ids), directed
         result.user_ids, result.feature_names = _plain_ids(nodes), nodes.feature_names
         result.findings = tuple(findings + nodes.findings)
-        if nodes.class_names is not None:
+        if nodes.targets is not None and numbers is not None:
+            result.y = torch.from_numpy(nodes.targets)
+            result._predicts(numbers)
+        elif nodes.class_names is not None:
             result.class_names, result.classes_declared = nodes.class_names, nodes.classes_declared
         if nodes.parts is not None:
             for number, mask in enumerate(MASKS):
                 result[mask] = torch.from_numpy(nodes.parts == number + 1)
         return result._split(split if isinstance(split, tuple) else None, seed)
 
+    def _predicts(self, numbers: NumberRange) -> None:
+        """Declare that labels are numbers within a range."""
+        self.target_range, self.target_parts = (numbers.low, numbers.high), numbers.parts
+
     def _split(self, shares: tuple[float, float, float] | None, seed: int) -> Graph:
         """The graph with the shares that were asked for, or its own split, or the usual one."""
         if shares is None and (has_split(self) or isinstance(self.get("train_mask"), Tensor)):
             return self
-        if not isinstance(self.get("y"), Tensor):
+        if "target_range" in self:
+            self.y = torch.as_tensor(self.get("y"), dtype=torch.float32)
+        elif not isinstance(self.get("y"), Tensor):
             self.y = _labels_as_tensor(self)
         return random_split(self, *(shares or SHARES), seed=seed)
 
@@ -243,9 +260,15 @@ _KEPT = (
     "class_names",
     "classes_declared",
     "num_classes",
+    "target_range",
+    "target_parts",
     "user_ids",
     "num_nodes",
 )
+
+
+def _numbers(classes: Any) -> NumberRange | None:
+    return classes if isinstance(classes, NumberRange) else None
 
 
 def _edge_index(stream: EdgeStream, num_nodes: int) -> tuple[Tensor, list[Finding]]:

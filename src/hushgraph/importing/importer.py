@@ -17,6 +17,7 @@ from hushgraph.errors import InputError
 from hushgraph.graph.checks import check_graph
 from hushgraph.graph.disk import DiskEdges
 from hushgraph.graph.disk_writing import Progress, nobody
+from hushgraph.graph.targets import NumberRange
 from hushgraph.importing.edges import EdgeColumns, EdgeStream, open_edges
 from hushgraph.importing.findings import Code, Finding, tallied
 from hushgraph.importing.formats import ID, SOURCE, TARGET, TwoTables, is_whole_graph, read_whole_graph
@@ -163,6 +164,7 @@ def _facts(
         classes_declared=nodes.classes_declared,
         has_labels=bool((nodes.labels >= 0).any()),
         has_split=nodes.parts is not None,
+        target_range=_ends(columns),
         rules=[rule.as_words() for rule in rules],
         findings=[one.as_dict() for one in findings],
     )
@@ -170,7 +172,14 @@ def _facts(
 
 def _arrays(nodes: Nodes) -> dict[str, np.ndarray | None]:
     labels = nodes.labels.astype("<i8", copy=False)
-    return {"labels": labels, "parts": nodes.parts, "ids": nodes.ids.array()}
+    targets = None if nodes.targets is None else nodes.targets.astype("<f4", copy=False)
+    return {"labels": labels, "targets": targets, "parts": nodes.parts, "ids": nodes.ids.array()}
+
+
+def _ends(columns: NodeColumns | None) -> list[float] | None:
+    """The range of the numbers to predict, if labels are such."""
+    numbers = None if columns is None else columns.classes
+    return [numbers.low, numbers.high] if isinstance(numbers, NumberRange) else None
 
 
 def import_whole(out: str | Path, source: str | Path, columns: NodeColumns) -> Imported:
@@ -189,6 +198,8 @@ def import_whole(out: str | Path, source: str | Path, columns: NodeColumns) -> I
 
 def _import_data(target: Path, data: Data, columns: NodeColumns) -> Imported:
     """A graph that came with tensors: they are used as they are, after the checks that `fit` makes."""
+    if isinstance(columns.classes, NumberRange):
+        raise InputError("--range: expected a table of nodes with the numbers (--nodes); got a whole graph of tensors")
     if columns.classes is not None:
         data.class_names = list(columns.classes)
     if data.x is None:

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from hushgraph.errors import InputError
+from hushgraph.graph.targets import NumberRange
 from hushgraph.importing.findings import Code, Finding, tallied
 from hushgraph.importing.ids import Ids
-from hushgraph.importing.rules import AsIs, Rule, rules_of, words_of
+from hushgraph.importing.rules import AsIs, Rule, numbers_of, rules_of, words_of
 from hushgraph.importing.tables import Table
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ class NodeColumns:
     label: str | None = None
     split: str | None = None
     features: Mapping[str, Any] | Sequence[str] | None = None
-    classes: Sequence[Any] | None = None
+    classes: Sequence[Any] | NumberRange | None = None
     ignore: Sequence[str] = ()
 
     def rules(self, table: Table) -> list[Rule]:
@@ -92,6 +94,8 @@ class Nodes:
     classes_declared: bool
     parts: np.ndarray | None
     findings: list[Finding] = field(default_factory=list)
+    targets: np.ndarray | None = None
+    """The numbers to predict, where `labels` are parts of their range."""
 
 
 def read_nodes(table: Table, columns: NodeColumns, scratch: Path | None = None) -> Nodes:
@@ -99,7 +103,7 @@ def read_nodes(table: Table, columns: NodeColumns, scratch: Path | None = None) 
     rules = columns.rules(table)
     InputError.collect(columns.problems(table, rules))
     ids: list[pa.Array] = []
-    features, labels = Growing(scratch, sum(rule.width for rule in rules) or 1), _Labels(columns.classes, table.where)
+    features, labels = Growing(scratch, sum(rule.width for rule in rules) or 1), _label_reader(columns, table.where)
     parts: list[np.ndarray] = []
     findings: list[Finding] = []
     wanted = dict.fromkeys([columns.id, columns.label, columns.split, *(rule.column for rule in rules)])
@@ -118,7 +122,8 @@ def read_nodes(table: Table, columns: NodeColumns, scratch: Path | None = None) 
     findings.append(Finding(Code.NO_SPLIT) if split is None else Finding(Code.IN_NO_SPLIT, int((split == 0).sum())))
     numbers, names, declared = labels.result(len(found), findings)
     named = [name for rule in rules for name in rule.names] or ["constant"]
-    return Nodes(found, features.result(), named, numbers, names, declared, split, tallied(findings))
+    targets = labels.targets if isinstance(labels, _Targets) else None
+    return Nodes(found, features.result(), named, numbers, names, declared, split, tallied(findings), targets)
 
 
 def _no_nodes(table: Table) -> Ids:
@@ -186,6 +191,33 @@ class _Labels:
         turned = np.array([*(names.index(word) for word in self.known), -1])
         findings.append(Finding(Code.FOUND_CLASSES, len(names)))
         return turned[labels], names, False
+
+
+class _Targets:
+    """Numbers within a declared range; their classes are its parts."""
+
+    def __init__(self, numbers: NumberRange, column: str, where: str) -> None:
+        self.numbers, self.column, self.where = numbers, column, where
+        self.targets: np.ndarray | None = None
+
+    def add(self, values: pa.Array) -> None:
+        found = numbers_of(values, self.column, self.where).astype(np.float32)
+        self.targets = found if self.targets is None else np.concatenate([self.targets, found])
+
+    def result(self, count: int, findings: list[Finding]) -> tuple[np.ndarray, list[str] | None, bool]:
+        """The parts, their names, and that these were declared."""
+        if self.targets is None:
+            self.targets = np.full(count, np.nan, dtype=np.float32)
+        outside = (self.targets < self.numbers.low) | (self.targets > self.numbers.high)
+        findings.append(Finding(Code.CLIPPED, int(outside.sum()), self.column))
+        findings.append(Finding(Code.MISSING_LABELS, int(np.isnan(self.targets).sum())))
+        return self.numbers.classes_of(torch.from_numpy(self.targets)).numpy(), self.numbers.names, True
+
+
+def _label_reader(columns: NodeColumns, where: str) -> _Labels | _Targets:
+    if isinstance(columns.classes, NumberRange):
+        return _Targets(columns.classes, columns.label or "label", where)
+    return _Labels(columns.classes, where)
 
 
 def _natural(word: str) -> tuple[bool, float, str]:

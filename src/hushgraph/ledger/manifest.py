@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path, PurePosixPath
@@ -86,15 +87,22 @@ def manifest_text(run: str, dataset: str, ledger: str, files: dict[str, str]) ->
     return canonical(what)
 
 
-def tensors_hash(content: bytes) -> str:
+def tensors_hash(content: bytes | memoryview) -> str:
     """A hash of the tensors in a safetensors file: names, kinds, shapes and values, without what is said about them."""
     length = int.from_bytes(content[:8], "little")
-    listed, values = parse_json(content[8 : 8 + length]), memoryview(content)[8 + length :]
+    listed, values = parse_json(bytes(content[8 : 8 + length])), memoryview(content)[8 + length :]
+    return hash_of_tensors(
+        (name, listed[name]["dtype"], listed[name]["shape"], values[slice(*listed[name]["data_offsets"])])
+        for name in sorted(set(listed) - {"__metadata__"})
+    )
+
+
+def hash_of_tensors(tensors: Iterable[tuple[str, str, Sequence[int], memoryview]]) -> str:
+    """The same of names in order, kinds (as safetensors calls them), shapes and bytes."""
     found = hashlib.sha256()
-    for name in sorted(set(listed) - {"__metadata__"}):
-        begin, end = listed[name]["data_offsets"]
-        found.update(canonical([name, listed[name]["dtype"], listed[name]["shape"], end - begin]).encode())
-        found.update(values[begin:end])
+    for name, kind, shape, values in tensors:
+        found.update(canonical([name, kind, list(shape), values.nbytes]).encode())
+        found.update(values)
     return found.hexdigest()
 
 

@@ -27,11 +27,13 @@ from hushgraph.privacy.mixture import TwoSidedMixture
 from hushgraph.privacy.plan import Stage
 from hushgraph.privacy.units import Unit
 from hushgraph.training.config import Training
-from hushgraph.training.ensemble import train_ensemble
+from hushgraph.training.ensemble import train_ensemble, train_ensemble_in_minibatches
 from hushgraph.training.examples import NoisySteps, RowExamples
 from hushgraph.training.loop import train_private
 from hushgraph.training.losses import weighted_labels
+from hushgraph.training.minibatches import Minibatches
 from hushgraph.training.plain_rows import train as train_plain
+from hushgraph.training.plain_rows import train_in_minibatches
 from hushgraph.training.sampler import PoissonSampler
 
 LOUD = 1e4  # a feature so large that the gradient is clipped
@@ -88,9 +90,16 @@ class Gradient(Mechanism):
 
     def query(
         self, data: Any, module: nn.Module, rows: Rows, training: Training, *, nodes: Tensor | None = None
-    ) -> None:
-        """Train plainly on the training nodes; the best epoch on the validation nodes is kept."""
+    ) -> Minibatches | None:
+        """Train plainly on the training nodes; the best state on the validation nodes is kept.
+
+        Where rows are many and nothing was asked for, by minibatches, which are returned.
+        """
         train, val = data.labeled("train"), data.labeled("val")
+        minibatches = Minibatches.by_rule(train.numel(), val.numel()) if training.leaves_batches_open else None
+        if minibatches is not None:
+            self._train_in_minibatches(data, module, rows, training, train, val, minibatches)
+            return minibatches
         val = val if val.numel() else None
         if isinstance(module, Ensemble):
             _require_cpu(training)
@@ -108,7 +117,7 @@ class Gradient(Mechanism):
                 optimizer=training.update,
                 class_weights=training.class_weights,
             )
-            return
+            return None
         train_plain(
             module,
             rows,
@@ -118,6 +127,43 @@ class Gradient(Mechanism):
             val=val,
             generator=data.generator("batches"),
             on_epoch=data.report,
+        )
+        return None
+
+    def _train_in_minibatches(
+        self,
+        data: Any,
+        module: nn.Module,
+        rows: Rows,
+        training: Training,
+        train: Tensor,
+        val: Tensor,
+        minibatches: Minibatches,
+    ) -> None:
+        if isinstance(module, Ensemble):
+            train_ensemble_in_minibatches(
+                module,
+                cast(JoinedRows, rows),
+                data.labels,
+                train,
+                val,
+                minibatches,
+                epochs=training.epochs,
+                lr=training.lr,
+                generator=data.generator("dropout"),
+                on_look=data.report,
+            )
+            return
+        train_in_minibatches(
+            module,
+            rows,
+            data.labels,
+            train,
+            val,
+            training,
+            minibatches,
+            generator=data.generator("batches"),
+            on_look=data.report,
         )
 
     def release(

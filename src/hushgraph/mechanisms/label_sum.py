@@ -41,6 +41,7 @@ from hushgraph.privacy.plan import Stage
 from hushgraph.privacy.units import Unit
 
 _BITS, _DIVIDED_BITS = 12, 14  # divided messages are short: a finer grid keeps as much of them
+_ROWS_AT_ONCE = 1 << 17
 _LEAST_NORM = 2.0**-20  # rows of norm zero are zero whatever the bound says
 _CANARY_CLASSES = 2  # the fewest: centered labels of two classes are each other's opposites, as far apart as can be
 _CANARY_LIST = 4  # with divided messages any length of list costs the same; above 1, so that dividing is tested
@@ -110,11 +111,11 @@ class LabelSum(GaussianMechanism):
         """The sums with noise on the same grid; rows of labeled nodes get `labeled_noise` times as much."""
         labeled: Tensor = data.trains_on
         sums, step = self._whole_sums(data, pseudo_labels, receivers)
+        noisy = torch.empty(sums.shape, dtype=torch.float32)
         for kind, multiple in ((~labeled, 1.0), (labeled, self.labeled_noise)):
-            where = kind.nonzero().squeeze(1)
-            drawn = noise.integer_gaussian((where.numel(), sums.shape[1]), in_steps(scale * multiple, step))
-            sums.index_add_(0, where, drawn)
-        noisy = (sums.to(torch.float64) * step).to(torch.float32)
+            for where in kind.nonzero().squeeze(1).split(_ROWS_AT_ONCE):
+                drawn = noise.integer_gaussian((where.numel(), sums.shape[1]), in_steps(scale * multiple, step))
+                noisy[where] = (drawn.add_(sums[where]).to(torch.float64) * step).to(torch.float32)
         if receivers is not None:
             noisy[~receivers] = 0.0
         return noisy
@@ -133,7 +134,8 @@ class LabelSum(GaussianMechanism):
     def rows(self, data: Any, pseudo_labels: Rows) -> Tensor:
         """One-hot labels of the training nodes (zeros where there is none); for all others their `pseudo_labels`."""
         classes = known_classes(data)
-        rows = torch.where(data.trains_on.unsqueeze(1), 0.0, dense_rows(pseudo_labels).to(torch.float32))
+        rows = dense_rows(pseudo_labels).to(torch.float32, copy=True)
+        rows[data.trains_on] = 0.0
         known = (classes >= 0).nonzero().squeeze(1)
         rows[known, classes[known]] = 1.0
         return rows
@@ -151,16 +153,25 @@ class LabelSum(GaussianMechanism):
 
     def messages(self, edges: Edges, rows: Tensor, labeled: Tensor) -> QuantizedRows:
         """What each node sends along each entry of its list, in whole steps of a grid and within its bound."""
-        if rows.dim() != 2 or bool((rows < 0).any()):
-            raise InputError("label sum: expected a matrix without a negative entry; got another")
-        rows = torch.where(torch.isfinite(rows).all(dim=1, keepdim=True), rows, 0.0)  # one record must not stop a run
-        shrink = rows.norm(dim=1).clamp(min=1.0).reciprocal() * torch.where(labeled, 1.0, self.unlabeled_norm)
+        norms = torch.where(labeled, 1.0, self.unlabeled_norm)
+        sent = torch.empty(rows.shape, dtype=torch.float32)
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            part = slice(start, start + _ROWS_AT_ONCE)
+            sent[part] = self._bounded(rows[part], norms[part])
         return quantize(
-            self.coded(rows.to(torch.float32) * shrink.unsqueeze(1)),
+            sent,
             torch.where(labeled, 1.0, max(self.unlabeled_norm, _LEAST_NORM)),
             bits=_DIVIDED_BITS if self.divided else _BITS,
             lengths=edges.out_degree() if self.divided else None,
         )
+
+    def _bounded(self, rows: Tensor, norms: Tensor) -> Tensor:
+        """Rows as they are sent, of at most the given norms."""
+        if rows.dim() != 2 or bool((rows < 0).any()):
+            raise InputError("label sum: expected a matrix without a negative entry; got another")
+        rows = torch.where(torch.isfinite(rows).all(dim=1, keepdim=True), rows, 0.0)  # one record must not stop a run
+        shrink = rows.norm(dim=1).clamp(min=1.0).reciprocal() * norms
+        return self.coded(rows.to(torch.float32) * shrink.unsqueeze(1))
 
     def coded(self, rows: Tensor) -> Tensor:
         """Rows as they are sent: as they are, or without their mean, times sqrt(C / (C - 1)), or with a smaller one.

@@ -373,7 +373,7 @@ def finished(
         kept=output.kept,
         scores=scores,
         scores_are_private=private,
-        settings=output.settings,
+        settings={**output.settings, **({"minibatches": vault.trained_how} if vault.trained_how else {})},
         reason=output.reason,
         class_names=graph.class_names,
         nodes=nodes,

@@ -36,6 +36,20 @@ def evaluate_labels(scores: Tensor, labels: Tensor, splits: dict[str, Tensor]) -
     return {"micro_f1": found, "note": EVALUATION}
 
 
+def evaluate_numbers(predicted: Tensor, targets: Tensor, splits: dict[str, Tensor]) -> dict[str, Any]:
+    """How far off predicted numbers are on train, val and test nodes, on average."""
+    off = (predicted - targets).abs().double()
+    found = {name: float(off[nodes].mean()) if nodes.numel() else None for name, nodes in splits.items()}
+    return {"mean_absolute_error": found}
+
+
+def r_squared(predicted: Tensor, targets: Tensor) -> float:
+    """The share of the variance that is explained; 0 is what the mean of the targets would do."""
+    left = (predicted - targets).double().square().sum()
+    whole = (targets - targets.double().mean()).double().square().sum()
+    return float(1.0 - left / whole) if float(whole) else 0.0
+
+
 def main_measure(metrics: dict[str, Any]) -> tuple[str, dict[str, float | None]]:
     """The name of the measure that a model was judged by, and its values on the splits."""
     if "micro_f1" in metrics:

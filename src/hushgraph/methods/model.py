@@ -17,24 +17,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save as to_safetensors
 from torch import Tensor, nn
 
 from hushgraph import registry
 from hushgraph.errors import ContradictionError, InputError
 from hushgraph.files.modules import WithinBudget
 from hushgraph.files.reading import Form, damage_named, read_json, require_fields
-from hushgraph.files.writing import nothing_half_written, write_json, write_whole
+from hushgraph.files.tensors import described, read_tensors, write_tensors
+from hushgraph.files.writing import nothing_half_written, write_json, written_whole
 from hushgraph.graph.checks import CheckedGraph, check_graph, is_labeled
 from hushgraph.graph.rows import Rows
+from hushgraph.graph.targets import NumberRange
 from hushgraph.ledger.certificate import Certificate
 from hushgraph.ledger.checking import Status
 from hushgraph.ledger.identity import digest_of
 from hushgraph.ledger.ledger import Ledger
-from hushgraph.ledger.manifest import require_uncontradicted, tensors_hash, write_manifest
+from hushgraph.ledger.manifest import hash_of_tensors, require_uncontradicted, write_manifest
 from hushgraph.ledger.project import default_ledger
-from hushgraph.methods.evaluation import evaluate_classes, evaluate_labels
+from hushgraph.methods.evaluation import evaluate_classes, evaluate_labels, evaluate_numbers, r_squared
 from hushgraph.privacy.budget import Budget, as_budget
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.notes import Note
@@ -153,6 +153,26 @@ class Model:
         found = self.predict_proba(graph)
         return (found > 0.5).long() if self.is_multilabel else found.argmax(dim=1)
 
+    def predict_values(self, graph: Any | None = None) -> Tensor:
+        """A number for every node, of a model that was trained on numbers (`data.target_range`); costs nothing more."""
+        return self._numbers("predict_values").expected(self.predict_proba(graph))
+
+    @property
+    def numbers(self) -> NumberRange | None:
+        """The range that its classes are parts of, where it predicts numbers."""
+        sizes = (self.trained or self.plan).metadata
+        if sizes.target_low is None or sizes.target_high is None:
+            return None
+        return NumberRange(sizes.target_low, sizes.target_high, sizes.classes)
+
+    def _numbers(self, what: str) -> NumberRange:
+        if self.numbers is None:
+            raise InputError(
+                f"{what}: expected a model of numbers; got one of classes. Train on data.y with data.target_range = "
+                "(low, high), or use predict"
+            )
+        return self.numbers
+
     @property
     def is_multilabel(self) -> bool:
         """Whether the model was trained on nodes with any number of classes."""
@@ -237,15 +257,23 @@ class Model:
         splits = {name: found[known[found]] for name, found in self.nodes.items()}
         if graph.metadata.multilabel:
             return evaluate_labels(self.scores, graph.labels, splits)
-        return evaluate_classes(self.scores, graph.labels, splits, len(graph.class_names))
+        found = evaluate_classes(self.scores, graph.labels, splits, len(graph.class_names))
+        if graph.targets is None or self.numbers is None:
+            return found
+        return found | evaluate_numbers(self.numbers.expected(self.scores.softmax(dim=1)), graph.targets, splits)
 
     def score(self, graph: Any, split: str = "test") -> float:
-        """The share of right predictions among the labeled nodes of a split: an evaluation, outside the guarantee."""
+        """The share of right predictions among the labeled nodes of a split, or the R^2 of numbers.
+
+        An evaluation, outside the guarantee.
+        """
         checked = self._training_graph(graph)
         nodes = checked.split(split)
         nodes = nodes[checked.labels[nodes] >= 0]
         if not nodes.numel():
             raise InputError(f"score: expected labeled nodes in the split '{split}'; got none")
+        if checked.targets is not None and self.numbers is not None:
+            return r_squared(self.predict_values(checked)[nodes], checked.targets[nodes])
         return float((self.predict(checked)[nodes] == checked.labels[nodes]).double().mean())
 
     @torch.no_grad()
@@ -301,8 +329,8 @@ class Model:
         tuned on public data), `altered` says how; the folder is then labeled so, and never verified.
         """
         altered = altered or self.altered
-        weights = to_safetensors(_flat(self), metadata={"ledger": self.certificate.ledger_hash})
-        if self.ended_with is not None and altered is None and tensors_hash(weights) != self.ended_with:
+        tensors = _flat(self)
+        if self.ended_with is not None and altered is None and _hashed(tensors) != self.ended_with:
             raise ContradictionError(
                 "save: expected the weights and released values that the run ended with; got others. What was done to "
                 "them since is not covered by the certificate. Say it (altered='tuned on public data ...'): the model "
@@ -310,14 +338,15 @@ class Model:
             )
         target = Path(folder)
         with nothing_half_written(target):
-            self._write(target, weights, altered)
+            self._write(target, tensors, altered)
         self.folder, self.altered = target, altered
         if self.checkpoint is not None:
             self.checkpoint.remove()
         return target
 
-    def _write(self, target: Path, weights: bytes, altered: str | None) -> None:
-        write_whole(target / "model.safetensors", weights)
+    def _write(self, target: Path, tensors: dict[str, Tensor], altered: str | None) -> None:
+        with written_whole(target / "model.safetensors") as file:
+            write_tensors(file, tensors, {"ledger": self.certificate.ledger_hash})
         config = {
             "format": FORMAT,
             "method": self.method.name,
@@ -360,7 +389,7 @@ class Model:
         require_fields(config, _CONFIG, source / "config.json")
         _require_known(source, config)
         plan = Plan.from_dict(config["plan"])
-        tensors = _read_tensors(source / "model.safetensors")
+        tensors = read_tensors(source / "model.safetensors")
         kept = _under("kept", tensors)
         trained = None if config["trained"] is None else Plan.from_dict(config["trained"])
         weights = _under("weights", tensors)
@@ -452,7 +481,11 @@ def hash_of(*parts: Any, scores: Tensor | None) -> str:
     """The hash of a model's tensors, from its parts as `flat_tensors` takes them; `scores` if they may be written."""
     plan, network, released, kept, nodes = parts
     shown = {} if scores is None else {_SCORES: scores}
-    return tensors_hash(to_safetensors(flat_tensors(plan, network, released, {**kept, **shown}, nodes)))
+    return _hashed(flat_tensors(plan, network, released, {**kept, **shown}, nodes))
+
+
+def _hashed(tensors: dict[str, Tensor]) -> str:
+    return hash_of_tensors(described(dict(sorted(tensors.items()))))
 
 
 def flat_tensors(
@@ -470,15 +503,7 @@ def flat_tensors(
             tensors |= {f"released/{stage}/{number}/{k}": v for k, v in mechanism.to_tensors(value).items()}
     tensors |= {f"kept/{name}": value for name, value in kept.items()}
     tensors |= {f"nodes/{name}": value for name, value in nodes.items()}
-    return {name: value.detach().clone().contiguous() for name, value in tensors.items()}
-
-
-def _read_tensors(path: Path) -> dict[str, Tensor]:
-    try:
-        with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError) as error:
-        raise InputError(f"expected a readable {path.name} in {path.parent}: {error}") from error
+    return {name: value.detach() for name, value in tensors.items()}
 
 
 def _under(kind: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -100,6 +100,13 @@ def require_rowwise(module: nn.Module) -> None:
     UnprovenError.collect(found)
 
 
+def treats_rows_alone(module: object) -> bool:
+    """Whether what a module computes for a row follows from that row: batch norm does so where nothing is trained."""
+    return isinstance(module, nn.Module) and all(
+        not layer.training if isinstance(layer, _BatchNorm) else objection(layer) is None for layer in module.modules()
+    )
+
+
 def has_hooks(layer: nn.Module) -> bool:
     """Whether code was attached to this instance that its class does not have."""
     hooks = (layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks)

@@ -20,7 +20,8 @@ class Metadata:
 
     `num_edges` counts directed entries. It is never taken from the data: it is what a user declares to be public
     knowledge, or None. `num_public` counts the nodes whose records are public knowledge, `num_public_edges` the edges
-    that are, one by one. With `multilabel` a node may have any number of the classes.
+    that are, one by one. With `multilabel` a node may have any number of the classes. Where numbers are predicted, the
+    classes are equal parts of the declared range from `target_low` to `target_high`.
     """
 
     num_nodes: int
@@ -34,6 +35,8 @@ class Metadata:
     num_public: int = 0
     num_public_edges: int = 0
     multilabel: bool = False
+    target_low: float | None = None
+    target_high: float | None = None
 
     def __post_init__(self) -> None:
         sizes = {name: value for name, value in vars(self).items() if name.startswith("num_") and value is not None}
@@ -86,7 +89,9 @@ class Metadata:
     def as_dict(self) -> dict[str, Any]:
         """The metadata as plain JSON values."""
         values = asdict(self)
-        return values if self.multilabel else {key: value for key, value in values.items() if key != "multilabel"}
+        unsaid = {"multilabel"} if not self.multilabel else set()
+        unsaid |= {"target_low", "target_high"} if self.target_low is None else set()
+        return {key: value for key, value in values.items() if key not in unsaid}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Metadata:

@@ -78,9 +78,14 @@ def caption(table: Table, interval: str = "t") -> str:
 
 def markdown(table: Table, interval: str = "t") -> str:
     """The table in Markdown, with its caption below."""
+    return f"{markdown_rows(table, interval)}\n{caption(table, interval)}\n"
+
+
+def markdown_rows(table: Table, interval: str = "t") -> str:
+    """The table in Markdown without a caption."""
     head, rows = cells_of(table, interval)
     lines = [head, ["---"] * len(head), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines) + f"\n{caption(table, interval)}\n"
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def latex(table: Table, interval: str = "t") -> str:

@@ -25,7 +25,7 @@ class Training(Settings):
     Where all that is read is public, or no protection is claimed:
 
     - `device` is where it is computed; clipped sums are computed on the CPU, for which their rounding is bounded;
-    - `batch_size` None is one step per epoch on all rows;
+    - `batch_size` None is one step per epoch on all rows, or minibatches by rule where rows are many;
     - `select_best` keeps the weights of the epoch with the highest accuracy on the validation nodes, or with the lowest
       loss there (`best_by`), and `patience` stops after so many epochs without a better one (None: never).
 
@@ -53,6 +53,12 @@ class Training(Settings):
     def problems(self) -> list[str]:
         """Those of all settings, and an optimizer or a schedule that is none."""
         return [*super().problems(), *check_optimizer(self.optimizer), *check_schedule(self.schedule)]
+
+    @property
+    def leaves_batches_open(self) -> bool:
+        """Whether a rule may choose minibatches: nothing was asked for that they do not have."""
+        usual = (None, "adam", "constant", None, "cpu")
+        return (self.batch_size, self.optimizer, self.schedule, self.class_weights, self.device) == usual
 
     def update(self, vector: Tensor, steps: int, *, noise_variance: float = 0.0) -> Update:
         """The optimizer, for a vector that it changes in place in so many steps."""

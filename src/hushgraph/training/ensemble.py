@@ -1,4 +1,4 @@
-"""Plain full-batch training of several small networks at once, with the gradient written out.
+"""Plain training of several small networks at once, with the gradient written out.
 
 For Chorus at edge level, where features, labels and released sums are public. The members of an `Ensemble` read the
 same rows and share no weight, so the gradient of the sum of their losses holds the gradient of each, and one step of
@@ -21,7 +21,8 @@ from hushgraph.training.loop import BestEpoch, Progress, train_epochs
 from hushgraph.training.losses import check_labels, cross_entropy_gradient, weighted_labels
 from hushgraph.training.manual_batch_norm import BatchNormStep
 from hushgraph.training.manual_layers import ACTIVATIONS, ActivationStep, LinearStep, Parameterless, Scratch
-from hushgraph.training.optimizers import FlatParameters, Update, make_optimizer, views_of
+from hushgraph.training.minibatches import Minibatches
+from hushgraph.training.optimizers import FlatAdam, FlatParameters, Update, make_optimizer, views_of
 from hushgraph.training.plain_rows import merit_of, scores_on
 
 
@@ -57,14 +58,47 @@ def train_ensemble(
     best = None if val is None or val.numel() == 0 else _best_epoch(network, rows, labels, val, patience)
     network.train()
     with FlatParameters(network) as flat, torch.no_grad():
-        gradient = EnsembleGradient(network, flat, inputs, targets, fresh_generator(generator))
+        gradient = EnsembleGradient(network, flat, fresh_generator(generator))
         update = make_optimizer("adam", flat.vector, lr) if optimizer is None else optimizer(flat.vector, epochs)
 
+        for part in inputs.parts:
+            if isinstance(part, SparseRows):
+                part.keep_transposed()
+
         def epoch() -> None:
-            gradient.write()
+            gradient.write(inputs, targets)
             update.step(flat.gradient)
 
         train_epochs(epoch, epochs, best=best, on_epoch=on_epoch)
+    network.eval()
+
+
+def train_ensemble_in_minibatches(
+    network: Ensemble,
+    rows: JoinedRows,
+    labels: Tensor,
+    train: Tensor,
+    val: Tensor,
+    minibatches: Minibatches,
+    *,
+    epochs: int,
+    lr: float,
+    generator: torch.Generator | None = None,
+    on_look: Progress | None = None,
+) -> None:
+    """The same by Adam on some of the rows at a time: training ends by the rule of `minibatches`."""
+    random = fresh_generator(generator)
+    best = _best_epoch(network, rows, labels, minibatches.looked_at(val, random), None)
+    check_labels(labels.index_select(0, train), len(train))
+    network.train()
+    with FlatParameters(network) as flat, torch.no_grad():
+        gradient, update = EnsembleGradient(network, flat, random), FlatAdam(flat.vector, lr)
+
+        def step(batch: Tensor) -> None:
+            gradient.write(rows.rows(batch), labels.index_select(0, batch))
+            update.step(flat.gradient)
+
+        minibatches.train(step, minibatches.batches(train, epochs, random), update, best, on_look)
     network.eval()
 
 
@@ -103,11 +137,8 @@ class DropoutStep(Parameterless):
 class EnsembleGradient:
     """Writes the gradient of the members' mean losses, added up, to `flat.gradient`."""
 
-    def __init__(
-        self, network: Ensemble, flat: FlatParameters, rows: JoinedRows, labels: Tensor, generator: torch.Generator
-    ) -> None:
+    def __init__(self, network: Ensemble, flat: FlatParameters, generator: torch.Generator) -> None:
         views = dict(zip(map(id, flat.parameters), views_of(flat.gradient, flat.parameters)))
-        self.rows, self.labels, self.network = rows, labels, network
         self.first = LinearStep(_linear(network.maps[0]), views)
         self.others = [(_linear(layer).weight, views[id(layer.weight)]) for layer in list(network.maps)[1:]]
         self.activation = ActivationStep(*ACTIVATIONS[nn.SELU])
@@ -115,35 +146,32 @@ class EnsembleGradient:
         self.norm = BatchNormStep(network.norm, views)
         self.dropout = DropoutStep(network.dropout.p, generator)
         self.heads = [LinearStep(_linear(head), views) for head in network.heads]
-        for part in rows.parts:
-            if isinstance(part, SparseRows):
-                part.keep_transposed()
 
-    def write(self) -> None:
-        """One pass forward and back over all rows."""
-        hidden = self._hidden()
+    def write(self, rows: JoinedRows, labels: Tensor) -> None:
+        """One pass forward and back over some rows."""
+        hidden = self._hidden(rows)
         back = torch.empty_like(hidden)
         for head, x, grad in zip(self.heads, self._by_member(hidden), self._by_member(back)):
             scores = head.forward(x, None)
-            grad.copy_(head.backward(cross_entropy_gradient(scores, self.labels).div_(len(x)), first=False))
+            grad.copy_(head.backward(cross_entropy_gradient(scores, labels).div_(len(x)), first=False))
             head.write(None)
         back = self.norm.backward(self.dropout.backward(back), first=False)
         self.norm.write(None)
-        self._write_maps(self.activation.backward(back, first=False))
+        self._write_maps(rows, self.activation.backward(back, first=False))
 
     def _by_member(self, x: Tensor) -> tuple[Tensor, ...]:
         return x.chunk(len(self.heads), dim=1)
 
-    def _hidden(self) -> Tensor:
-        inner = self.first.forward(self.rows.parts[0], None)
-        for (weight, _), part in zip(self.others, self.rows.parts[1:]):
+    def _hidden(self, rows: JoinedRows) -> Tensor:
+        inner = self.first.forward(rows.parts[0], None)
+        for (weight, _), part in zip(self.others, rows.parts[1:]):
             inner = inner.addmm_(part, weight.t()) if isinstance(part, Tensor) else inner + part.matmul(weight.t())
         return self.dropout.forward(self.norm.forward(self.activation.forward(inner, None), None))
 
-    def _write_maps(self, grad: Tensor) -> None:
+    def _write_maps(self, rows: JoinedRows, grad: Tensor) -> None:
         self.first.backward(grad, first=True)
         self.first.write(None)
-        for (_, view), part in zip(self.others, self.rows.parts[1:]):
+        for (_, view), part in zip(self.others, rows.parts[1:]):
             # This way round a product with a few columns is several times faster (measured).
             product = torch.mm(part.t(), grad) if isinstance(part, Tensor) else part.transpose_matmul(grad)
             view.copy_(product.t())

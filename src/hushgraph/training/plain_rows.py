@@ -25,7 +25,8 @@ from hushgraph.training.loop import BestEpoch, Progress, train_epochs
 from hushgraph.training.losses import RowLoss, check_labels, cross_entropy, row_loss, share_correct, weighted_labels
 from hushgraph.training.manual_backward import ManualGradient, build_steps, set_copies
 from hushgraph.training.manual_layers import LinearStep, Step
-from hushgraph.training.optimizers import FlatParameters, views_of
+from hushgraph.training.minibatches import Minibatches
+from hushgraph.training.optimizers import FlatAdam, FlatParameters, views_of
 
 _WORTH_IT = 0.8  # with more distinct rows than this, the weights cost what the rows save
 
@@ -69,6 +70,36 @@ def train(
     return best
 
 
+def train_in_minibatches(
+    module: nn.Module,
+    rows: Rows,
+    labels: Tensor,
+    index: Tensor,
+    val: Tensor,
+    training: Training,
+    minibatches: Minibatches,
+    *,
+    generator: torch.Generator | None = None,
+    on_look: Progress | None = None,
+) -> BestEpoch[float]:
+    """The same by Adam on some of the rows at a time: training ends by the rule of `minibatches`."""
+    random = fresh_generator(generator)
+    best = _best_epoch(module, rows, labels, minibatches.looked_at(val, random), training)
+    check_labels(labels.index_select(0, index), len(index))
+    with FlatParameters(module) as flat:
+        gradient = _gradient_of(module, flat, "cross_entropy", None)
+        update = FlatAdam(flat.vector, training.lr, training.weight_decay)
+
+        def step(batch: Tensor) -> None:
+            gradient(*_select(rows, labels, batch))
+            update.step(flat.gradient)
+
+        module.train()
+        minibatches.train(step, minibatches.batches(index, training.epochs, random), update, best, on_look)
+    module.eval()
+    return best
+
+
 def _is_elsewhere(device: str) -> bool:
     return torch.device(device).type != "cpu"
 
@@ -81,13 +112,13 @@ def rows_on(rows: Rows, device: str) -> Rows:
 
 
 def _gradient_of(
-    module: nn.Module, flat: FlatParameters, loss: str | RowLoss, data: _Split
+    module: nn.Module, flat: FlatParameters, loss: str | RowLoss, data: _Split | None
 ) -> Callable[[Rows, Tensor], None]:
     """A function that writes the gradient of the mean loss to `flat.gradient`: by hand if it can, else by autograd."""
     views = dict(zip(map(id, flat.parameters), views_of(flat.gradient, flat.parameters)))
     steps = build_steps(module, views, batch_norm=True) if loss == "cross_entropy" else None
     if steps is not None:
-        copies = data.merge_repeats(steps)
+        copies = None if data is None else data.merge_repeats(steps)
         return partial(ManualGradient(steps).write_mean, copies=copies)
     flat.collect_gradients()
     losses = row_loss(loss)

@@ -18,16 +18,17 @@ from torch import Tensor, nn
 from hushgraph.errors import InputError, PrivateAccessError, UnprovenError
 from hushgraph.graph.checks import CheckedGraph
 from hushgraph.graph.edges import Edges
-from hushgraph.graph.rows import JoinedRows, Rows, dense_rows, take_rows
+from hushgraph.graph.rows import JoinedRows, Rows, dense_rows, in_blocks, take_rows
 from hushgraph.ledger.run import Run
 from hushgraph.mechanisms.view import View
-from hushgraph.nn.rowwise import require_rowwise
+from hushgraph.nn.rowwise import require_rowwise, treats_rows_alone
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.notes import Code, Note
 from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.training.config import Training
 from hushgraph.training.fit_options import FitOptions
+from hushgraph.training.minibatches import Minibatches
 from hushgraph.vault.checkpoint import Checkpoint, draws_masks
 
 Progress = Callable[[str, int, int], None]
@@ -95,6 +96,8 @@ class Vault:
     ) -> None:
         self.plan, self.unit = plan, plan.unit
         self.seconds: dict[str, float] = {}
+        self.trained_how: dict[str, Any] = {}
+        """How stages were trained, where a rule decided that."""
         self.released: dict[str, list[Any]] = {}
         self._graph = graph if plan.holds is None else graph.only(plan.holds)
         self._run, self._noise, self._progress = run, noise, progress or NOBODY
@@ -192,6 +195,8 @@ class Vault:
         value = cast(Checkpoint, self._checkpoint).carried_out(stage, do, inputs, nodes) if kept else do()
         if act.replayed:
             self.released.setdefault(name, []).append(value)
+        if isinstance(value, Minibatches):
+            self.trained_how[name] = value.as_dict()
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
         return self._keep(value, f"the result of '{name}'") if act.stays_inside else value
 
@@ -243,7 +248,9 @@ class Vault:
         return View(self._graph, stage.mechanism.reads, cap, self._noise, stage.name, report, self._cut)
 
     def _checked_nodes(self, nodes: Tensor) -> Tensor:
-        if not bool(torch.isin(nodes, self._graph.train).all()) or nodes.unique().numel() != nodes.numel():
+        mask = torch.zeros(self.metadata.num_nodes, dtype=torch.bool)
+        among = bool(mask.index_fill_(0, self._graph.train, True)[nodes].all())
+        if not among or int(mask.zero_().index_fill_(0, nodes, True).sum()) != nodes.numel():
             raise InputError("training: expected distinct training nodes; got others")
         return nodes
 
@@ -271,16 +278,16 @@ class Vault:
 
     def apply(self, function: Callable[[Any], Any], rows: Held) -> Held:
         """A row-wise module (or a bound method of one) on every row; private rows give a new handle."""
+        owner = function if isinstance(function, nn.Module) else getattr(function, "__self__", None)
         if not isinstance(rows, PrivateRows):
             with torch.no_grad():
-                return cast(Rows, function(rows))
-        owner = function if isinstance(function, nn.Module) else getattr(function, "__self__", None)
+                return cast(Rows, in_blocks(function, rows) if treats_rows_alone(owner) else function(rows))
         if not isinstance(owner, nn.Module):
             raise UnprovenError("private rows: expected a module, or a method of one; got an arbitrary function")
         opened = self._open(rows)
         require_rowwise(owner)
         with torch.no_grad():
-            return self._keep(function(opened), f"rows computed from {rows.what}")
+            return self._keep(in_blocks(function, opened), f"rows computed from {rows.what}")
 
     def stack(self, parts: Sequence[Held], *more: Held) -> Held:
         """The parts of one width side by side, `[nodes, parts, columns]`; private as soon as one part is."""
@@ -313,7 +320,8 @@ class Vault:
         expected = (self.metadata.num_nodes, self.metadata.num_classes)
         module.eval()
         with torch.no_grad():
-            scores: Tensor = module(self._open(rows))
+            opened = self._open(rows)
+            scores: Tensor = in_blocks(module, opened) if treats_rows_alone(module) else module(opened)
         if scores.shape != expected:
             raise UnprovenError(f"predictions: expected class scores; got shape {tuple(scores.shape)}")
         return self._keep(scores, "class scores", are_scores=True) if isinstance(rows, PrivateRows) else scores

@@ -1,6 +1,8 @@
-"""Accuracy of all methods on nine graphs: fills benchmarks/results/accuracy/ and writes docs/results.md.
+"""Accuracy on nine graphs before Chorus with codes: fills benchmarks/results/accuracy/, writes docs/results-earlier.md.
 
-python benchmarks/results.py [--seeds 5] [--datasets Berkeley13 pubmed] [--parts node edge paper rates sage] [--write]
+The tables of today are those of studies/results.yaml.
+
+python benchmarks/earlier.py [--seeds 5] [--datasets Berkeley13 pubmed] [--parts node edge paper rates sage] [--write]
 
 Every finished run is one row on disk, so the command can be stopped and continued; `--write` only writes the document
 from the rows there are. Data: the folder that HUSHGRAPH_DATA names.
@@ -36,7 +38,7 @@ from hushgraph.privacy.budget import Budget
 
 ROOT = Path(__file__).resolve().parent.parent
 ROWS = ROOT / "benchmarks" / "results" / "accuracy"
-DOCUMENT = ROOT / "docs" / "results.md"
+DOCUMENT = ROOT / "docs" / "results-earlier.md"
 
 FILES = {
     "Berkeley13": "facebook100/Berkeley13.npz",
@@ -73,14 +75,6 @@ CHOSEN_ON = (
     ("BU10", 4.0),
 )  # where 100 and 200 epochs a stage were compared
 
-GOALS = [
-    ("Berkeley13", "paper", "chorus", "directed-edge", 1.0, 79),
-    ("Berkeley13", "edge", "auto", "undirected-edge", 1.0, 77),
-    ("Berkeley13", "edge", "auto", "undirected-edge", 4.0, 81),
-    ("Berkeley13", "node", "auto", "node", 8.0, 72),
-    ("Berkeley13", "node", "auto", "node", 2.0, 62),
-    ("Cornell5", "node", "auto", "node", 8.0, 82),
-]
 
 Job = tuple[str, str, Method, units.Unit, Budget, float, bool]  # part, label, method, unit, budget, share, paper mode
 
@@ -288,54 +282,20 @@ def dpgnn_table() -> list[str]:
     return lines
 
 
-def verdicts() -> list[str]:
-    """Where the default is below the model of features alone, or below another method, and by how much."""
-    losses, counted = [], 0
-    for part, unit, epsilons, plain in (
-        ("edge", "undirected-edge", EDGE_EPSILONS, "mlp"),
-        ("node", "node", NODE_EPSILONS, "dp-mlp"),
-    ):
-        for dataset in FILES:
-            for epsilon in sorted(epsilons):
-                ours = cell(dataset, part, "auto", unit, epsilon)
-                for other in (plain, "gap", "progap"):
-                    theirs = cell(dataset, part, other, unit, 1.0 if other == "mlp" else epsilon)
-                    if ours and theirs:
-                        counted += 1
-                        gap = statistics.mean(ours) - statistics.mean(theirs)
-                        if gap < 0:
-                            points = f"{-gap:.1f}" if -gap >= 0.05 else "less than 0.05"
-                            losses.append(f"- {dataset}, {part} epsilon {epsilon:g}: {points} below {other}")
-    head = f"Means of `auto` against the MLP or DP-MLP, GAP and ProGAP, {counted} pairs run: "
-    return [f"{head}{len(losses)} in which `auto` is lower.", "", *losses]
-
-
-def goals() -> list[str]:
-    """The figures that were aimed for, and what was reached."""
-    lines = ["| graph | unit | epsilon | aim | reached |", "| --- | --- | --- | --- | --- |"]
-    for dataset, part, label, unit, epsilon, aim in GOALS:
-        lines.append(
-            f"| {dataset} | {unit} | {epsilon:g} | {aim} | {shown(cell(dataset, part, label, unit, epsilon))} |"
-        )
-    return lines
-
-
 def write() -> None:
-    """docs/results.md from the rows on disk."""
+    """docs/results-earlier.md from the rows on disk."""
     import switches  # it reads graphs with the functions above
 
-    text = (ROOT / "benchmarks" / "results.md.in").read_text()
+    text = (ROOT / "benchmarks" / "earlier.md.in").read_text()
     blocks = {
-        "EDGE": table("edge", "undirected-edge", EDGE_EPSILONS, ("auto", "chorus", "progap", "gap", "mlp")),
-        "NODE": table("node", "node", NODE_EPSILONS, ("auto", "chorus", "progap", "gap", "dp-mlp")),
+        "EDGE": table("edge", "undirected-edge", EDGE_EPSILONS, ("chorus", "progap", "gap", "mlp")),
+        "NODE": table("node", "node", NODE_EPSILONS, ("chorus", "progap", "gap", "dp-mlp")),
         "PAPER": table("paper", "directed-edge", EDGE_EPSILONS, ("chorus", "progap", "gap")),
         "SAGE": table("sage", "undirected-edge", (math.inf,), ("sage",)),
         "REFERENCE": reference_table(),
         "EPOCHS": epochs_table(),
         "DPGNN": dpgnn_table(),
         "RATES": rate_table(),
-        "LOSSES": verdicts(),
-        "GOALS": goals(),
         "SWITCHES_NODE": switches.table("node"),
         "SWITCHES_EDGE": switches.table("edge"),
     }
