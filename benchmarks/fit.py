@@ -42,7 +42,7 @@ def fit(level: str, profile: bool = False) -> dict[str, Any]:
     unit = hg.units.UndirectedEdge() if level == "edge" else hg.units.Node(max_degree=100)
     budget = hg.Budget(1.0, 1e-7) if level == "edge" else hg.Budget(8.0, 1e-5)
     started = time.process_time()
-    method.plan(graph.facts, unit, budget)
+    method.plan(graph.metadata, unit, budget)
     planned = time.process_time()
     profiler = cProfile.Profile()
     if profile:

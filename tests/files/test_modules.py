@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -67,3 +68,13 @@ def test_settings_of_another_type_are_refused(name: str, value: Any) -> None:
     method = GAP if name in ("combine", "lr") else Chorus
     with pytest.raises(InputError, match=name):
         method(**{name: value})
+
+
+def test_a_busy_machine_is_no_damage_and_work_without_end_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    with WithinBudget([torch.ones(10)], "folder"):
+        monkeypatch.setattr(time, "monotonic", lambda: 1e12)  # hours pass while other processes run
+        torch.zeros(10)
+    budget = WithinBudget([torch.ones(10)], "folder")
+    monkeypatch.setattr(time, "thread_time", lambda: 1e12)  # and here they are our own
+    with pytest.raises(InputError, match="much larger"), budget:
+        torch.zeros(10)

@@ -77,7 +77,7 @@ def test_what_cannot_be_followed_is_refused(graph, wrong, words):
         fitted(hg.DPMLP(epochs=1), graph, **wrong)
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is one")
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_device_that_is_not_there_is_named(graph):
     with pytest.raises(InputError, match=r"'cuda'.*device='cpu'"):
         fitted(hg.GAP(), graph, device="cuda")

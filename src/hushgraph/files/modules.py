@@ -22,14 +22,14 @@ class WithinBudget(TorchDispatchMode):
 
     Layers are initialized in place and sometimes from copies, so building a network may create a few times as many
     numbers and tensors as it ends up with; small ones have some room. What creates nothing and does not end is stopped
-    by the clock as soon as it touches a tensor.
+    by the clock of this thread (a busy machine is no damage) as soon as it touches a tensor.
     """
 
     def __init__(self, weights: Collection[torch.Tensor], where: object) -> None:
         super().__init__()
         elements = sum(one.numel() for one in weights)
         self.elements, self.tensors = _TIMES * elements + _ROOM, _TIMES * len(weights) + _ROOM_TENSORS
-        self.until = time.monotonic() + _ROOM_SECONDS + elements / _PER_SECOND
+        self.until = time.thread_time() + _ROOM_SECONDS + elements / _PER_SECOND
         self.where = where
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -38,7 +38,7 @@ class WithinBudget(TorchDispatchMode):
         if shape is not None and _creates(func):
             self.elements -= math.prod(shape)
             self.tensors -= 1
-        if min(self.elements, self.tensors) < 0 or time.monotonic() > self.until:
+        if min(self.elements, self.tensors) < 0 or time.thread_time() > self.until:
             raise InputError(
                 f"{self.where}: its settings describe a network that is much larger than the weights beside them: "
                 "the folder was changed or damaged. Restore it"

@@ -241,7 +241,7 @@ def _edge_problems(edge_index: Any, num_nodes: int) -> list[str]:
         return [f"edge_index: expected integers; got {edge_index.dtype}"]
     if edge_index.shape[1] == 0:
         return []
-    low, high = int(edge_index.min()), int(edge_index.max())
+    low, high = (int(end) for end in torch.aminmax(edge_index))
     if low < 0 or high >= num_nodes:
         return [f"edge_index: expected node numbers from 0 to {num_nodes - 1}; got {low} to {high}"]
     return []

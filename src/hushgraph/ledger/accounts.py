@@ -318,17 +318,14 @@ class RunningTotals:
         if checksum == self._checksum(dataset, unit, state):
             with contextlib.suppress(ValueError, TypeError, KeyError):
                 account = Account.from_dict(json.loads(state))
-                if account.upto == self._last_number(dataset) and len(account.lost) == len(self.rows.of_kind("lost")):
+                upto, lost = self.rows.last_number(COUNTING, dataset), self.rows.count("lost")
+                if (account.upto, len(account.lost)) == (upto, lost):
                     return account
         _LOG.warning("the running total of '%s' was changed or damaged; computed again from the entries", dataset)
         found = self._from_entries().accounts.get((dataset, unit))
         if found is None:
             raise LedgerError(f"{self.rows.store.where}: a running total belongs to no entry: the file was changed")
         return found
-
-    def _last_number(self, dataset: str) -> int:
-        last = [entry.number for kind in COUNTING for entry in self.rows.of_kind(kind, last=1, dataset=dataset)]
-        return max(last, default=0)
 
     def _from_entries(self) -> Books:
         entries = self.rows.all()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -227,9 +228,14 @@ def certify_run(history: History, run: str, total: Total, ledger_hash: str, unit
         unpublished=entry["unpublished"],
         ledger_in_memory=history.in_memory,
         ledger_hash=ledger_hash,
-        versions={name: version(name) for name in ("hushgraph", "torch", "numpy", "dp-accounting")},
+        versions=dict(_versions()),
         asymptotic=tuple(charge.stage for charge in charges if charge.asymptotic),
     )
+
+
+@cache
+def _versions() -> tuple[tuple[str, str], ...]:
+    return tuple((name, version(name)) for name in ("hushgraph", "torch", "numpy", "dp-accounting"))
 
 
 def dataset_total(history: History, dataset: str, unit: dict[str, Any]) -> Total:

@@ -38,6 +38,7 @@ class _Core:
     rows: Rows | None = None
     view: Rows | None = None
     keys: Keys | None = None
+    first: Entry | None = None
     last: Entry | None = None
 
 
@@ -190,19 +191,19 @@ class Chain:
                 raise self._missing()
             values = {"format": FORMAT, "public_key": keys.public, "secret_check": keys.secret_check}
             values["hushgraph"] = version("hushgraph")
-            first = seal("ledger", values, 0, FIRST_LINK)
+            first = self._core.first = seal("ledger", values, 0, FIRST_LINK)
             rows.add(first)
             self._sign(rows, first)
             return first
         if (first.values.get("public_key"), first.values.get("secret_check")) != (keys.public, keys.secret_check):
             raise LedgerError(f"{rows.store.where}: the keys beside it are not those it began with. Restore them")
-        return signed_last(rows)
+        self._core.first = first
+        return signed_last(rows, first)
 
     def _sign(self, rows: Rows, entry: Entry) -> None:
         assert self._core.keys is not None
-        first = entry if entry.number == 0 else rows.first()
-        assert first is not None
-        head = Head.signed(self._core.keys, first.hash, entry.number, entry.hash, entry.time)
+        assert self._core.first is not None
+        head = Head.signed(self._core.keys, self._core.first.hash, entry.number, entry.hash, entry.time)
         rows.set_head(head.number, head.hash, head.signature)
 
     @property

@@ -108,13 +108,18 @@ def seal(kind: str, values: dict[str, Any], number: int, previous: str) -> Entry
 
 
 def canonical(values: Any) -> str:
-    """The one JSON text of some values: sorted names, no spaces, no infinities."""
-    return json.dumps(plain(values), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    """The one JSON text of some values: sorted names, no spaces, infinities as words."""
+    return text_of(plain(values))
+
+
+def text_of(values: Any) -> str:
+    """The same of values that came out of JSON, or are as plain."""
+    return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def digest_of(number: int, kind: str, time: str, body: str, previous: str) -> str:
     """The hash of an entry: that of its canonical text, in which `body` is the text of its values."""
-    head = canonical({"kind": kind, "number": number, "previous": previous, "time": time})
+    head = text_of({"kind": kind, "number": number, "previous": previous, "time": time})
     return hashlib.sha256(f'{head[:-1]},"values":{body}}}'.encode()).hexdigest()
 
 

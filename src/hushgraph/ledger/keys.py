@@ -244,9 +244,9 @@ def contradiction(head: Head, history: History) -> str | None:
     return None
 
 
-def signed_last(rows: Rows) -> Entry:
-    """The last entry, if it is the one that was signed."""
-    first, last, head = rows.first(), rows.last(), rows.head()
+def signed_last(rows: Rows, first: Entry | None = None) -> Entry:
+    """The last entry, if it is the one that was signed; `first` is the first one, where it was read before."""
+    first, last, head = first or rows.first(), rows.last(), rows.head()
     where = rows.store.where
     if first is None or last is None or head is None:
         raise LedgerError(f"{where}: expected entries and a signed head; got none: the file was changed or damaged")

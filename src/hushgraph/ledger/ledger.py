@@ -81,9 +81,10 @@ class Ledger(Chain):
 
     def identify(self, arrays: GraphArrays) -> DatasetIdentity:
         """What recognizes a dataset by its content, under this ledger's secret."""
-        with self.transaction():
-            key = self.keys.derived("identity")
-        return identify(arrays, key)
+        if not self.store.is_there:
+            with self.transaction():
+                pass  # a new ledger gets its keys
+        return identify(arrays, self.keys.derived("identity"))
 
     def dataset_for(
         self, identity: DatasetIdentity, name: str, continues: str | None = None, separate: str | None = None

@@ -15,14 +15,14 @@ import contextlib
 import hashlib
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from hushgraph.errors import LedgerError
 from hushgraph.files.reading import damage_named, parse_json
-from hushgraph.ledger.entries import Entry, canonical, check_own
+from hushgraph.ledger.entries import Entry, check_own, text_of
 
 FILE = "ledger.db"
 FORMAT = 2
@@ -89,10 +89,10 @@ class Store:
         with self._connected(create=True) as connection, self._named_errors():
             connection.execute("BEGIN IMMEDIATE")
             try:
-                if not _schema_of(connection):
+                found = _schema_of(connection)
+                if not found:
                     _create(connection)
-                rows = self._checked(connection)
-                yield rows
+                yield self._checked(connection, found or None)
                 connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:
@@ -106,8 +106,8 @@ class Store:
             found = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(20)")]
         return [] if found == ["ok"] else found
 
-    def _checked(self, connection: sqlite3.Connection) -> Rows:
-        found = _schema_of(connection)
+    def _checked(self, connection: sqlite3.Connection, found: set[str] | None = None) -> Rows:
+        found = _schema_of(connection) if found is None else found
         if not found:
             raise LedgerError(f"{self.where}: expected a ledger; the file is empty. Restore it from a copy")
         version = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -187,6 +187,12 @@ class Rows:
             return self._entries(f"{where} ORDER BY number", *words)
         return self._entries(f"{where} ORDER BY number DESC LIMIT {int(last)}", *words)[::-1]
 
+    def last_number(self, kinds: Sequence[str], dataset: str) -> int:
+        """The number of the last entry of any of these kinds about a dataset; 0 if there is none."""
+        where = f"dataset = ? AND kind IN ({', '.join('?' * len(kinds))})"
+        found = self.connection.execute(f"SELECT max(number) FROM entries WHERE {where}", (dataset, *kinds)).fetchone()
+        return int(found[0] or 0)
+
     def count(self, kind: str, dataset: str | None = None) -> int:
         """How many entries of a kind there are, of one dataset if given."""
         where, words = ("kind = ?", (kind,)) if dataset is None else ("kind = ? AND dataset = ?", (kind, dataset))
@@ -194,7 +200,7 @@ class Rows:
 
     def add(self, entry: Entry) -> None:
         """Put one more entry at the end."""
-        body = canonical(entry.values)
+        body = text_of(entry.values)
         values = (entry.number, entry.kind, entry.time, entry.dataset, entry.run, body, entry.previous, entry.hash)
         self.connection.execute(f"INSERT INTO entries ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
 
@@ -264,7 +270,7 @@ def entry_of(row: tuple[Any, ...], where: str) -> Entry:
     number, kind, time, dataset, run, body, previous, link = row
     with damage_named(f"{where}: entry {number}", LedgerError):
         entry = Entry(int(number), str(kind), str(time), parse_json(body), str(previous), str(link))
-        same = (entry.dataset, entry.run) == (dataset, run) and body == canonical(entry.values)
+        same = (entry.dataset, entry.run) == (dataset, run) and body == text_of(entry.values)
     if not same:
         raise LedgerError(f"{where}: entry {number} was changed after it was written")
     check_own(entry, body, where)

@@ -147,18 +147,18 @@ class ClippedGradient:
         size = len(rows) if size is None else size
         if size == 0:
             return torch.zeros_like(self.buffer)
-        with one_thread():
+        with one_thread(), torch.no_grad():
             total = self._sum(rows, labels, size, input_square_norms)
         return checked_sum(total, size, self.max_grad_norm)
 
     def _sum(self, rows: Rows, labels: Tensor, size: int, known: Tensor | None) -> Tensor:
-        length = self.piece_rows(rows, labels)
+        length, count = self.piece_rows(rows, labels), len(rows)
         check_size(size, min(MOST_ROWS, length * MOST_PIECES))
-        if len(rows) % length:
-            places = torch.arange(-(-len(rows) // length) * length).clamp_(max=len(rows) - 1)
+        if missing := -count % length:
+            places = torch.arange(count + missing).clamp_(max=count - 1)
             rows, labels = take_rows(rows, places), labels[places]
             known = None if known is None else known[places]
-        if len(rows) == length:
+        if count + missing == length:
             return self._clipped(rows, labels, known, size).clone()
         total = torch.zeros_like(self.buffer)
         for start in range(0, size, length):
@@ -170,7 +170,7 @@ class ClippedGradient:
     def piece_rows(self, rows: Rows, labels: Tensor) -> int:
         """How many rows are processed together, always: chosen before any is, by rows like these and their labels."""
         if self._piece_rows is None:
-            with one_thread():
+            with one_thread(), torch.no_grad():
                 self._piece_rows = self._choose_piece(rows, labels)
         return self._piece_rows
 

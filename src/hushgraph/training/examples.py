@@ -153,7 +153,7 @@ class RowExamples:
         index, start = filled_up(batches, self.piece_rows), 0
         rows, labels = take_rows(self.rows, index), self.labels.index_select(0, index)
         square_norms = self.square_norms.index_select(0, index)
-        for number, size in enumerate(map(len, batches)):
+        for number, size in enumerate(batch.numel() for batch in batches):
             stop = start + whole_pieces(size, self.piece_rows)
             if number < left:
                 start = stop
@@ -206,5 +206,6 @@ def filled_up(batches: Sequence[Tensor], piece_rows: int) -> Tensor:
     """The batches one after the other, the first row of each repeated to whole pieces."""
     pieces = []
     for batch in batches:
-        pieces += [batch, batch[:1].expand(whole_pieces(len(batch), piece_rows) - len(batch))]
+        size = batch.numel()
+        pieces += [batch, batch[:1].expand(whole_pieces(size, piece_rows) - size)]
     return torch.cat(pieces)

@@ -220,17 +220,16 @@ def _width(base: nn.Module) -> int | None:
 
 
 class ManualGradient:
-    """Gradients of cross entropy through a written-out chain: per example, or plain."""
+    """Gradients of cross entropy through a written-out chain: per example (the caller turns autograd off), or plain."""
 
     def __init__(self, steps: list[Step]) -> None:
         self.steps = steps
 
-    @torch.no_grad()
     def square_norms(self, rows: Rows, labels: Tensor, input_square_norms: Tensor | None) -> Tensor:
         """Each example's squared gradient norm; keeps what `write_sum` needs."""
         scores = run_forward(self.steps, rows, input_square_norms)
         run_backward(self.steps, cross_entropy_gradient(scores, labels))
-        total = scores.new_zeros(len(scores))
+        total = scores.new_zeros(scores.shape[0])
         for step in self.steps:
             step.square_norms(total)
         return total
@@ -239,7 +238,6 @@ class ManualGradient:
         """All that `write_sum` uses of the rows, one entry per row; valid until the next call."""
         return _kept(self.steps)
 
-    @torch.no_grad()
     def write_sum(self, factors: Tensor) -> None:
         """Write the sum of the gradients, example i scaled by `factors[i]`, into the views."""
         for step in self.steps:

@@ -93,7 +93,7 @@ def without_null(batches: Sequence[Tensor], present: Tensor) -> Sequence[Tensor]
 
 def shuffled(batches: Sequence[Tensor], noise: Noise) -> list[Tensor]:
     """Each batch in uniformly random order: sorted by random keys, which are drawn again should two be equal."""
-    index, sizes = torch.cat(list(batches)), [len(batch) for batch in batches]
+    index, sizes = torch.cat(list(batches)), [batch.numel() for batch in batches]
     bits = min(_KEY_BITS, 62 - len(sizes).bit_length())
     first_bits = np.repeat(np.arange(len(sizes)) << bits, sizes)
     while True:
