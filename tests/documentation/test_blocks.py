@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import yaml
 from typer.testing import CliRunner
 
@@ -63,7 +64,9 @@ def _run_command(line: str, stands_for: dict[str, str]) -> None:
     if not words:
         return
     expected = re.search(r"exit code (\d+)", remark)
-    if words[0] == "hushgraph":
+    if words[:2] == ["hushgraph", "study"] and words[3].startswith("studies/"):
+        _check_study(words[2], words[3])
+    elif words[0] == "hushgraph":
         if "RUN" in words:
             newest = max(Path().glob("*/certificate.json"), key=lambda path: path.stat().st_mtime)
             stands_for = {**stands_for, "RUN": json.loads(newest.read_text())["run"]}
@@ -79,6 +82,13 @@ def _run_command(line: str, stands_for: dict[str, str]) -> None:
         assert {one for some in extras for one in some.split(",")} <= known.keys(), line
     else:
         pytest.fail(f"nothing runs this: {line}")
+
+
+def _check_study(verb: str, file: str) -> None:
+    """A study of the project takes hours and data: the command is one that there is, and its file can be read."""
+    study = typer.main.get_command(app).commands["study"]  # type: ignore[attr-defined]
+    assert verb in study.commands
+    assert {"name", "privacy"} <= yaml.safe_load((ROOT / file).read_text(encoding="utf-8")).keys()
 
 
 def test_blocks_are_found(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def exact_sum(edge_index: Tensor, rows: Tensor, row_norm: float = 1.0) -> Tensor
 
 def only_edges(edge_index: Tensor, nodes: int) -> SimpleNamespace:
     """As much of a view as the mechanism reads."""
-    return SimpleNamespace(edges=MemoryEdges.from_edge_index(edge_index, nodes))
+    return SimpleNamespace(edges=MemoryEdges.from_edge_index(edge_index, nodes), edge_weights=None)
 
 
 def moved(before: Tensor, after: Tensor, row_norm: float = 1.0) -> int:

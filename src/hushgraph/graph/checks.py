@@ -20,6 +20,7 @@ from hushgraph.errors import InputError
 from hushgraph.graph.edges import Edges, MemoryEdges
 from hushgraph.graph.rows import Rows, SparseRows
 from hushgraph.graph.targets import NumberRange
+from hushgraph.graph.weights import EdgeWeights, weights_of
 from hushgraph.privacy.metadata import MOST_CLASSES, Metadata
 
 _ROWS_AT_ONCE = 1 << 17
@@ -49,6 +50,7 @@ class CheckedGraph:
     public_edges: MemoryEdges | None = None
     targets: Tensor | None = None
     """The numbers whose parts the labels are, for evaluation."""
+    edge_weights: EdgeWeights | None = None
 
     def split(self, name: str) -> Tensor:
         """The node numbers of `train`, `val` or `test`."""
@@ -70,7 +72,8 @@ class CheckedGraph:
         nodes, nothing = self.metadata.num_nodes, torch.empty((2, 0), dtype=torch.int64)
         without: dict[str, Any] = {}
         if "edges" not in parts:
-            without |= {"edges": MemoryEdges.from_edge_index(nothing, nodes), "public_edges": None}
+            none = MemoryEdges.from_edge_index(nothing, nodes)
+            without |= {"edges": none, "public_edges": None, "edge_weights": None}
         if "features" not in parts:
             without["features"] = torch.empty(nodes, 0)
         if "labels" not in parts:
@@ -116,6 +119,7 @@ def check_graph(
     public = index.pop("public")
     public_edges = None if known is None else _edges(known, num_nodes, changes)
     edges = _edges(edge_index, num_nodes, changes) if stored is None else stored
+    edge_weights = weights_of(data, edge_index)
     metadata = Metadata(
         num_nodes=num_nodes,
         num_train=index["train"].numel(),
@@ -130,6 +134,7 @@ def check_graph(
         multilabel=labels.dim() == 2,
         target_low=None if numbers is None else numbers.low,
         target_high=None if numbers is None else numbers.high,
+        weighted=edge_weights is not None,
     )
     return CheckedGraph(
         metadata=metadata,
@@ -143,6 +148,7 @@ def check_graph(
         public=public,
         public_edges=public_edges,
         targets=None if numbers is None else targets,
+        edge_weights=edge_weights,
     )
 
 
@@ -159,11 +165,13 @@ def _kind_problems(data: Any, needed: tuple[str, ...]) -> list[str]:
         ]
     missing = [name for name in needed if getattr(data, name, None) is None]
     problems = [f"expected a torch_geometric Data with {name}; got none" for name in missing]
-    for name in ("edge_weight", "edge_attr"):
+    unbounded = getattr(data, "weight_bound", None) is None or getattr(data, "edges", None) is not None
+    for name in ("edge_weight", "edge_attr") if unbounded else ("edge_attr",):
         if getattr(data, name, None) is not None:
             problems.append(
-                f"expected an unweighted graph; got {name}: no sensitivity is known for weighted edges. "
-                f"Drop it (data.{name} = None) if the weights do not matter"
+                f"expected an unweighted graph; got {name}: no sensitivity is known for weighted edges without a "
+                f"bound. Drop it (data.{name} = None) if the weights do not matter; weights of edges in memory need "
+                "their largest value from public knowledge (data.edge_weight and data.weight_bound)"
             )
     return problems
 

@@ -122,13 +122,18 @@ class Graph(Data):
     ) -> Graph:
         """From a `Data`, or from one relation of a `HeteroData` between nodes of one kind.
 
-        Edge attributes are left out. Edges are taken as they are: undirected if every edge has its reverse.
+        Edge attributes are left out, but for `edge_weight` with a declared `weight_bound`. Edges are taken as they are:
+        undirected if every edge has its reverse.
         """
         chosen = _one_relation(data, relation) if hasattr(data, "edge_types") else data
         if getattr(chosen, "edge_index", None) is None:
             raise InputError(f"from_pyg: expected a Data with edge_index; got {type(data).__name__} without it")
         result = cls(**{key: chosen[key] for key in _KEPT if chosen.get(key) is not None})
-        dropped = [key for key in ("edge_attr", "edge_weight") if chosen.get(key) is not None]
+        weighted = chosen.get("edge_weight") is not None and chosen.get("weight_bound") is not None
+        if weighted:
+            result.edge_weight, result.weight_bound = chosen.edge_weight, chosen.weight_bound
+        kinds = ("edge_attr",) if weighted else ("edge_attr", "edge_weight")
+        dropped = [key for key in kinds if chosen.get(key) is not None]
         result.findings = tuple(Finding(Code.EXTRA_COLUMNS, what=key) for key in dropped)
         result.name = name or str(chosen.get("name") or "graph")
         if (numbers := _numbers(classes)) is not None:

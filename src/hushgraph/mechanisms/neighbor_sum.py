@@ -15,6 +15,7 @@ from torch import Tensor
 from hushgraph.graph.checks import CheckedGraph
 from hushgraph.graph.quantized import QuantizedRows, quantize
 from hushgraph.graph.rows import Rows, dense_rows
+from hushgraph.graph.weights import LEVELS
 from hushgraph.mechanisms.canaries import Evidence, Layout, OpenVault, Tally, audit_graph, lay_out, room_for
 from hushgraph.noise.normal import in_steps
 from hushgraph.noise.source import NoiseSource
@@ -32,6 +33,8 @@ class NeighborSum(GaussianMechanism):
     Rows are brought to whole multiples of a grid, with their norm bounded after that; they are added in exact integers,
     and the noise is that of a Gaussian rounded to the same grid. So the bound holds for the numbers that are added.
 
+    Edges with weights count by their share of the declared bound, at most one.
+
     Bound: each of `footprint.receivers` rows changes by one row of norm `row_norm`, and by two where a record is
     replaced. Proof: docs/proofs/aggregation.md.
     """
@@ -41,6 +44,7 @@ class NeighborSum(GaussianMechanism):
     name = "neighbor-sum"
     proof = "aggregation"
     reads = frozenset({"edges"})
+    takes_edge_weights = True
     released = "a sum over neighbors"
 
     def sensitivity(self, unit: Unit) -> float:
@@ -50,15 +54,21 @@ class NeighborSum(GaussianMechanism):
 
     def query(self, data: Any, rows: Rows) -> Tensor:
         """The sums of the bounded rows."""
-        bounded = self._whole(rows)
-        return (data.edges.sum(bounded).to(torch.float64) * bounded.step).to(torch.float32)
+        sums, step = self._sums(data, rows)
+        return (sums.to(torch.float64) * step).to(torch.float32)
 
     def release(self, data: Any, scale: float, noise: NoiseSource, rows: Rows) -> Tensor:
         """The sums with noise on the same grid."""
+        sums, step = self._sums(data, rows)
+        sums += noise.integer_gaussian(tuple(sums.shape), in_steps(scale, step))
+        return (sums.to(torch.float64) * step).to(torch.float32)
+
+    def _sums(self, data: Any, rows: Rows) -> tuple[Tensor, float]:
+        """The sums in whole numbers, and what one of them stands for."""
         edges, bounded = data.edges, self._whole(rows)
-        sums = edges.sum(bounded)
-        sums += noise.integer_gaussian(tuple(sums.shape), in_steps(scale, bounded.step))
-        return (sums.to(torch.float64) * bounded.step).to(torch.float32)
+        if data.edge_weights is None:
+            return edges.sum(bounded), bounded.step
+        return data.edge_weights.sum(edges, bounded), bounded.step / LEVELS
 
     def bounded(self, rows: Rows) -> Tensor:
         """The rows as they are added, in float64."""

@@ -14,6 +14,7 @@ from hushgraph.errors import PrivateAccessError
 from hushgraph.graph.checks import CheckedGraph
 from hushgraph.graph.edges import Edges, MemoryEdges
 from hushgraph.graph.rows import Rows
+from hushgraph.graph.weights import EdgeWeights
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.training.loop import StepKeeper
@@ -88,6 +89,12 @@ class View:
     def whole_lists(self) -> Edges:
         """The edges as they are."""
         return self._part("edges")
+
+    @property
+    def edge_weights(self) -> EdgeWeights | None:
+        """The weights of the edges, where they have any."""
+        self._part("edges")
+        return self._graph.edge_weights
 
     @cached_property
     def edges(self) -> Edges:

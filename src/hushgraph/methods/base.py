@@ -165,7 +165,10 @@ class Method(Settings):
             )
         try:
             self._require_trust(unit, budget)
-            return self._planned(self.name, metadata, unit, budget, self.stages, paper_mode)
+            made = self._planned(self.name, metadata, unit, budget, self.stages, paper_mode)
+            if metadata.weighted:
+                require_weights_read(made)
+            return made
         except UnprovenError as error:
             raise UnprovenError(f"{error}. {self._instead(unit)}") from error
 
@@ -408,6 +411,16 @@ def require_fitting(options: FitOptions, plan: Plan) -> None:
             f"{', '.join(options.changed())}: expected a method that trains step by step; got {plan.method}"
         )
     InputError.collect(problems)
+
+
+def require_weights_read(plan: Plan) -> None:
+    """Refuse edges with weights where a stage sums them as if they had none."""
+    stages = [stage for one in (plan, *plan.branches) for stage in one.stages if "edges" in stage.mechanism.reads]
+    if any(not stage.mechanism.takes_edge_weights for stage in stages):
+        raise InputError(
+            f"edge_weight: expected a method that reads weights, gap or progap; got {plan.method}. Drop them "
+            "(data.edge_weight = None) if they do not matter"
+        )
 
 
 def require_public_classes(graph: CheckedGraph, unit: Unit, budget: Budget) -> None:

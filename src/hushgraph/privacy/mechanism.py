@@ -54,6 +54,7 @@ class Mechanism(ABC):
     law: ClassVar[Law] = "gaussian"
     trains: ClassVar[bool] = False
     takes_class_weights: ClassVar[bool] = False
+    takes_edge_weights: ClassVar[bool] = False
     whole_runs: ClassVar[bool] = False
     sampling: ClassVar[Literal["poisson"] | None] = None
     asymptotic: ClassVar[bool] = False

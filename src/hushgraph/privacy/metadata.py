@@ -21,7 +21,8 @@ class Metadata:
     `num_edges` counts directed entries. It is never taken from the data: it is what a user declares to be public
     knowledge, or None. `num_public` counts the nodes whose records are public knowledge, `num_public_edges` the edges
     that are, one by one. With `multilabel` a node may have any number of the classes. Where numbers are predicted, the
-    classes are equal parts of the declared range from `target_low` to `target_high`.
+    classes are equal parts of the declared range from `target_low` to `target_high`. With `weighted`, edges have
+    weights within a declared bound.
     """
 
     num_nodes: int
@@ -37,6 +38,7 @@ class Metadata:
     multilabel: bool = False
     target_low: float | None = None
     target_high: float | None = None
+    weighted: bool = False
 
     def __post_init__(self) -> None:
         sizes = {name: value for name, value in vars(self).items() if name.startswith("num_") and value is not None}
@@ -89,7 +91,7 @@ class Metadata:
     def as_dict(self) -> dict[str, Any]:
         """The metadata as plain JSON values."""
         values = asdict(self)
-        unsaid = {"multilabel"} if not self.multilabel else set()
+        unsaid = {name for name in ("multilabel", "weighted") if not values[name]}
         unsaid |= {"target_low", "target_high"} if self.target_low is None else set()
         return {key: value for key, value in values.items() if key not in unsaid}
 
