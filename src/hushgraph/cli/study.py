@@ -201,6 +201,20 @@ def export(file: File, out: Out = None, store: StoreOption = None, any_code: Any
     _write(runs_csv(_read(file, store, any_code)), out)
 
 
+@app.command("keep")
+@command
+def keep(file: File, store: StoreOption = None, as_json: Json = False) -> None:
+    """Write every run as text to results/NAME.jsonl beside the study; --any-code and `study page` read it."""
+    from hushgraph.study.kept import keep as write
+
+    results = _read(file, store, any_code=True)
+    path = write(results.study, results.by_cell)
+    if as_json:
+        show_json({"kept": str(path), "runs": sum(results.counts.values()) - results.counts["missing"]})
+    else:
+        echo(f"wrote {path}")
+
+
 def _read(file: Path, store: Path | None, any_code: bool = False) -> Results:
     from hushgraph.study.results import Results
     from hushgraph.study.run import default_store
