@@ -88,7 +88,7 @@ def plan(
 
 
 def summary(plan: Plan) -> dict[str, Any]:
-    """What `--json` prints: the figures of every stage, and the whole plan as it would be written down."""
+    """What `--json` prints: the figures of every stage, and the whole plan as the ledger would store it."""
     paper = plan.paper
     return {
         "method": plan.method,

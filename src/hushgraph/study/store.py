@@ -119,11 +119,12 @@ class Store:
         return found if keys is None else {key: found[key] for key in dict.fromkeys(keys) if key in found}
 
     def of_other_code(self, cells: Iterable[Cell]) -> dict[str, Result]:
-        """The newest good result of each cell whatever code made it, by the cell's identity."""
+        """The newest good result of each cell whatever code made it, by the cell's identity; or that it was refused."""
         if not self.path.exists():
             return {}
         wanted = {digest(cell.identity()) for cell in cells}
-        query = _SELECT.replace("SELECT key", "SELECT identity, key") + " WHERE state = 'done' ORDER BY finished"
+        order = " WHERE state != 'failed' ORDER BY state = 'done', finished"
+        query = _SELECT.replace("SELECT key", "SELECT identity, key") + order
         with damage_named(self.path):
             return {row[0]: _read(row[1:]) for row in self._run(query) if row[0] in wanted}
 
