@@ -233,6 +233,8 @@ class Method(Settings):
         training), `early_stopping` (epochs without a better one, where validation labels are public), `class_weights`
         (public numbers) and `device` (of plain training) are about all trainings of this fit (docs/modules.md).
         """
+        if not isinstance(self, Method):
+            raise InputError("fit: expected a method that was made, such as GAP().fit(graph, ...); got its class")
         budget, named = as_budget(budget), None if unit is None else as_unit(unit)
         needs_edges = named is None or named.has_edges
         checked = graph
