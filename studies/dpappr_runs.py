@@ -12,8 +12,11 @@ from torch import Tensor
 
 from hushgraph.graph.checks import check_graph
 from hushgraph.methods.dpappr import DPAPPR
+from hushgraph.methods.dpappr_paper import row_scales
 from hushgraph.nn.weighted import power_iteration
 from hushgraph.privacy.budget import Budget
+from hushgraph.privacy.loss import PrivacyLoss
+from hushgraph.privacy.units import NodeWithEdges
 from hushgraph.study.experiments.fit import Fit
 from hushgraph.study.lab import Lab
 from hushgraph.study.metrics import rmse
@@ -77,6 +80,24 @@ def split(lab: Lab, *, rows_epsilon: float) -> dict[str, float | None]:
         return measured.of(lab, method, training)
     total = rows_epsilon + training.epsilon
     return measured.of(lab, replace(method, pagerank_share=rows_epsilon / total), Budget(total, training.delta))
+
+
+def noise(lab: Lab) -> dict[str, float | None]:
+    """Noise of one entry of a row over C1, for half of the cell's epsilon and delta, as published and as proved.
+
+    `sampled` is the published noise where the claim is divided by q', and `proved_for_sampled` what such rows cost.
+    """
+    assert lab.cell.method is not None
+    method, unit, budget = DPAPPR(**lab.cell.method.settings), NodeWithEdges(), lab.budget
+    metadata, half, delta = check_graph(lab.data).metadata, 0.5 * budget.epsilon, 0.5 * budget.definite_delta
+    plain, sampled = (row_scales(method, metadata, half / q, delta)[0] for q in (1.0, method.sample or 1.0))
+    (ours,) = method._within_share(method.row_stages(metadata), unit, budget)
+    found = {"published": plain, "proved": ours, "sampled": sampled}
+    return {
+        **{name: (stage.scale or 0.0) / method.row_bound for name, stage in found.items()},
+        "ratio": (plain.scale or 0.0) / (ours.scale or 1.0),
+        "proved_for_sampled": PrivacyLoss(sampled.event(unit), unit.relation).epsilon(delta),
+    }
 
 
 measured = Measured()

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import Any
 
+import numpy as np
 import torch
 from sklearn.metrics import roc_auc_score
 from torch import Tensor, nn
+from torch_geometric.data import Data
 
 import hushgraph as hg
+from hushgraph import local
+from hushgraph.attacks.base import Target, dense_features
+from hushgraph.attacks.images import read_images
 from hushgraph.attacks.links import LinkTeller
+from hushgraph.attacks.reconstruction import ImageReconstruction
 from hushgraph.attacks.targets import target_of
+from hushgraph.datasets.loading import local_file
+from hushgraph.graph.dendrogram import Chain, sensitivity
+from hushgraph.noise.source import NoiseSource
 from hushgraph.study.lab import Lab
 
 Metrics = dict[str, float | None]
@@ -71,6 +81,60 @@ def scored(lab: Lab, *, gamma: float, bins: int, public_share: float = 0.1) -> M
     )  # fmt: skip
     model = method.fit(graph, lab.unit, lab.budget, ledger=_ledger(), seed=lab.seed)
     return {"test_accuracy": model.metrics["accuracy"]["test"]}
+
+
+def proposals(lab: Lab, *, count: int = 1_000_000) -> Metrics:
+    """How many proposals a second of CPU time the chain of EdgeRR carries out on a graph."""
+    graph: Any = lab.data
+    nodes = int(graph.num_nodes)
+    number = [edges[0] * nodes + edges[1] for edges in (graph.edge_index, graph.public_edge_index)]
+    private = graph.edge_index[:, ~torch.isin(*number)]
+    ends = [edges[:, edges[0] < edges[1]].numpy() for edges in (graph.public_edge_index, private)]
+    chain = Chain(nodes, (ends[0][0], ends[0][1]), (ends[1][0], ends[1][1]), NoiseSource.seeded(lab.seed or 0))
+    rate = 1.0 / (2.0 * sensitivity(nodes))
+    chain.run(1_000, rate)  # compiled
+    before = time.process_time()
+    chain.run(count, rate)
+    spent = time.process_time() - before
+    return {"proposals_per_second": count / spent, "nodes": float(nodes)}
+
+
+def reconstructed(lab: Lab, *, images: int = 4_000, columns: int = 32, bins: int = 10) -> Metrics:
+    """Images from embeddings (Fig. 8): how much of them a decoder that half of the images are known to brings back.
+
+    `explained` is the share of the variance between images; `auc` tells the reconstruction of an image from that of
+    another one.
+    """
+    found = attack_images(lab.budget.epsilon, lab.seed or 0, images, columns, bins)
+    area = float(roc_auc_score(found.truth, found.scores))
+    return {"auc": area, "explained": found.details["explained_variance"], "mse": found.details["mse"]}
+
+
+def attack_images(epsilon: float, seed: int, images: int = 4_000, columns: int = 32, bins: int = 10) -> Any:
+    """Attack embeddings of Fashion-MNIST: principal components of the public half, squeezed into [0, 1].
+
+    Importance comes from a linear model of the public half; sensitive is what a covered middle of the image changes.
+    """
+    data = read_images(local_file("fashion_mnist/fashion_mnist"))
+    chosen = torch.randperm(len(data.y), generator=torch.Generator().manual_seed(seed))[:images]
+    pixels, labels = dense_features(data)[chosen].flatten(1), data.y[chosen]
+    public = torch.arange(images) < images // 2
+    center = pixels[public].mean(0)
+    basis = torch.linalg.svd(pixels[public] - center, full_matrices=False)[2][:columns]
+    scale = ((pixels[public] - center) @ basis.T).std(0)
+    covered = pixels.reshape(-1, 28, 28).clone()
+    covered[:, 7:21, 7:21] = 0.0
+    rows, masked = (torch.sigmoid((one - center) @ basis.T / scale) for one in (pixels, covered.flatten(1)))
+    if math.isfinite(epsilon):
+        known = Data(x=rows, y=labels, public_mask=public, num_nodes=images)
+        model = _linear(rows[public], labels[public], torch.Generator().manual_seed(seed))
+        scores = hg.feature_scores(model, known, masked[public])
+        theta = local.unified_scores(scores.importance, scores.sensitivity, 0.5)
+        device, rng = local.FeatureRR(epsilon, theta, bins), np.random.default_rng(seed)
+        rows = torch.as_tensor(device.estimate(device.perturb(rows.numpy(), rng))).float()
+    target = Target("embeddings", torch.empty(0), rows)
+    held = Data(x=pixels, edge_index=torch.empty((2, 0), dtype=torch.int64), public_mask=public, num_nodes=images)
+    return ImageReconstruction(epochs=30, seed=seed).run(target, held)
 
 
 def _linear(rows: Tensor, labels: Tensor, generator: torch.Generator) -> nn.Module:

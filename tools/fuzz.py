@@ -367,7 +367,11 @@ def fuzz(kind: Kind, count: int, seed: int, work: Path, tell: Callable[[str], No
     names = [name for name in (kind.files or sorted(path.name for path in made.iterdir())) if (made / name).is_file()]
     rng = np.random.default_rng(seed)
     shutil.copytree(made, tried)
+    said = time.monotonic()
     for number in range(count):
+        if time.monotonic() > said + 60:
+            said = time.monotonic()
+            print(f"{kind.name}: {number} of {count}, {dict(kind.counts)}", file=sys.stderr, flush=True)
         name = names[int(rng.integers(0, len(names)))]
         fits = kind.inside is not None and (kind.inside is not json_altered or name.endswith(".json"))
         inside = fits and bool(rng.random() < 0.5)

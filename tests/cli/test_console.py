@@ -76,7 +76,14 @@ def test_what_steers_a_terminal_is_written_out(capsys: pytest.CaptureFixture[str
     assert "\x1b" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("error", [PermissionError(13, "Permission denied", "/a/file"), MemoryError()])
+@pytest.mark.parametrize(
+    "error",
+    [
+        PermissionError(13, "Permission denied", "/a/file"),
+        MemoryError(),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 14400000000 bytes"),
+    ],
+)
 def test_what_the_system_refuses_is_said_with_where_things_stand(
     error: Exception, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from hushgraph.errors import HushgraphError, InputError
+from hushgraph.errors import InputError
 from hushgraph.graph import disk, disk_writing, external_sort, sums
 from hushgraph.graph.disk import DiskEdges
 from hushgraph.graph.edges import Edges, MemoryEdges
@@ -175,7 +175,7 @@ def test_a_full_disk_is_told_and_leaves_nothing_behind(tmp_path: Path, monkeypat
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(disk_writing.HashedFile, "write", no_room)
-    with pytest.raises(HushgraphError, match="full disk"):
+    with pytest.raises(InputError, match="full disk"):
         DiskEdges.write(tmp_path / "graph", random_edges(1, 5, 10), 5)
     assert list(tmp_path.iterdir()) == []
 

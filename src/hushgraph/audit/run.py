@@ -62,7 +62,7 @@ def audit_plan(
     seed: int | None = None,
     noise: NoiseSource | None = None,
 ) -> AuditResult:
-    """Audit the mechanisms that carry out `plan`. Tests hand in a broken `noise` source to see it caught."""
+    """Audit the mechanisms that carry out `plan`. Tests pass a broken `noise` source to see it caught."""
     return _audited(plan, (), canaries, confidence, seed, noise)
 
 

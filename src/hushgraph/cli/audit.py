@@ -22,7 +22,7 @@ def audit(
     canaries: Annotated[int, typer.Option(help="How many canaries to plant.")] = 10_000,
     confidence: Annotated[float, typer.Option(help="Confidence of the lower bound.")] = 0.95,
     out: Annotated[Path | None, typer.Option(help="Where to write the result; default: audit.json there.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Repeat an audit exactly.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Makes the audit repeatable.")] = None,
     as_json: Json = False,
 ) -> None:
     """Try to contradict a run's epsilon, on data made for the audit. Exit code 4 when it succeeds."""

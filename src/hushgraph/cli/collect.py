@@ -29,7 +29,7 @@ TaskName = Annotated[str, typer.Argument(help="Name of the task.")]
 OperatorFile = Annotated[Path, typer.Option("--operator-token-file", help="File with the operator's token.")]
 State = Annotated[Path, typer.Option("--state", help="Folder of this person's answers and budget. Keep it.")]
 Lifetime = Annotated[float, typer.Option("--lifetime-epsilon", help="The most this device may ever spend.")]
-PlainHttp = Annotated[bool, typer.Option("--allow-plain-http", help="Permit http:// to other machines.")]
+PlainHttp = Annotated[bool, typer.Option("--allow-plain-http", help="Allow http:// to other machines.")]
 
 
 def _show(values: dict[str, Any], as_json: bool, text: str | None = None) -> None:
@@ -171,7 +171,7 @@ def explain(
     allow_plain_http: PlainHttp = False,
     as_json: Json = False,
 ) -> None:
-    """Say in words what would leave this device, and what it costs."""
+    """Explain what would leave this device, and what it costs."""
     client = _client(state, lifetime_epsilon, allow_plain_http)
     found = client.fetch(server, task)
     text = client.explain(found)

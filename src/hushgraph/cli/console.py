@@ -56,8 +56,17 @@ def command(function: Callable[P, None]) -> Callable[P, None]:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except (OSError, MemoryError) as error:
             _fail(_system_words(error), InputError.exit_code, error, kwargs.get("as_json"))
+        except RuntimeError as error:
+            if not _is_out_of_memory(error):
+                raise
+            _fail(_system_words(MemoryError()), InputError.exit_code, error, kwargs.get("as_json"))
 
     return wrapped
+
+
+def _is_out_of_memory(error: RuntimeError) -> bool:
+    """PyTorch has no error of its own for it on a CPU."""
+    return "can't allocate memory" in str(error) or "out of memory" in str(error)
 
 
 def _fail(words: str, code: int, error: BaseException, as_json: Any) -> NoReturn:

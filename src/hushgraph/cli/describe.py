@@ -20,7 +20,7 @@ def describe(
     data: Annotated[str, typer.Argument(help="A dataset's name, a file, or the folder that `import` wrote.")],
     as_json: Json = False,
 ) -> None:
-    """Say what is in a graph, which of it is public under which unit, and what has to be declared before training."""
+    """Describe a graph: what is in it, what is public under which unit, and what to declare before training."""
     graph = load_graph(data, needs_split=False, quiet=True)
     shown = {"data": data, **public_facts(graph), "holder": holder_facts(graph), "lines": _lines(data)}
     show_json(shown) if as_json else _show(shown)

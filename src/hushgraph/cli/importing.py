@@ -47,7 +47,10 @@ def import_graph(
         Repeated, typer.Option(metavar="COLUMN=A,B,C", help="A word and its public list; repeatable.")
     ] = None,
     hashed: Annotated[
-        Repeated, typer.Option(metavar="COLUMN=BOXES", help="A word that nobody can list, in boxes; repeatable.")
+        Repeated,
+        typer.Option(
+            metavar="COLUMN=BUCKETS", help="A word from an open list, hashed into so many buckets; repeatable."
+        ),
     ] = None,
     as_is: Annotated[
         Repeated, typer.Option(metavar="COLUMN", help="Numbers used as they are; x* for several; repeatable.")
@@ -58,17 +61,17 @@ def import_graph(
     source_column: Annotated[str | None, typer.Option("--source", help="The column where an edge starts.")] = None,
     target_column: Annotated[str | None, typer.Option("--target", help="The column where it ends.")] = None,
     directed: Annotated[
-        bool | None, typer.Option("--directed/--undirected", help="What a line of edges is; has to be said.")
+        bool | None, typer.Option("--directed/--undirected", help="Whether a row of edges has a direction; required.")
     ] = None,
     header: Annotated[
-        bool | None, typer.Option("--header/--no-header", help="Whether the first line of edges holds names.")
+        bool | None, typer.Option("--header/--no-header", help="Whether the first line of edges holds column names.")
     ] = None,
     drop_unknown: Annotated[
-        bool, typer.Option("--drop-unknown", help="Leave out edges that name no node of the list.")
+        bool, typer.Option("--drop-unknown", help="Drop edges whose nodes are not in the table.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Make a graph for --data of your own tables, or of a file of another tool.
+    """Import a graph from your own tables, or from a file of another tool, for use with --data.
 
     Features are made by public rules only: a range or a list of words is declared, never read off the data.
     """

@@ -22,8 +22,8 @@ Folder = Annotated[Path | None, typer.Argument(help="The ledger's folder; defaul
 LedgerOption = Annotated[Path | None, typer.Option(help="The ledger's folder; default: the project's.")]
 DatasetName = Annotated[str | None, typer.Option(help="A dataset of the ledger, by its id or a name.")]
 UnitName = Annotated[str | None, typer.Option(help="The unit, such as undirected-edge or node.")]
-MaxDegree = Annotated[int | None, typer.Option(help="Of a node unit.")]
-AtDelta = Annotated[float | None, typer.Option(help="Delta for the totals; default: what the runs' deltas add up to.")]
+MaxDegree = Annotated[int | None, typer.Option(help="The degree cap of a node unit.")]
+AtDelta = Annotated[float | None, typer.Option(help="Delta for the totals; default: the sum of the runs' deltas.")]
 Operator = Annotated[str | None, typer.Option(help="Who does this; default: HUSHGRAPH_OPERATOR, else user@host.")]
 Purpose = Annotated[str, typer.Option(help="Why.")]
 
@@ -65,7 +65,7 @@ def verify(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Check file, chain, prices, limits, sign-offs and heads, and add up again. Exit code 4: contradicted."""
+    """Check the file, chain, costs, limits, sign-offs and heads, and recompute totals. Exit code 4: contradicted."""
     from hushgraph.ledger.checking import Status
     from hushgraph.ledger.statement import statement
     from hushgraph.ledger.verify import verify_ledger
@@ -88,13 +88,17 @@ def verify(
 @command
 def limit(
     folder: Folder = None,
-    epsilon: Annotated[float, typer.Option(help="Most that may ever be spent on the dataset.")] = ...,  # type: ignore[assignment]
-    delta: Annotated[float, typer.Option(help="At this delta.")] = ...,  # type: ignore[assignment]
+    epsilon: Annotated[float, typer.Option(help="The most epsilon that may be spent on the dataset.")] = ...,  # type: ignore[assignment]
+    delta: Annotated[float, typer.Option(help="The delta of the limit.")] = ...,  # type: ignore[assignment]
     dataset: DatasetName = None,
-    data: Annotated[str | None, typer.Option(help="The data itself, as for `train`: binds it under any name.")] = None,
-    directed: Annotated[bool, typer.Option("--directed", help="Of --data: keep the directions of edges.")] = False,
-    continues: Annotated[str | None, typer.Option(help="Of --data: the dataset that it continues.")] = None,
-    separate: Annotated[str | None, typer.Option(help="Of --data: why it is none of those it resembles.")] = None,
+    data: Annotated[
+        str | None, typer.Option(help="The data itself, as for `train`: the limit holds under any name.")
+    ] = None,
+    directed: Annotated[bool, typer.Option("--directed", help="With --data: keep the directions of edges.")] = False,
+    continues: Annotated[str | None, typer.Option(help="With --data: the dataset that it continues.")] = None,
+    separate: Annotated[
+        str | None, typer.Option(help="With --data: why it is separate from those it resembles.")
+    ] = None,
     unit: UnitName = None,
     max_degree: MaxDegree = None,
     filter_: Annotated[str | None, typer.Option("--filter", help="gaussian, renyi or basic; default: by rule.")] = None,
@@ -140,7 +144,7 @@ def declare(
     purpose: Purpose = "",
     as_json: Json = False,
 ) -> None:
-    """Declare runs together, with all their plans, before the first of them: they compose as one plan."""
+    """Declare a group of runs, with all their plans, before the first one: they compose as one plan."""
     from hushgraph.files.reading import read_json
     from hushgraph.ledger.project import default_ledger
     from hushgraph.privacy.plan import Plan
@@ -164,7 +168,7 @@ def head(
     out: Annotated[Path | None, typer.Option(help="Write it to this file instead of printing it.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Print the signed number and hash of the last entry, to be kept elsewhere (see `verify --head`)."""
+    """Print the signed number and hash of the last entry; keep a copy elsewhere (see `verify --head`)."""
     from hushgraph.files.writing import json_text, write_whole
 
     found = _open(folder).head().as_dict()
@@ -181,7 +185,7 @@ def head(
 def approve(
     run: Annotated[str, typer.Argument(help="The run, or the beginning of its id.")],
     name: Annotated[str, typer.Option("--as", help="Who signs; the key is made by `hushgraph init --as NAME`.")],
-    note: Annotated[str, typer.Option(help="What was looked at.")] = "",
+    note: Annotated[str, typer.Option(help="What was reviewed.")] = "",
     key: Annotated[
         Path | None, typer.Option(help="The key; default: the one in your own configuration folder.")
     ] = None,
@@ -221,12 +225,12 @@ def _sign_off(
 @command
 def close(
     run: Annotated[str, typer.Argument(help="The run, or the beginning of its id.")],
-    purpose: Annotated[str, typer.Option("--purpose", "--why", help="Why: its process was stopped, ...")],
+    purpose: Annotated[str, typer.Option("--purpose", "--why", help="Why, such as: its process was killed.")],
     ledger: LedgerOption = None,
     operator: Operator = None,
     as_json: Json = False,
 ) -> None:
-    """Close a run whose process is gone: only what it charged counts from then on, and it can charge no more."""
+    """Close a run whose process is gone: from then on only its charges count, and it cannot charge again."""
     from hushgraph.ledger.abandoned import close_abandoned
 
     found = close_abandoned(_open(ledger, operator, purpose), run)
@@ -240,7 +244,7 @@ def export(
     ledger: LedgerOption = None,
     as_json: Json = False,
 ) -> None:
-    """Write all entries as JSON lines. Nothing in them tells about the data but what was released."""
+    """Write all entries as JSON lines. They reveal nothing about the data beyond what was released."""
     from hushgraph.ledger.transfer import export as write
 
     count = write(_open(ledger), out)
@@ -257,7 +261,7 @@ def import_(
     purpose: Purpose = "",
     as_json: Json = False,
 ) -> None:
-    """Enter the runs of another ledger into this one."""
+    """Import the runs of another ledger."""
     from hushgraph.ledger.transfer import import_into
 
     done = import_into(_open(ledger, operator, purpose), source, dataset)
@@ -272,7 +276,7 @@ def recover(
     head: Annotated[list[Path] | None, typer.Option(help="A head kept elsewhere, or a folder with models.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Save what is left of a damaged ledger. Where entries stay lost, no total is private any more."""
+    """Recover what is left of a damaged ledger. If entries are lost for good, no total is private any more."""
     from hushgraph.ledger.keys import find_heads
     from hushgraph.ledger.transfer import recover as carry_out
 

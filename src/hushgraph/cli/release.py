@@ -21,7 +21,7 @@ from hushgraph.cli.console import (
 from hushgraph.cli.data import read_graph
 from hushgraph.cli.ledger import LedgerOption, Operator, Purpose, occasion_of
 from hushgraph.cli.plan import Delta, Edges, Epsilon, PaperMode
-from hushgraph.cli.train import Continues, Data, Directed, Group, Separate, Split, Unpublished
+from hushgraph.cli.train import Continues, Data, Directed, Group, Seed, Separate, Split, Unpublished
 from hushgraph.errors import InputError
 from hushgraph.privacy.budget import Budget
 
@@ -57,7 +57,7 @@ def release(
     split: Split = None,
     directed: Directed = False,
     paper_mode: PaperMode = False,
-    seed: Annotated[int | None, typer.Option(help="Repeatable and NOT private; for tests and studies.")] = None,
+    seed: Seed = None,
     ledger: LedgerOption = None,
     continues: Continues = None,
     separate: Separate = None,

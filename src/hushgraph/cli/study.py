@@ -24,7 +24,7 @@ app = typer.Typer(
 
 File = Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="The study file.")]
 StoreOption = Annotated[
-    Path | None, typer.Option("--store", help="The file of results; default: NAME.sqlite beside it.")
+    Path | None, typer.Option("--store", help="The file of results; default: NAME.sqlite beside the study.")
 ]
 AnyCode = Annotated[bool, typer.Option("--any-code", help="Also take results of other versions of the code.")]
 Value = Annotated[str | None, typer.Option(help="The measure to show; default: what the file asks for.")]
@@ -37,9 +37,9 @@ _EVERY = 0.5
 @command
 def run(
     file: File,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what it takes: runs, time, privacy.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the cost: runs, time, privacy.")] = False,
     timed: Annotated[
-        bool, typer.Option("--timed", help="With --dry-run: run one of each kind first, to time it; it is kept.")
+        bool, typer.Option("--timed", help="With --dry-run: time one run of each kind first; its result is kept.")
     ] = False,
     workers: Annotated[
         int | None, typer.Option(min=0, help="Processes; default: one per core. 0: this process.")
@@ -50,7 +50,7 @@ def run(
     any_code: AnyCode = False,
     as_json: Json = False,
 ) -> None:
-    """Do what is missing of a study. Stopped or killed, it goes on where it was; nothing is done twice."""
+    """Run what is missing from a study. It resumes where it was stopped or killed; nothing runs twice."""
     from hushgraph.study.run import cores, study, time_kinds
 
     results = _read(file, store, any_code)
@@ -75,7 +75,7 @@ def run(
 @app.command("show")
 @command
 def show(file: File, store: StoreOption = None, any_code: AnyCode = False, as_json: Json = False) -> None:
-    """Show how far a study is, what was refused or failed and why, and what its runs cost."""
+    """Show the progress of a study, what was refused or failed and why, and what its runs cost."""
     from hushgraph.study.cost import cost_of
     from hushgraph.study.store import State
 
@@ -199,6 +199,20 @@ def export(file: File, out: Out = None, store: StoreOption = None, any_code: Any
     from hushgraph.study.export import runs_csv
 
     _write(runs_csv(_read(file, store, any_code)), out)
+
+
+@app.command("keep")
+@command
+def keep(file: File, store: StoreOption = None, as_json: Json = False) -> None:
+    """Write every run as text to results/NAME.jsonl beside the study; --any-code and `study page` read it."""
+    from hushgraph.study.kept import keep as write
+
+    results = _read(file, store, any_code=True)
+    path = write(results.study, results.by_cell)
+    if as_json:
+        show_json({"kept": str(path), "runs": sum(results.counts.values()) - results.counts["missing"]})
+    else:
+        echo(f"wrote {path}")
 
 
 def _read(file: Path, store: Path | None, any_code: bool = False) -> Results:

@@ -19,7 +19,7 @@ from hushgraph.cli.console import (
     show_words,
     words,
 )
-from hushgraph.cli.data import Classes, Data, Directed, Split, SplitSeed, load_graph, why_separate
+from hushgraph.cli.data import Classes, Data, Directed, Memory, Split, SplitSeed, load_graph, why_separate
 from hushgraph.cli.ledger import LedgerOption, Operator, Purpose, occasion_of
 from hushgraph.cli.plan import Delta, Edges, Epsilon, Method, PaperMode
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from hushgraph.methods.model import Model
 
 Continues = Annotated[str | None, typer.Option(help="The known dataset that this data continues.")]
-Separate = Annotated[
-    str | None, typer.Option(help="Why this data is no dataset of the ledger, though it resembles one.")
-]
+Separate = Annotated[str | None, typer.Option(help="Why this data is separate from the datasets it resembles.")]
 Unpublished = Annotated[
-    bool, typer.Option("--unpublished", help="Nothing of a seeded or unprotected run will leave: not in totals.")
+    bool,
+    typer.Option("--unpublished", help="Leave a seeded or unprotected run out of totals: it will not be published."),
 ]
+Seed = Annotated[int | None, typer.Option(help="Makes the run repeatable and NOT private; for tests and studies.")]
 Group = Annotated[
     str | None, typer.Option(help="The group that declared this run beforehand (`hushgraph ledger declare`).")
 ]
@@ -55,10 +55,10 @@ def train(
     classes: Classes = None,
     directed: Directed = False,
     paper_mode: PaperMode = False,
-    seed: Annotated[int | None, typer.Option(help="Repeatable and NOT private; for tests and studies.")] = None,
+    seed: Seed = None,
     checkpoint: Annotated[
         Path | None,
-        typer.Option(help="Folder for a run that can be stopped: the same command goes on. As secret as the data."),
+        typer.Option(help="Checkpoint folder: the same command resumes the run. As secret as the data."),
     ] = None,
     ledger: LedgerOption = None,
     continues: Continues = None,
@@ -67,6 +67,7 @@ def train(
     group: Group = None,
     operator: Operator = None,
     purpose: Purpose = "",
+    memory: Memory = None,
     threads: Annotated[int, typer.Option(min=1, metavar="N", help="Threads of the numeric library.")] = 1,
     settings: Settings = None,
     as_json: Json = False,
@@ -85,7 +86,7 @@ def train(
     from hushgraph.ledger.project import default_ledger
 
     torch.set_num_threads(threads)
-    graph = load_graph(data, split, split_seed, directed=directed, classes=classes)
+    graph = load_graph(data, split, split_seed, directed=directed, classes=classes, memory=memory)
     book = default_ledger(ledger)
     if continues is None and separate is None:
         separate = why_separate(data, choices.unit, book)

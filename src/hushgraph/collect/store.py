@@ -22,6 +22,8 @@ from typing import Any
 
 from hushgraph.collect.task import Task
 from hushgraph.errors import HushgraphError, InputError
+from hushgraph.files.reading import database_named
+from hushgraph.files.writing import told_if_unwritable
 
 VERSION = 1
 """Of the tables. A store of a later one is refused; an older one is changed when it is opened."""
@@ -42,6 +44,8 @@ SCHEMA = (
 
 class Unavailable(HushgraphError):
     """The database does not answer now, or asks to try again; nothing of the transaction was kept for sure."""
+
+    exit_code = 2
 
 
 class Outcome(Enum):
@@ -344,20 +348,22 @@ class SqliteStore(Store):
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._local = threading.local()
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        if not self.path.exists():
-            self.path.touch(mode=0o600)
+        with told_if_unwritable(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            if not self.path.exists():
+                self.path.touch(mode=0o600)
         super().__init__()
 
     @contextlib.contextmanager
     def _connection(self) -> Iterator[Any]:
         try:
-            if getattr(self._local, "connection", None) is None:
-                self._local.connection = self._connect()
-            yield self._local.connection
-        except sqlite3.OperationalError as error:
+            with database_named(self.path, Unavailable):
+                if getattr(self._local, "connection", None) is None:
+                    self._local.connection = self._connect()
+                yield self._local.connection
+        except Unavailable:
             self.close()
-            raise Unavailable(f"{self.path}: {error}") from error
+            raise
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, timeout=30.0, isolation_level=None)
@@ -384,8 +390,8 @@ def _until_free(act: Any, seconds: float = 30.0) -> None:
         try:
             act()
             return
-        except sqlite3.OperationalError:
-            if time.monotonic() > until:
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > until:
                 raise
             time.sleep(0.02)
 

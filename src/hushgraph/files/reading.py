@@ -11,6 +11,7 @@ import hashlib
 import json
 import math
 import os
+import sqlite3
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -120,6 +121,26 @@ def damage_named(where: object, error: type[HushgraphError] = InputError, *, do:
     except _DAMAGE as found:
         said = " ".join(str(found).split())[:200]
         raise error(f"{where}: is damaged or was changed ({type(found).__name__}: {said}). {do}") from found
+
+
+_DO = {
+    "full": "Make room on the disk",
+    "readonly": "Name a place that can be written",
+    "unable to open": "Name a file in a folder that is there and can be written",
+    "locked": "Wait for the process that uses it",
+}
+
+
+@contextlib.contextmanager
+def database_named(path: object, error: type[HushgraphError] = InputError) -> Iterator[None]:
+    """Turn what SQLite says into an `error` with the name of the file and what to do."""
+    try:
+        yield
+    except sqlite3.OperationalError as found:
+        do = next((words for word, words in _DO.items() if word in str(found)), "Try again")
+        raise error(f"{path}: could not be used ({found}). {do}") from found
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as found:
+        raise error(f"{path}: is damaged or no SQLite file ({found}). Restore it, or name another") from found
 
 
 Form = type | tuple[type, ...]

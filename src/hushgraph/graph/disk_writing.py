@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from hushgraph.errors import HushgraphError, InputError
+from hushgraph.errors import InputError
 from hushgraph.files.reading import read_json
 from hushgraph.files.writing import write_whole
 from hushgraph.graph.buckets import Buckets, Lists, Pairs, distinct_lists, in_order
@@ -293,7 +293,7 @@ def told_if_full(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise HushgraphError(
+            raise InputError(
                 f"expected room on disk for the sorted edges in '{folder}'; got a full disk; free about 12 bytes per "
                 "edge, 20 for a degree cap, and try again"
             ) from error

@@ -46,12 +46,19 @@ class Panel:
 
 @dataclass(frozen=True)
 class Heat:
-    """Means by two axes; None where nothing was run."""
+    """Means by two axes; None where nothing was run. A value at infinity on both (no protection) is the `level`."""
 
     title: str
     x: tuple[Any, ...]
     y: tuple[Any, ...]
     means: tuple[tuple[float | None, ...], ...]
+    level: float | None = None
+
+    @property
+    def heading(self) -> str:
+        """The title, with the figure without protection."""
+        words = [self.title] if self.title else []
+        return ", ".join([*words, *([] if self.level is None else [f"without protection {self.level:.3g}"])])
 
 
 def panels(results: Results, view: View) -> list[Panel]:
@@ -94,10 +101,16 @@ def heats(results: Results, view: View) -> list[Heat]:
             found[title][row.cell.axis(view.x), row.cell.axis(view.y)].append(value)
     made = []
     for title, values in found.items():
+        open_ones = [place for place in values if all(_is_infinite(one) for one in place)]
+        level = _mean([value for place in open_ones for value in values.pop(place)])
         across, up = distinct(x for x, _ in values), distinct(y for _, y in values)
         means = tuple(tuple(_mean(values.get((x, y))) for x in across) for y in up)
-        made.append(Heat(title, tuple(across), tuple(up), means))
+        made.append(Heat(title, tuple(across), tuple(up), means, level))
     return made
+
+
+def _is_infinite(value: Any) -> bool:
+    return isinstance(value, float) and math.isinf(value)
 
 
 def _mean(values: list[float] | None) -> float | None:

@@ -27,29 +27,35 @@ _LATEX = {"&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "$": r"\$", "±": r"$\
 
 def shown(summary: Summary, interval: str = "t") -> str:
     """A mean with its interval and the number of values: 78.5 ± 0.4 (5)."""
-    digits = 1 if abs(summary.mean) >= 10 else 3
-    mean = f"{summary.mean:.{digits}f}"
+    digits = 0 if abs(summary.mean) >= 1000 else 1 if abs(summary.mean) >= 10 else 3
+    mean = f"{summary.mean:,.{digits}f}"
     if summary.half_width is None or summary.bootstrap is None:
         return f"{mean} (1)"
     if interval == "bootstrap":
         low, high = summary.bootstrap
-        return f"{mean} [{low:.{digits}f}, {high:.{digits}f}] ({summary.count})"
-    return f"{mean} ± {summary.half_width:.{digits}f} ({summary.count})"
+        return f"{mean} [{low:,.{digits}f}, {high:,.{digits}f}] ({summary.count})"
+    return f"{mean} ± {summary.half_width:,.{digits}f} ({summary.count})"
 
 
 def cells_of(table: Table, interval: str = "t") -> tuple[list[str], list[list[str]]]:
     """The head and the rows of a table as words; a star marks a difference from the baseline."""
-    head = [*table.rows, *(str(column) for column in table.column_keys)]
+    head = [*table.rows, *(_column(table.columns, column) for column in table.column_keys)]
     rows = []
     for key in table.row_keys:
-        entries = [_cell(table[key, column], interval) for column in table.column_keys]
+        entries = [_cell(table, key, column, interval) for column in table.column_keys]
         rows.append([*(word(one) for one in key), *entries])
     return head, rows
 
 
-def _cell(entry: Entry | None, interval: str) -> str:
+def _column(axis: str, value: Any) -> str:
+    """The head of a column: a number needs to be told what it is one of."""
+    return f"{axis} {word(value)}" if isinstance(value, int | float) and not isinstance(value, bool) else word(value)
+
+
+def _cell(table: Table, key: tuple[Any, ...], column: Any, interval: str) -> str:
+    entry = table[key, column]
     if entry is None:
-        return "not run"
+        return "refused" if (key, column) in table.refused else "not run"
     star = "*" if entry.p is not None and entry.p < SIGNIFICANT else ""
     return shown(entry.summary, interval) + star
 
@@ -64,7 +70,7 @@ def word(value: Any) -> str:
 def caption(table: Table, interval: str = "t") -> str:
     """What the numbers of a table are."""
     kind = "percentiles of 1,000 bootstrap means" if interval == "bootstrap" else "Student's t"
-    mark = "" if table.value in NO_EVALUATION else f"; {EVALUATION}"
+    mark = "" if all(one in NO_EVALUATION for one in table.value.split(", ")) else f"; {EVALUATION}"
     words = f"{table.value}: mean, 95% interval ({kind}), number of runs{mark}."
     if table.baseline is not None:
         words += (

@@ -121,7 +121,7 @@ def _heat(heat: Heat, view: View) -> Markup:
         for y, means in zip(heat.y, heat.means)
     ]
     head = [f"{view.y} \\ {view.x}", *(word(x) for x in heat.x)]
-    return Markup("<h3>{}</h3>").format(heat.title) + _table(head, rows, range(1, len(head)))
+    return Markup("<h3>{}</h3>").format(heat.heading) + _table(head, rows, range(1, len(head)))
 
 
 def _shaded(mean: float | None, share: float | None) -> Markup:

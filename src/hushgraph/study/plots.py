@@ -96,7 +96,7 @@ def _heat(place: Any, heat: Heat, view: View) -> None:
     place.set_yticks(range(len(heat.y)), [word(y) for y in heat.y])
     place.set_xlabel(view.x.replace("_", " "))
     place.set_ylabel(view.y.replace("_", " "))
-    place.set_title(heat.title or view.value.replace("_", " "), fontsize=10)
+    place.set_title(heat.heading or view.value.replace("_", " "), fontsize=10)
 
 
 def _legend(figure: Any, axes: Any) -> None:

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from hushgraph.study.cell import Cell, code_version, digest
+from hushgraph.study.kept import read_kept
 from hushgraph.study.spec import Study
 from hushgraph.study.store import Result, State, Store
 
@@ -29,7 +30,8 @@ class Row:
 class Results:
     """Read once; make a new one to see what came in since.
 
-    With `any_code`, a cell that this version of the code did not run takes its newest result of another version.
+    With `any_code`, a cell that this version of the code did not run takes its newest result of another version, or the
+    one that is kept beside the study (`kept`).
     """
 
     study: Study
@@ -40,7 +42,7 @@ class Results:
     def by_cell(self) -> list[tuple[Cell, Result | None]]:
         """Every cell with its result."""
         cells, found = self.study.cells, self.store.results()
-        others = self.store.of_other_code(cells) if self.any_code else {}
+        others = {**read_kept(self.study), **self.store.of_other_code(cells)} if self.any_code else {}
         return [
             (cell, found.get(cell.key(code_version(cell.experiment))) or others.get(digest(cell.identity())))
             for cell in cells

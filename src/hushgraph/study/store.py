@@ -10,14 +10,15 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from hushgraph.errors import InputError
-from hushgraph.files.writing import number, plain
+from hushgraph.files.reading import damage_named, database_named
+from hushgraph.files.writing import number, plain, told_if_unwritable
 from hushgraph.study.cell import Cell, digest
 
 _TABLES = """
@@ -65,7 +66,8 @@ class Store:
     def _rows(self) -> sqlite3.Connection:
         """The connection of this process; one that was inherited by a fork is left alone."""
         if self._own is None or self._own[0] != os.getpid():
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with told_if_unwritable(self.path):
+                self.path.parent.mkdir(parents=True, exist_ok=True)
             connection = sqlite3.connect(self.path, timeout=_WAIT, isolation_level=None, check_same_thread=False)
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
@@ -73,10 +75,14 @@ class Store:
             self._own = (os.getpid(), connection)
         return self._own[1]
 
+    def _run(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+        with database_named(self.path):
+            return self._rows.execute(statement, values).fetchall()
+
     def begin(self, key: str) -> int:
         """Write down that a cell is about to be run; how often it was begun before."""
-        (before,) = self._rows.execute("SELECT count(*) FROM attempts WHERE key = ?", (key,)).fetchone()
-        self._rows.execute("INSERT INTO attempts VALUES (?, ?, ?)", (key, time.time(), os.getpid()))
+        ((before,),) = self._run("SELECT count(*) FROM attempts WHERE key = ?", (key,))
+        self._run("INSERT INTO attempts VALUES (?, ?, ?)", (key, time.time(), os.getpid()))
         return int(before)
 
     def finish(
@@ -93,7 +99,7 @@ class Store:
         """Write down how a cell ended; what ended well is never replaced."""
         texts = [json.dumps(plain(one or {}), sort_keys=True) for one in (cell.identity(), metrics, facts)]
         row = (cell.key(code), digest(cell.identity()), code, texts[0], state.value, texts[1], texts[2])
-        self._rows.execute(
+        self._run(
             "INSERT INTO results VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET "
             "state = excluded.state, metrics = excluded.metrics, facts = excluded.facts, message = excluded.message, "
             "seconds = excluded.seconds, finished = excluded.finished WHERE results.state != 'done'",
@@ -108,29 +114,33 @@ class Store:
         """The results under these keys (default: all), by key."""
         if not self.path.exists():
             return {}
-        found = {row[0]: _read(row) for row in self._rows.execute(_SELECT)}
+        with damage_named(self.path):
+            found = {row[0]: _read(row) for row in self._run(_SELECT)}
         return found if keys is None else {key: found[key] for key in dict.fromkeys(keys) if key in found}
 
     def of_other_code(self, cells: Iterable[Cell]) -> dict[str, Result]:
-        """The newest good result of each cell whatever code made it, by the cell's identity."""
+        """The newest good result of each cell whatever code made it, by the cell's identity; or that it was refused."""
         if not self.path.exists():
             return {}
         wanted = {digest(cell.identity()) for cell in cells}
-        query = _SELECT.replace("SELECT key", "SELECT identity, key") + " WHERE state = 'done' ORDER BY finished"
-        return {row[0]: _read(row[1:]) for row in self._rows.execute(query) if row[0] in wanted}
+        order = " WHERE state != 'failed' ORDER BY state = 'done', finished"
+        query = _SELECT.replace("SELECT key", "SELECT identity, key") + order
+        with damage_named(self.path):
+            return {row[0]: _read(row[1:]) for row in self._run(query) if row[0] in wanted}
 
     def timings(self) -> list[tuple[dict[str, Any], float]]:
         """The cell and the seconds of every result, for estimates."""
         if not self.path.exists():
             return []
-        rows = self._rows.execute("SELECT cell, seconds FROM results WHERE state = 'done' ORDER BY finished")
-        return [(json.loads(cell), seconds) for cell, seconds in rows]
+        rows = self._run("SELECT cell, seconds FROM results WHERE state = 'done' ORDER BY finished")
+        with damage_named(self.path):
+            return [(json.loads(cell), seconds) for cell, seconds in rows]
 
     def begun(self) -> dict[str, int]:
         """How often every cell was begun, by key."""
         if not self.path.exists():
             return {}
-        return dict(self._rows.execute("SELECT key, count(*) FROM attempts GROUP BY key"))
+        return dict(self._run("SELECT key, count(*) FROM attempts GROUP BY key"))
 
 
 _SELECT = "SELECT key, code, state, metrics, facts, message, seconds, finished FROM results"
@@ -151,8 +161,9 @@ class StoreLock:
     def __enter__(self) -> StoreLock:
         import fcntl
 
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = self.path.open("w")
+        with told_if_unwritable(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self.path.open("w")
         until = time.monotonic() + self.wait
         while True:
             try:

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hushgraph.errors import InputError, did_you_mean
-from hushgraph.study.cell import REPEATS
+from hushgraph.study.cell import REPEATS, Cell
 from hushgraph.study.stats import Paired, Summary, holm, paired, summarize
+from hushgraph.study.store import State
 from hushgraph.study.views import View
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Table:
-    """`entries` by the values of the row axes and of the column; what was not run is not there."""
+    """`entries` by the values of the row axes and of the column; what was not run, or was `refused`, is not there."""
 
     name: str
     value: str
@@ -46,6 +47,7 @@ class Table:
     column_keys: tuple[Any, ...]
     entries: dict[tuple[tuple[Any, ...], Any], Entry]
     privacy: str
+    refused: frozenset[tuple[tuple[Any, ...], Any]] = frozenset()
 
     def __getitem__(self, place: tuple[tuple[Any, ...], Any]) -> Entry | None:
         return self.entries.get(place)
@@ -55,34 +57,50 @@ def make_table(results: Results, view: View) -> Table:
     """The table that a view asks for."""
     from hushgraph.study.results import distinct
 
-    rows = chosen_rows(results, view)
-    axes = (*view.rows, *varying(rows, view, (*view.rows, view.columns)))
+    rows, named = chosen_rows(results, view), view.rows if view.values else (*view.rows, view.columns)
+    axes = (*view.rows, *varying(rows, view, named))
     grouped: dict[tuple[tuple[Any, ...], Any], Values] = defaultdict(dict)
     for row in rows:
-        value = row.metrics.get(view.value)
-        if value is not None:
-            place = (tuple(row.cell.axis(axis) for axis in axes), row.cell.axis(view.columns))
-            grouped[place][tuple(row.cell.axis(axis) for axis in REPEATS)] = value
-    columns = distinct(column for _, column in grouped)
+        for measure in view.values or (view.value,):
+            value = row.metrics.get(measure)
+            if value is not None:
+                column = measure if view.values else row.cell.axis(view.columns)
+                place = (_key(row.cell, axes), column)
+                grouped[place][_key(row.cell, REPEATS)] = value
+    columns = list(view.values) or distinct(column for _, column in grouped)
     baseline = _baseline(view, columns)
     return Table(
         view.name,
-        view.value,
+        ", ".join(view.values) or view.value,
         axes,
-        view.columns,
+        "measure" if view.values else view.columns,
         baseline,
         tuple(_ordered(dict.fromkeys(key for key, _ in grouped))),
         tuple(columns),
         _entries(grouped, baseline),
         results.study.privacy,
+        _refused(results, view, axes),
     )
+
+
+def _key(cell: Cell, axes: Sequence[str]) -> tuple[Any, ...]:
+    return tuple(cell.axis(axis) for axis in axes)
+
+
+def _refused(results: Results, view: View, axes: Sequence[str]) -> frozenset[tuple[tuple[Any, ...], Any]]:
+    """Where in the table the library refused a run."""
+    from hushgraph.study.results import matches
+
+    cells = [cell for cell, _ in results.ended(State.REFUSED) if matches(cell, view.where)]
+    measures = view.values or (None,)
+    return frozenset((_key(cell, axes), one or cell.axis(view.columns)) for cell in cells for one in measures)
 
 
 def chosen_rows(results: Results, view: View) -> list[Row]:
     """The rows that a view is about; an unknown measure or axis is an error."""
     known = results.metrics()
-    if known and view.value not in known:
-        raise InputError(f"value: no run has '{view.value}'; {did_you_mean(view.value, known)}")
+    unknown = [one for one in (view.values or (view.value,)) if known and one not in known]
+    InputError.collect(f"value: no run has '{one}'; {did_you_mean(one, known)}" for one in unknown)
     axes = {axis for cell in results.study.cells for axis in cell.axes}
     InputError.collect(
         f"axis: no '{axis}' in this study; {did_you_mean(axis, axes)}" for axis in view.axes if axis not in axes

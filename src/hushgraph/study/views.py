@@ -15,14 +15,15 @@ Kind = Literal["table", "lines", "heat"]
 class View:
     """One table or plot.
 
-    A table has `rows` and one column for each value of `columns`; `baseline` is the column that others are compared
-    with, in pairs. Lines go along `x`, one for each value of `series`. A heat map has `x` and `y`. `where` keeps only
-    the cells whose axes have these values.
+    A table has `rows` and one column for each value of `columns`, or for each measure in `values`; `baseline` is the
+    column that others are compared with, in pairs. Lines go along `x`, one for each value of `series`. A heat map has
+    `x` and `y`. `where` keeps only the cells whose axes have these values.
     """
 
     name: str
     kind: Kind
     value: str = "test_accuracy"
+    values: tuple[str, ...] = ()
     rows: tuple[str, ...] = ("dataset", "epsilon")
     columns: str = "method"
     baseline: Any = None
@@ -35,7 +36,8 @@ class View:
     @property
     def axes(self) -> tuple[str, ...]:
         """The axes that it names."""
-        used = {"table": (*self.rows, self.columns), "lines": (self.x, self.series), "heat": (self.x, self.y)}
+        columns = () if self.values else (self.columns,)
+        used = {"table": (*self.rows, *columns), "lines": (self.x, self.series), "heat": (self.x, self.y)}
         return tuple(axis for axis in (*used[self.kind], *self.where) if axis)
 
 
@@ -82,11 +84,13 @@ def read_views(top: Reader) -> tuple[View, ...]:
 
 
 def _table(at: Reader, number: int) -> View:
-    at.only(("name", "value", "rows", "columns", "baseline", "where"))
+    at.only(("name", "value", "values", "rows", "columns", "baseline", "where"))
+    values = tuple(str(one) for one in at.listed("values"))
     return View(
         name=at.text("name", f"table {number + 1}"),
         kind="table",
-        value=at.text("value", "test_accuracy"),
+        value=values[0] if values else at.text("value", "test_accuracy"),
+        values=values,
         rows=tuple(str(one) for one in at.listed("rows")) or ("dataset", "epsilon"),
         columns=at.text("columns", "method"),
         baseline=at.values.get("baseline"),

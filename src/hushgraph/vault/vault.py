@@ -182,13 +182,14 @@ class Vault:
         """
         started = time.perf_counter()
         stage, exact = self.plan[name], self.plan.runs_exactly(name)
+        if not exact:
+            stage.mechanism.check(*inputs)
+        cap = None if exact else self.unit.cap
         inputs = self._as_wanted(inputs, exact)
         opened = [self._open(one) for one in inputs]  # what no mechanism may read is refused before it is charged
         if nodes is not None:
             options = {**options, "nodes": self._checked_nodes(nodes)}
-        if not exact:
-            stage.mechanism.check(*inputs)
-        view = self._view(stage, None if exact else self.unit.cap, inputs)
+        view = self._view(stage, cap, inputs)
         act = (self._exact if exact else self._noisy)(stage, view, inputs, nodes)
         do = partial(act.run, *opened, **options)
         kept = self._checkpoint is not None and (stage.mechanism.trains or not exact)

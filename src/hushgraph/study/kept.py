@@ -1,0 +1,66 @@
+"""Results as text that can be versioned: `results/NAME.jsonl` beside the study, one line for each run.
+
+A store is a file of this machine. What is kept goes with the study: tables, plots and documents take from there what
+the store does not have.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hushgraph.errors import InputError
+from hushgraph.files.writing import number, plain, write_whole
+from hushgraph.study.cell import Cell, digest
+from hushgraph.study.store import Result, State
+
+if TYPE_CHECKING:
+    from hushgraph.study.spec import Study
+
+_DIGITS = 6
+
+
+def kept_file(study: Study) -> Path:
+    """Where the results of a study are kept."""
+    return study.folder / "results" / f"{study.name}.jsonl"
+
+
+def read_kept(study: Study) -> dict[str, Result]:
+    """What is kept, by the identity of the cell."""
+    path = kept_file(study)
+    if not path.is_file():
+        return {}
+    try:
+        return {line["identity"]: _read(line) for line in map(json.loads, path.read_text().splitlines())}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path}: expected one kept run a line; got another file ({error}). Restore it") from error
+
+
+def keep(study: Study, ended: Iterable[tuple[Cell, Result | None]]) -> Path:
+    """Write every cell of the study that was done or refused; what no cell of the study asks for is left out."""
+    lines = {digest(cell.identity()): _line(cell, one) for cell, one in ended if _lasts(one)}
+    path = kept_file(study)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return write_whole(path, "".join(f"{line}\n" for line in lines.values()))
+
+
+def _lasts(one: Result | None) -> bool:
+    return one is not None and one.state is not State.FAILED
+
+
+def _line(cell: Cell, one: Any) -> str:
+    values = {name: None if value is None else _short(value) for name, value in one.metrics.items()}
+    facts = {"run": str(cell), "identity": digest(cell.identity()), "code": one.code, "state": one.state.value}
+    rest = {"metrics": plain(values), "message": one.message.strip(), "seconds": _short(one.seconds)}
+    return json.dumps({**facts, **rest})
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.{_DIGITS}g}")
+
+
+def _read(line: dict[str, Any]) -> Result:
+    metrics = {name: number(value) for name, value in line["metrics"].items()}
+    return Result("", line["code"], State(line["state"]), metrics, {}, line["message"], line["seconds"], 0.0)
