@@ -37,6 +37,16 @@ class InputError(HushgraphError, ValueError):
             raise cls(*found)
 
 
+class MissingDataError(InputError):
+    """Graphs that are known by name and lie in files that are not here; one sentence for all of them."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "expected the files of all graphs; got names of some that are not here. Set HUSHGRAPH_DATA to their "
+            "folder: `hushgraph datasets` lists the names, docs/formats.md says what is in such a file"
+        )
+
+
 class UnprovenError(InputError):
     """No proof is known for this mechanism, layer or method under this unit, so it is refused."""
 

@@ -3,8 +3,10 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from torch_geometric.data import Data
 
 from charges import charged_stages
 from hushgraph.errors import InputError, UnprovenError
@@ -164,3 +166,46 @@ def test_it_learns_from_neighbors_alike_and_unlike_with_few_and_many_classes(cla
     """Features are noise, so accuracy above chance is what neighbors told; seeded."""
     model = ChorusCodes(epochs=20).fit(blocks_graph(classes, homophily), EDGE, Budget(8.0, 1e-6), seed=0)
     assert model.metrics["accuracy"]["test"] > 0.75
+
+
+def made_graph(classes: int, agree: float, *, nodes: int = 400, degree: int = 30, train: float = 0.7) -> Data:
+    """Features say nothing; a neighbor is of the same class with probability `agree`, else of the next one."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(nodes) % classes
+    source = np.repeat(np.arange(nodes), degree // 2)
+    wanted = (labels[source] + (rng.random(len(source)) >= agree)) % classes
+    target = wanted + classes * rng.integers(0, nodes // classes, len(source))
+    kept = source != target
+    edges = np.unique(np.sort(np.stack([source[kept], target[kept]]), axis=0), axis=1)
+    both = np.concatenate([edges, edges[::-1]], axis=1)
+    draw = torch.from_numpy(rng.random(nodes))
+    return Data(
+        x=torch.from_numpy(rng.normal(size=(nodes, 2))).float(),
+        edge_index=torch.from_numpy(both),
+        y=torch.from_numpy(labels),
+        train_mask=draw < train,
+        val_mask=(draw >= train) & (draw < train + 0.1),
+        test_mask=draw >= train + 0.1,
+        class_names=[str(number) for number in range(classes)],
+    )
+
+
+@pytest.mark.parametrize("agree", [0.9, 0.1])
+def test_neighbors_that_differ_say_as_much_as_those_that_agree(agree: float) -> None:
+    for unit, budget in ((EDGE, Budget(8.0, 1e-4)), (NODE, Budget(20.0, 1e-4))):
+        model = ChorusCodes(epochs=5).fit(made_graph(2, agree), unit, budget, seed=0)
+        assert model.metrics["accuracy"]["test"] > 75.0  # features alone: 50
+
+
+@pytest.mark.parametrize(("classes", "unit"), [(15, EDGE), (40, EDGE), (100, EDGE), (15, NODE), (40, NODE)])
+def test_many_classes_are_told_apart(classes: int, unit: units.Unit) -> None:
+    """With so much budget that noise is no matter; chance is 1 in `classes`."""
+    graph = made_graph(classes, 0.9, nodes=4 * classes, degree=20)
+    model = ChorusCodes(epochs=2, ensemble_size=1).fit(graph, unit, Budget(50.0, 1e-4), seed=0)
+    assert model.metrics["accuracy"]["test"] > 400.0 / classes
+
+
+@pytest.mark.parametrize("unit", [EDGE, NODE])
+def test_very_few_labels_train(unit: units.Unit) -> None:
+    model = ChorusCodes(epochs=2).fit(made_graph(3, 0.9, nodes=300, train=0.05), unit, Budget(4.0, 1e-4), seed=0)
+    assert torch.isfinite(model.predict_proba()).all()

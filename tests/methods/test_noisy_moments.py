@@ -8,7 +8,7 @@ from torch_geometric.data import Data
 import hushgraph as hg
 from hushgraph.methods.noisy_moments import NoisyMoments
 from hushgraph.privacy import units
-from hushgraph.training.moment_ridge import choose_ridge, solve
+from hushgraph.training.moment_ridge import PublicMoment
 from small_pictures import CLASSES, pictures
 
 
@@ -49,12 +49,13 @@ def test_the_ridge_grows_with_the_noise_and_little_noise_gives_good_weights() ->
     rows = torch.randn(3000, 20, generator=made) / 20**0.5
     labels = (rows[:, :2] @ torch.tensor([[1.0, -1.0], [0.0, 2.0]])).argmax(dim=1)
     sums = rows[:2000].T @ (torch.eye(2)[labels[:2000]] - 0.5)
-    ridges = []
+    ridges, moment = [], PublicMoment(rows[2000:])
     for noise in (0.1, 10.0, 100.0):
         noisy = sums + noise * torch.randn(sums.shape, generator=made)
-        weights, ridge = solve(noisy, 2000, noise, rows[2000:])
+        weights, ridge = moment.solve(noisy, 2000, noise)
         ridges.append(ridge)
-        assert ridge == choose_ridge(noisy.double() / 2000, 2000, noise / 2000, rows[2000:])
+        assert ridge == moment.choose_ridge(noisy.double() / 2000, 2000, noise / 2000)
+        assert torch.equal(weights, PublicMoment(rows[2000:]).solve(noisy, 2000, noise)[0])  # solving changes nothing
         if noise == 0.1:
             assert float(((rows @ weights).argmax(dim=1) == labels).float().mean()) > 0.9
     assert ridges[0] < ridges[1] < ridges[2]

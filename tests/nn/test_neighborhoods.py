@@ -89,6 +89,13 @@ def test_few_and_many_classes_are_the_same_in_both_forms(classes: int, monkeypat
     assert all(torch.allclose(one, other, atol=1e-4) for one, other in zip(*results, strict=True))
 
 
+def test_rows_of_diagonal_and_mean_need_no_inverse() -> None:
+    model, rows = model_of(5), 4.0 * torch.rand(6, 5, generator=torch.Generator().manual_seed(2))
+    plain = nb.log_densities(rows, model.means(), model.covariances() + 0.7 * torch.eye(5))
+    found = nb.log_densities_of(rows, model.means(), model.own_variances() + 0.7, model.spread)
+    assert torch.allclose(found, plain, atol=1e-3)
+
+
 def test_what_is_kept_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     model = model_of(4)
     monkeypatch.setattr(nb, "_FEWEST_NODES", 3)

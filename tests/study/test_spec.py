@@ -135,3 +135,11 @@ def test_the_studies_of_the_project_can_be_read(monkeypatch: pytest.MonkeyPatch)
     assert len(Study.read(ROOT / "studies" / "campus.yaml").cells) > 30
     monkeypatch.setattr("hushgraph.study.axes._require_known", lambda source: None)
     assert len(Study.read(ROOT / "studies" / "results.yaml").cells) > 1_500
+
+
+def test_whoever_has_no_data_gets_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HUSHGRAPH_DATA", raising=False)
+    parts = [{"name": "a"}, {"name": "b", "datasets": ["mnist/mnist"]}]
+    found = problems({**SMALL, "datasets": ["planetoid/cora", "tolokers/tolokers"], "parts": parts})
+    assert len(found) == 1
+    assert "Set HUSHGRAPH_DATA to their folder" in found[0]

@@ -27,7 +27,7 @@ class LaplaceVotes(Ballot, PureMechanism):
     """Counts of all classes for every query, with whole-number Laplace noise.
 
     Bound (L1): one unit moves one teacher, whose vote leaves one class for another: two counts a query move, by 1 each.
-    A count costs the pure epsilon e = 1 / scale, hence e^2 / 2 of zero-concentrated DP, and these add up.
+    A count costs the pure epsilon e = 1 / scale, and all that move are composed exactly.
     """
 
     name = "laplace-votes"
@@ -41,11 +41,11 @@ class LaplaceVotes(Ballot, PureMechanism):
         return 2.0 if self.one_teacher(unit) else math.inf
 
     def event(self, unit: Unit, scale: float) -> Event:
-        """Zero-concentrated DP of all counts that move, or their pure epsilon where there is one query."""
+        """All counts that move, each with noise of its own; their pure epsilon where there is one query."""
         pure = super().event(unit, scale)
         if self.queries == 1 or isinstance(pure, dpa.NonPrivateDpEvent):
             return pure
-        return events.zero_concentrated(2 * self.queries * (1.0 / scale) ** 2 / 2.0)
+        return events.pure_many(math.nextafter(1.0 / scale, math.inf), 2 * self.queries)
 
     def query(self, data: Any, queries: Part, **options: Any) -> Answers:
         """The exact counts."""

@@ -274,8 +274,8 @@ class _EdgeTalk(_Talk):
         said[self.listeners] = nb.class_log_likelihoods(nb.log_likelihoods(self.heard), self.model)
         rows, noise = self._rows()
         if len(rows):
-            covariances = self.model.covariances() + noise**2 * torch.eye(self.classes)
-            density = nb.log_densities(rows, self.model.means(), covariances)
+            diagonals = self.model.own_variances() + noise**2
+            density = nb.log_densities_of(rows, self.model.means(), diagonals, self.model.spread)
             said[self.readers] = nb.class_log_likelihoods(density, self.model)
         if self.learning:
             val = self.vault.labeled("val")

@@ -22,7 +22,7 @@ from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units import Unit
 from hushgraph.settings import setting
-from hushgraph.training.moment_ridge import solve
+from hushgraph.training.moment_ridge import PublicMoment
 from hushgraph.vault import Vault
 
 
@@ -40,7 +40,7 @@ class NoisyMoments(Method):
     image_height: int | None = setting(None, least=0, help="of pictures that are not square; 0: rows are no pictures")
     cell: int = setting(4, least=1, help="pixels along a cell of the histograms of gradients")
     bins: int = setting(8, least=2, help="directions in a histogram")
-    ridge_share: float = setting(0.5, above=0, help="of the ridge that is best for squared error by estimate")
+    ridge_share: float = setting(1.0, above=0, help="of the ridge that is best for squared error by estimate")
 
     name = "noisy-moments"
     summary = "one release: noisy sums by class of random features of the records, then ridge regression"
@@ -75,7 +75,7 @@ class NoisyMoments(Method):
         with torch.no_grad():
             noise = vault.plan["sums"].scale or 0.0
             sums, rows = cast(nn.Linear, network.head).weight.T, network.description(public)
-            weights, ridge = solve(sums, vault.metadata.num_train, noise, rows, self.ridge_share)
+            weights, ridge = PublicMoment(rows).solve(sums, vault.metadata.num_train, noise, self.ridge_share)
             cast(nn.Linear, network.head).weight.copy_(weights.T)
         return ridge
 

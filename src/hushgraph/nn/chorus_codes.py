@@ -72,7 +72,7 @@ class ChorusCodesNetwork(nn.Module):
     def guess(self, rows: JoinedRows) -> Tensor:
         """Class probabilities, fit to be sent as messages, from class scores and log likelihoods side by side."""
         said, heard = map(torch.as_tensor, rows.parts)
-        return (said.log_softmax(dim=1) + heard).softmax(dim=1)
+        return (said + heard).softmax(dim=1)
 
     def remember(self, model: Neighborhoods, after: int = 0) -> None:
         """Keep what was known about neighborhoods after so many rounds."""

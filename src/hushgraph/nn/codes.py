@@ -33,7 +33,7 @@ def _variances(model: Neighborhoods, told: Told, joint: Tensor) -> tuple[Tensor,
     """
     classes, sizes, parts = model.classes, len(model.sizes), told.parts
     q = joint.unflatten(1, (classes, sizes)).sum(dim=2)
-    means = parts.all_means()
+    means = told.means
     weighted = means * joint.unsqueeze(1)
     total = weighted.unflatten(2, (classes, sizes)).sum(dim=3)
     center = total / q.clamp(min=1e-12).unsqueeze(1)

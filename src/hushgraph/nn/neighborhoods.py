@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -71,6 +72,20 @@ def log_densities(rows: Tensor, means: Tensor, covariances: Tensor) -> Tensor:
     return rows @ pulled.t() - 0.5 * square - constant
 
 
+def log_densities_of(rows: Tensor, means: Tensor, diagonals: Tensor, spread: float) -> Tensor:
+    """The same where covariances are a diagonal less `spread` times the square of the mean: nothing is inverted."""
+    center, inverse = means.double(), diagonals.double().reciprocal()
+    along = center * inverse
+    left = 1.0 - spread * (center * along).sum(dim=1, keepdim=True)
+    pulled = along / left
+    constant = 0.5 * (left.log().sum(dim=1) - inverse.log().sum(dim=1) + (pulled * center).sum(dim=1))
+    inverse, along, pulled, more, constant = (
+        one.to(rows.dtype) for one in (inverse, along, pulled, (spread / left).squeeze(1), constant)
+    )
+    square = rows.square() @ inverse.t() + more * (rows @ along.t()).square()
+    return rows @ pulled.t() - 0.5 * square - constant
+
+
 @dataclass(frozen=True)
 class Parts:
     """The Gaussians of h that a node may belong to: one for each class and size.
@@ -91,8 +106,12 @@ class Parts:
 
     @classmethod
     def of(cls, model: Neighborhoods) -> Parts:
-        """Before anything was seen."""
-        return cls._split(model.means(), model.covariances(), model.own_variances())
+        """Before anything was seen: one direction is enough, that of the mean."""
+        means, whole = model.means(), None
+        if model.classes <= _FEW_CLASSES:
+            whole = model.covariances().permute(1, 2, 0).contiguous()
+        strength = torch.full((len(means), 1), -model.spread)
+        return cls(means, model.own_variances(), means.unsqueeze(1), strength, whole)
 
     @classmethod
     def after_rows(cls, model: Neighborhoods, rows: Tensor, noise: Tensor) -> Parts:
@@ -171,6 +190,11 @@ class Told:
         self.lower: list[list[Tensor]] = []
         self.white: list[Tensor] = []
         self.log_density = torch.zeros(nodes, len(parts.means)) if parts.seen is None else parts.seen
+
+    @cached_property
+    def means(self) -> Tensor:
+        """The mean of h under every Gaussian before these numbers, `[nodes (or one), classes, Gaussians]`."""
+        return self.parts.all_means()
 
     def hear(self, code: Tensor, number: Tensor) -> None:
         """Take in one number more for every node."""
@@ -252,6 +276,7 @@ class Heard:
     def _room(self) -> int:
         """How many blocks may be kept."""
         each = (len(self.codes) + 1) * (len(self.codes) + 2) // 2  # of the factor, whitened numbers and the density
+        each += 0 if self.parts.pull is None else self.parts.means.shape[1]
         return _MOST_KEPT // (self._nodes_at_once() * len(self.parts.means) * each)
 
 
@@ -277,8 +302,8 @@ def expected_numbers(heard: Heard, joint: Tensor, codes: Tensor) -> Tensor:
 
 def joint_probabilities(log_density: Tensor, model: Neighborhoods, log_prior: Tensor) -> Tensor:
     """The probability of every class and size: `[nodes, classes * sizes]`; the prior of classes is one row, or many."""
-    prior = log_prior.expand(len(log_density), -1).repeat_interleave(len(model.sizes), dim=1)
-    return (log_density + model.flat_weights() + prior).softmax(dim=1)
+    weighed = (log_density + model.flat_weights()).unflatten(1, (model.classes, -1))
+    return (weighed + log_prior.unsqueeze(-1)).flatten(1).softmax(dim=1)
 
 
 def expected_sizes(joint: Tensor, model: Neighborhoods) -> Tensor:

@@ -24,7 +24,7 @@ _ROUGH_SLACK, _NEAR = 1e-2, 1.01
 _FEW_STEPS, _USUAL_SLOPE = 4, 1.2
 _EXACT_SLACK = 1e-7
 _LARGEST_SCALE = 1e8
-_MOST_STEPS = 80
+_MOST_STEPS, _SECANTS = 80, 20
 
 
 def noise_scale(
@@ -90,10 +90,12 @@ def _search(
 ) -> tuple[Point, Point]:
     """A bracket around cost(s) = target, the second end safe, narrowed by secants of log cost against log s."""
     low, high = _bracket(cost, target, (start, cost(start)), factor)
-    for _ in range(_MOST_STEPS):
+    for step in range(_MOST_STEPS):
         if high[1] >= target * (1.0 - slack) or high[0] / low[0] < 1.0 + 1e-12:
             return low, high
-        scale = _secant(low, high, target * (1.0 - 0.4 * slack))
+        # A cost in steps (noise of whole scales) has no slope to follow: halve what is left.
+        smooth = step < _SECANTS
+        scale = _secant(low, high, target * (1.0 - 0.4 * slack)) if smooth else math.sqrt(low[0] * high[0])
         point = (scale, cost(scale))
         # A secant that keeps hitting one side leaves the other far away: pull that one in by halving.
         if point[1] <= target:

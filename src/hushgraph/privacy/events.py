@@ -7,6 +7,7 @@ Convention used everywhere in hushgraph, whatever the relation of the unit:
   `REPLACE` relation the example may turn into its opposite; `privacy_loss` accounts for that.
 * `PureDpEvent(epsilon)`: a release with P[S | D] <= e^epsilon P[S | D'] for every set S, and nothing else known.
 * `SampledGroupDpEvent(z, q, before, after)`: z as above, when one unit changes several examples of a Poisson batch.
+* `PureManyDpEvent(epsilon, count)`: `count` releases like that, chosen beforehand or in view of earlier ones.
 * `BestOfDpEvent(candidates, gamma, shape)`: the best of a random number of runs (private selection).
 
 The JSON form names the class and its fields; events are never re-meant, so old ledgers stay readable.
@@ -49,6 +50,14 @@ class PureDpEvent(Event):
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
+class PureManyDpEvent(Event):
+    """`count` releases that are epsilon-DP each, composed exactly: `privacy.pure_many`."""
+
+    epsilon: float
+    count: int
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
 class BestOfDpEvent(Event):
     """The best of a random number of runs, each of one of the `candidates`, drawn uniformly; the others stay unseen.
 
@@ -88,6 +97,7 @@ _KNOWN: dict[str, tuple[type, tuple[str, ...]]] = {
     "PoissonSampled": (dpa.PoissonSampledDpEvent, ("sampling_probability", "event")),
     "SampledGroup": (SampledGroupDpEvent, ("noise_multiplier", "sampling_probability", "before", "after")),
     "Pure": (PureDpEvent, ("epsilon",)),
+    "PureMany": (PureManyDpEvent, ("epsilon", "count")),
     "BestOf": (BestOfDpEvent, ("candidates", "gamma", "shape")),
     "SelfComposed": (dpa.SelfComposedDpEvent, ("event", "count")),
     "Composed": (dpa.ComposedDpEvent, ("events",)),
@@ -144,6 +154,14 @@ def pure(epsilon: float) -> Event:
     return PureDpEvent(epsilon) if math.isfinite(epsilon) else dpa.NonPrivateDpEvent()
 
 
+def pure_many(epsilon: float, count: int) -> Event:
+    """`count` releases that are epsilon-DP each."""
+    if count < 1:
+        raise InputError(f"count: expected 1 or more; got {count}")
+    one = pure(epsilon)
+    return PureManyDpEvent(epsilon, count) if isinstance(one, PureDpEvent) and count > 1 else one
+
+
 def bounded_range(eta: float, count: int = 1) -> Event:
     """`count` releases whose privacy losses lie in an interval of length `eta`, as one Gaussian that dominates them.
 
@@ -154,13 +172,6 @@ def bounded_range(eta: float, count: int = 1) -> Event:
     one = 2.0 * float(special.ndtri(special.expit(0.5 * max(eta, _LEAST_RANGE))))
     mu = one * (1.0 + _RANGE_ROUNDING) * math.sqrt(count)
     return dpa.GaussianDpEvent(1.0 / mu) if math.isfinite(mu) else dpa.NonPrivateDpEvent()
-
-
-def zero_concentrated(rho: float) -> Event:
-    """One release that is rho-zCDP (Bun and Steinke 2016): Renyi divergence at most rho times the order."""
-    if not math.isfinite(rho) or rho <= 0.0:
-        raise InputError(f"rho: expected a positive, finite number; got {rho!r}")
-    return dpa.ZCDpEvent(rho, 0.0)
 
 
 def repeated(event: Event, count: int) -> Event:

@@ -31,6 +31,7 @@ from hushgraph.privacy.events import (
     BestOfDpEvent,
     Event,
     PureDpEvent,
+    PureManyDpEvent,
     SampledGroupDpEvent,
     composed,
     flatten,
@@ -40,6 +41,7 @@ from hushgraph.privacy.events import (
 )
 from hushgraph.privacy.fft_error import ComposedLoss
 from hushgraph.privacy.mixture import group_pld
+from hushgraph.privacy.pure_many import pure_many_pld
 from hushgraph.privacy.renyi import NEIGHBORS, without_order_warnings
 from hushgraph.privacy.units import Relation
 
@@ -197,6 +199,8 @@ class PrivacyLoss:
         for leaf, count in self._leaves:
             if isinstance(leaf, SampledGroupDpEvent):
                 raise UnprovenError("no Renyi bound for a batch in which one unit changes several examples; use PLD")
+            if isinstance(leaf, PureManyDpEvent):  # Bun and Steinke 2016, Proposition 1.4
+                leaf = dpa.ZCDpEvent(leaf.count * leaf.epsilon**2 / 2.0, 0.0)
             if self.relation is Relation.REPLACE and not isinstance(leaf, dpa.GaussianDpEvent | dpa.ZCDpEvent):
                 raise UnprovenError(f"no Renyi bound for {type(leaf).__name__} when a record is replaced")
             with without_order_warnings():
@@ -242,6 +246,7 @@ def _leaf_has_pld(leaf: Event) -> bool:
         dpa.RandomizedResponseDpEvent,
         dpa.MixtureOfGaussiansDpEvent,
         SampledGroupDpEvent,
+        PureManyDpEvent,
     )
     return isinstance(leaf, simple)
 
@@ -259,6 +264,8 @@ def _leaf_pld(leaf: Event, relation: Relation, grid: float) -> pld_lib.PrivacyLo
         )
     if isinstance(leaf, SampledGroupDpEvent):
         return group_pld(leaf.noise_multiplier, leaf.sampling_probability, leaf.before, leaf.after, grid)
+    if isinstance(leaf, PureManyDpEvent):
+        return pure_many_pld(leaf.epsilon, leaf.count, grid)
     if isinstance(leaf, dpa.LaplaceDpEvent):
         return pld_lib.from_laplace_mechanism(leaf.noise_multiplier, value_discretization_interval=grid)
     if isinstance(leaf, dpa.RandomizedResponseDpEvent):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hushgraph import registry
-from hushgraph.errors import InputError, did_you_mean
+from hushgraph.errors import InputError, MissingDataError, did_you_mean
 from hushgraph.files.writing import plain
 from hushgraph.settings import from_words
 from hushgraph.study.cell import Dataset, Named
@@ -194,6 +194,8 @@ def _require_known(source: str) -> None:
     known = _known_datasets()
     if known.get(source) or public_dataset(source) or local_file(source) is not None:
         return
+    if source in known:
+        raise MissingDataError
     raise InputError(f"no dataset '{source}' here; {did_you_mean(source, known)}. Files: set HUSHGRAPH_DATA, or a path")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from hushgraph.errors import HushgraphError, InputError, did_you_mean
+from hushgraph.errors import HushgraphError, InputError, MissingDataError, did_you_mean
 
 T = TypeVar("T")
 
@@ -50,6 +50,8 @@ class Reader:
         """What `make` returns, or None with its problems reported at this key."""
         try:
             return make()
+        except MissingDataError as error:
+            self.problems += [problem for problem in error.problems if problem not in self.problems]
         except InputError as error:
             self.problems += [f"{self.at(key)}: {problem}" for problem in error.problems]
         except (HushgraphError, TypeError, ValueError, ImportError, AttributeError) as error:

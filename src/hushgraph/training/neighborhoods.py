@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from hushgraph.nn.neighborhoods import Neighborhoods, log_densities
+from hushgraph.nn.neighborhoods import Neighborhoods, log_densities, log_densities_of
 from hushgraph.training.config import Training
 
 _SPREADS = (0.003, 0.01, 0.03, 0.06, 0.1, 0.2, 0.4)
@@ -54,10 +54,10 @@ def _with_sizes(model: Neighborhoods, rows: Tensor, own: Tensor, noise: float) -
     """The log likelihood with the best weights of sizes, and these."""
     shape = (model.classes, len(model.sizes))
     means = model.means().unflatten(0, shape)
-    covariances = (model.covariances() + noise**2 * torch.eye(model.classes)).unflatten(0, shape)
+    diagonals = (model.own_variances() + noise**2).unflatten(0, shape)
     weights, total = model.weights.clone(), 0.0
     for c in range(model.classes):
-        density = log_densities(rows[own == c], means[c], covariances[c])
+        density = log_densities_of(rows[own == c], means[c], diagonals[c], model.spread)
         if len(density):
             weights[c], found = _weighed(density, weights[c])
             total += found
