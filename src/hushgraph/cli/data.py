@@ -36,6 +36,10 @@ Split = Annotated[
 ]
 SplitSeed = Annotated[int | None, typer.Option(help="Of a random split; default 0.")]
 Directed = Annotated[bool, typer.Option("--directed", help="The file may hold edges in one direction only.")]
+Memory = Annotated[
+    str | None,
+    typer.Option(metavar="SIZE", help="For an imported graph, 4GiB: more edges stay on the disk. Default: half of it."),
+]
 Classes = Annotated[
     str | None, typer.Option(help="The classes, from public knowledge: their number, or names A,B,C in order.")
 ]
@@ -50,12 +54,13 @@ def load_graph(
     classes: str | None = None,
     needs_split: bool = True,
     quiet: bool = False,
+    memory: str | None = None,
 ) -> Graph:
     """The graph, with the split and the classes that were asked for; says so where a split had to be made."""
     from hushgraph.datasets import random_split
 
     shares = None if split is None else _shares(split)
-    graph = read_graph(name, None if shares else split, directed=directed, quiet=quiet)
+    graph = read_graph(name, None if shares else split, directed=directed, quiet=quiet, memory=memory)
     made = "split_seed" in graph
     if shares is not None:
         graph = random_split(graph, *shares, seed=split_seed or 0)
@@ -68,9 +73,17 @@ def load_graph(
     return graph if classes is None else _with_classes(graph, classes)
 
 
-def read_graph(name: str, split: str | None = None, *, directed: bool = False, quiet: bool = False) -> Graph:
+def read_graph(
+    name: str,
+    split: str | None = None,
+    *,
+    directed: bool = False,
+    quiet: bool = False,
+    memory: str | None = None,
+) -> Graph:
     """The graph of a name, a file or a folder; of another tool's file, says what was done to it."""
     from hushgraph.datasets import load
+    from hushgraph.datasets.stored import is_stored
     from hushgraph.importing.formats import is_whole_graph
     from hushgraph.importing.tables import is_table
 
@@ -81,6 +94,8 @@ def read_graph(name: str, split: str | None = None, *, directed: bool = False, q
         )
     if not is_whole_graph(name):
         options: dict[str, Any] = {"directed": True} if directed else {}
+        if memory is not None and is_stored(name):
+            options["memory"] = memory
         return load(name, split=split, **options)
     from hushgraph.datasets.splits import split_from
     from hushgraph.importing.graph import Graph as Own

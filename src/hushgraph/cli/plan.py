@@ -89,6 +89,8 @@ def plan(
 
 def summary(plan: Plan) -> dict[str, Any]:
     """What `--json` prints: the figures of every stage, and the whole plan as the ledger would store it."""
+    from hushgraph.methods.expected import expected
+
     paper = plan.paper
     return {
         "method": plan.method,
@@ -102,6 +104,7 @@ def summary(plan: Plan) -> dict[str, Any]:
             for one in plan.branches
         ],
         "paper": None if paper is None else paper.as_dict(),
+        "expected": expected(plan).as_dict(),
         "plan": plan.as_dict(),
     }
 
@@ -152,7 +155,31 @@ def _lines(plan: Plan) -> list[str]:
     if plan.paper is not None:
         claimed = f"claimed epsilon {rounded_up(plan.paper.epsilon)} for '{plan.paper.unit.name}'"
         lines.append(f"paper mode: {claimed}; provable {_number(plan.epsilon)} for '{unit}'")
-    return [*lines, f"accountant: {_accountant(plan)}. Nothing was read and nothing was charged."]
+    return [*lines, _takes(plan), f"accountant: {_accountant(plan)}. Nothing was read and nothing was charged."]
+
+
+def _takes(plan: Plan) -> str:
+    """What time and memory to expect, in words."""
+    from hushgraph.methods.expected import expected
+
+    found = expected(plan)
+    assumed = "an assumed " if found.entries_assumed else ""
+    return (
+        f"expected, for {assumed}{found.entries:,} directed edges, {found.features} features and {found.columns} "
+        f"classes: importing {_duration(found.import_seconds)}, fitting {_duration(found.fit_seconds)} of one thread; "
+        f"memory {found.bytes_on_disk / 2**30:.1f} GiB with edges on disk, {found.bytes_in_memory / 2**30:.1f} GiB "
+        "without (within a factor of two; docs/scale.md)"
+    )
+
+
+def _duration(seconds: float) -> str:
+    return (
+        f"{seconds:.0f} s"
+        if seconds < 120
+        else f"{seconds / 60:.0f} min"
+        if seconds < 7200
+        else f"{seconds / 3600:.1f} h"
+    )
 
 
 def _accountant(plan: Plan) -> str:

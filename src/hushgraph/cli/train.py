@@ -19,7 +19,7 @@ from hushgraph.cli.console import (
     show_words,
     words,
 )
-from hushgraph.cli.data import Classes, Data, Directed, Split, SplitSeed, load_graph, why_separate
+from hushgraph.cli.data import Classes, Data, Directed, Memory, Split, SplitSeed, load_graph, why_separate
 from hushgraph.cli.ledger import LedgerOption, Operator, Purpose, occasion_of
 from hushgraph.cli.plan import Delta, Edges, Epsilon, Method, PaperMode
 
@@ -67,6 +67,7 @@ def train(
     group: Group = None,
     operator: Operator = None,
     purpose: Purpose = "",
+    memory: Memory = None,
     threads: Annotated[int, typer.Option(min=1, metavar="N", help="Threads of the numeric library.")] = 1,
     settings: Settings = None,
     as_json: Json = False,
@@ -85,7 +86,7 @@ def train(
     from hushgraph.ledger.project import default_ledger
 
     torch.set_num_threads(threads)
-    graph = load_graph(data, split, split_seed, directed=directed, classes=classes)
+    graph = load_graph(data, split, split_seed, directed=directed, classes=classes, memory=memory)
     book = default_ledger(ledger)
     if continues is None and separate is None:
         separate = why_separate(data, choices.unit, book)

@@ -70,7 +70,8 @@ def load(
         value are public and others private ("local_info:4", the house, in the facebook100 files); see `split_edges`.
     public_only: leave the private edges out, for a comparison with what is public anyway.
     project: how many features to keep, by a public random projection to [0, 1]; see `hushgraph.datasets.project`.
-    options: passed to the reader, for example `num_nodes` for "campus" or `task=False` for a file.
+    options: passed to the reader, for example `num_nodes` for "campus", `task=False` for a file, or `memory="4GiB"` for
+        an imported graph: what it may take decides whether its edges are used from memory or from the disk.
 
     The result has `x` (dense or sparse CSR, float32), `edge_index`, `y`, the three masks, `name`, and `class_names`
     where they are declared.
@@ -108,9 +109,9 @@ def _read(source: str | Path, root: str | Path | None, split: Split, seed: int, 
             raise InputError(f"expected a split number only for files with several splits; got {number} for {name}")
         return _read_named(name, root, seed, options)
     if is_stored(source):
-        if number is not None or options:
+        if number is not None or options.keys() - {"memory"}:
             raise InputError(f"{name}: expected no split number and no options for an imported graph; got some")
-        return read_stored(source)
+        return read_stored(source, options.get("memory"))
     path = _graph_file(source)
     known = known_file(path)
     if known is not None and not declares_classes(path):

@@ -26,14 +26,12 @@ from hushgraph.datasets.splits import MASKS
 from hushgraph.errors import InputError
 from hushgraph.files.reading import damage_named, read_json
 from hushgraph.files.writing import told_if_unwritable, write_whole
-from hushgraph.graph import disk_writing
+from hushgraph.graph import disk_writing, room
 from hushgraph.graph.disk import DiskEdges
 from hushgraph.graph.external_sort import read_array
 
 FORMAT = "hushgraph graph 1"
 HEADER = "graph.json"
-EDGES_IN_MEMORY = 1 << 25
-"""Graphs with more edges than this are used from the disk."""
 
 
 @dataclass
@@ -87,19 +85,21 @@ def read_facts(folder: str | Path) -> GraphFacts:
         return GraphFacts(**values)
 
 
-def read_stored(folder: str | Path) -> Data:
-    """The graph in a folder, as `fit` takes it; edges stay on the disk where there are very many.
+def read_stored(folder: str | Path, memory: str | int | None = None) -> Data:
+    """The graph in a folder, as `fit` takes it; edges stay on the disk where `memory` is too little for them.
+
+    Without `memory`, half of what is free is meant. Features and labels are read where they are used.
 
     `user_ids` are the ids that the data came with, in the order of the nodes.
     """
     source, facts = Path(folder).expanduser(), read_facts(folder)
     with damage_named(source, do="Import the graph again"):
-        return _read_graph(source, facts)
+        return _read_graph(source, facts, room.bytes_of(memory))
 
 
-def _read_graph(source: Path, facts: GraphFacts) -> Data:
+def _read_graph(source: Path, facts: GraphFacts, memory: int) -> Data:
     count, width = facts.num_nodes, len(facts.feature_names)
-    edges = DiskEdges.open(source / "edges")
+    edges = DiskEdges.open(source / "edges", memory_limit=room.at_once(memory))
     data = Data(
         x=torch.from_numpy(_mapped(source / "features.bin", "<f4", count * width).reshape(count, width)),
         y=torch.from_numpy(_mapped(source / "labels.bin", "<i8", count)),
@@ -108,7 +108,7 @@ def _read_graph(source: Path, facts: GraphFacts) -> Data:
         user_ids=read_ids(source, facts),
         directed=facts.directed,
     )
-    if edges.num_edges <= EDGES_IN_MEMORY:
+    if room.fits(edges.num_edges, count, width, memory):
         data.edge_index = edges.edge_index()
     else:
         data.edges = edges

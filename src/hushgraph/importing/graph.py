@@ -17,6 +17,7 @@ from torch_geometric.data import Data
 
 from hushgraph.datasets.loading import load
 from hushgraph.datasets.splits import MASKS, has_split, random_split, to_torch_csr
+from hushgraph.datasets.stored import is_stored
 from hushgraph.errors import InputError
 from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.targets import NumberRange
@@ -350,12 +351,17 @@ def _labels_as_tensor(graph: Graph) -> Tensor:
     return numbered_labels(graph, int(graph.num_nodes or 0))
 
 
-def as_graph(given: Any) -> Any:
-    """What `fit` was given, as a graph where it is clear which; otherwise an error that says what to write."""
+def as_graph(given: Any, memory: str | int | None = None) -> Any:
+    """What `fit` was given, as a graph where it is clear which; otherwise an error that says what to write.
+
+    `memory` is what an imported graph may take before its edges stay on the disk.
+    """
     if isinstance(given, Data) or hasattr(given, "edge_index"):
         return given
     kind = type(given).__name__
     if isinstance(given, str | Path):
+        if is_stored(given):
+            return load(given, memory=memory)
         return Graph.read(given) if is_whole_graph(given) else load(given)
     if hasattr(given, "edge_types"):
         return Graph.from_pyg(given)

@@ -110,8 +110,10 @@ class LabelSum(GaussianMechanism):
     ) -> Tensor:
         """The sums with noise on the same grid; rows of labeled nodes get `labeled_noise` times as much."""
         labeled: Tensor = data.trains_on
-        sums, step = self._whole_sums(data, pseudo_labels, receivers)
-        noisy = torch.empty(sums.shape, dtype=torch.float32)
+        edges, sent = self._sent(data, pseudo_labels, receivers)
+        sums, step = _held_narrowly(edges, sent), sent.step
+        # The noisy rows take the place of the exact ones, where both have as many bits.
+        noisy = sums.view(torch.float32) if sums.dtype is torch.int32 else torch.empty(sums.shape, dtype=torch.float32)
         for kind, multiple in ((~labeled, 1.0), (labeled, self.labeled_noise)):
             for where in kind.nonzero().squeeze(1).split(_ROWS_AT_ONCE):
                 drawn = noise.integer_gaussian((where.numel(), sums.shape[1]), in_steps(scale * multiple, step))
@@ -122,14 +124,16 @@ class LabelSum(GaussianMechanism):
 
     def _whole_sums(self, data: Any, pseudo_labels: Rows | None, receivers: Tensor | None) -> tuple[Tensor, float]:
         """The exact sums in whole steps of the grid, and the step."""
+        edges, sent = self._sent(data, pseudo_labels, receivers)
+        return edges.sum(sent), sent.step
+
+    def _sent(self, data: Any, pseudo_labels: Rows | None, receivers: Tensor | None) -> tuple[Edges, Quantized]:
+        """The edges that are used, and what is sent along them."""
         edges: Edges = data.whole_lists if self.divided else data.edges
         edges = edges if receivers is None else edges.ending_at(receivers)
-        sent: Quantized
         if pseudo_labels is None:
-            sent = self.label_messages(edges, known_classes(data), data.metadata.classes)
-        else:
-            sent = self.messages(edges, self.rows(data, pseudo_labels), data.trains_on)
-        return edges.sum(sent), sent.step
+            return edges, self.label_messages(edges, known_classes(data), data.metadata.classes)
+        return edges, self.messages(edges, self.rows(data, pseudo_labels), data.trains_on)
 
     def rows(self, data: Any, pseudo_labels: Rows) -> Tensor:
         """One-hot labels of the training nodes (zeros where there is none); for all others their `pseudo_labels`."""
@@ -288,6 +292,17 @@ class LabelSum(GaussianMechanism):
             return torch.zeros_like(change), change
         before, after = self.coded(F.one_hot(torch.tensor(_TWIN_LABELS), _CANARY_CLASSES).to(torch.float64))
         return norm * before, norm * (after - before)
+
+
+def _held_narrowly(edges: Edges, sent: Quantized) -> Tensor:
+    """The exact sums in 32 bits, if no list is so long that they could need more."""
+    longest = int(edges.in_degree().max()) if edges.num_nodes else 0
+    if longest << sent.bits >= 1 << 31:
+        return edges.sum(sent)
+    sums = torch.empty(sent.shape, dtype=torch.int32)
+    for first, last, part in edges.sum_blocks(sent):
+        sums[first:last] = part
+    return sums
 
 
 def known_classes(data: Any) -> Tensor:

@@ -319,6 +319,7 @@ def fit(
     paper_mode: bool = False,
     seed: int | None = None,
     progress: Progress | None = None,
+    memory: str | int | None = None,
 ) -> Model:
     """Train the default model for this graph, unit and budget. `model.reason` says what was chosen and why.
 
@@ -333,4 +334,5 @@ def fit(
         paper_mode=paper_mode,
         seed=seed,
         progress=progress,
+        memory=memory,
     )

@@ -217,6 +217,7 @@ class Method(Settings):
         early_stopping: int | None = None,
         class_weights: Sequence[float] | Mapping[str, float] | None = None,
         device: str | torch.device | None = None,
+        memory: str | int | None = None,
     ) -> Model:
         """Train on a graph and return the model with its certificate.
 
@@ -232,12 +233,17 @@ class Method(Settings):
         of steps that is done to a factor of the learning rate), `callbacks` (functions of a step; True ends a
         training), `early_stopping` (epochs without a better one, where validation labels are public), `class_weights`
         (public numbers) and `device` (of plain training) are about all trainings of this fit (docs/modules.md).
+
+        `memory` ("4GiB"; by default half of what is free) is for a graph that is named by its folder: edges that are
+        too many for it are used from the disk, with the same result (docs/scale.md).
         """
+        if not isinstance(self, Method):
+            raise InputError("fit: expected a method that was made, such as GAP().fit(graph, ...); got its class")
         budget, named = as_budget(budget), None if unit is None else as_unit(unit)
         needs_edges = named is None or named.has_edges
         checked = graph
         if not isinstance(graph, CheckedGraph):
-            data = graph if hasattr(graph, "edge_index") else _read(graph)
+            data = graph if hasattr(graph, "edge_index") else _read(graph, memory)
             checked = check_graph(data, num_edges=num_edges, needs_edges=needs_edges)
         default = self.default_unit(checked) if named is None else named
         unit = default.published if named is None and paper_mode else default
@@ -306,10 +312,10 @@ class Method(Settings):
         return True
 
 
-def _read(graph: Any) -> Any:
+def _read(graph: Any, memory: str | int | None) -> Any:
     from hushgraph.importing.graph import as_graph  # loads PyTorch Geometric, which a plan does not need
 
-    return as_graph(graph)
+    return as_graph(graph, memory)
 
 
 def _is_proved(method: str, unit: Unit) -> bool:

@@ -82,9 +82,8 @@ class Minibatches:
                 looks += 1
                 best.look(looks)
                 waited = 0 if best.epoch == looks else waited + 1
-                if on_look is not None:
-                    on_look(number, len(self.rates))
-                if steps - before < self.steps_between_looks:  # all passes are made
+                is_over = on_look is not None and on_look(number, len(self.rates)) is True
+                if is_over or steps - before < self.steps_between_looks:  # somebody ends it, or all passes are made
                     best.restore()
                     return steps
             best.restore()
