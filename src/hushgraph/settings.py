@@ -157,6 +157,8 @@ def _kind_problem(name: str, hint: Any, value: Any) -> str | None:
     options_met = [option for option in options if isinstance(value, kinds.get(option, option))]
     if options_met and (bool in options or not isinstance(value, bool)):
         return None
+    if isinstance(value, type):
+        return f"{name}: expected {_describe(hint)}; got a class; make one of it: {name}={value.__name__}(...)"
     return f"{name}: expected {_describe(hint)}; got {value!r}"
 
 

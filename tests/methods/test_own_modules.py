@@ -39,6 +39,7 @@ OWN: dict[str, tuple[Method, Method]] = {
     "gap": (hg.GAP(encoder=Encoder(), head=head(18), **SMALL), hg.GAP(**SMALL)),
     "progap": (hg.ProGAP(encoder=Encoder(), **SMALL), hg.ProGAP(**SMALL)),
     "dp-mlp": (hg.DPMLP(module=head(5), **SMALL), hg.DPMLP(**SMALL)),
+    "chorus": (hg.Chorus(module=head(5), train_fraction=0.5, **SMALL), hg.Chorus(train_fraction=0.5, **SMALL)),
 }
 
 
@@ -59,7 +60,7 @@ def test_a_model_with_own_modules_is_saved_and_read(name: str, tmp_path: Path) -
     graph = random_graph(1)
     model = method.fit(graph, hg.units.Node(max_degree=5), BUDGET, ledger=Ledger(tmp_path / "book"))
     model.save(tmp_path / "model")
-    needed = {} if name == "dp-mlp" else {"encoder": Encoder()}
+    needed = {} if name in ("dp-mlp", "chorus") else {"encoder": Encoder()}
     again = hg.load(tmp_path / "model", **needed)
     assert torch.equal(again.predict_proba(graph), model.predict_proba(graph))
     if needed:
@@ -107,7 +108,25 @@ def test_a_deleted_record_moves_what_an_own_module_releases_by_at_most_the_bound
 
 
 def test_modules_that_are_none_are_refused() -> None:
-    with pytest.raises(InputError, match=r"encoder: expected a torch\.nn.Module, made"):
+    with pytest.raises(InputError, match=r"encoder: expected a Module object.*encoder=Encoder\(...\)"):
         hg.GAP(encoder=Encoder)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="unknown setting 'encoder'"):
         hg.GAP.from_words({"encoder": "mine"})
+
+
+@pytest.mark.parametrize("unit", [hg.units.UndirectedEdge(), hg.units.Node(max_degree=5)])
+def test_chorus_learns_its_model_of_features_by_a_module_of_ones_own(unit: hg.Unit) -> None:
+    method = hg.Chorus(module=head(5), train_fraction=0.5, epochs=2)
+    model = method.fit(random_graph(1), unit, BUDGET, ledger=Ledger.in_memory(), seed=0)
+    before = nn.utils.parameters_to_vector(head(5).parameters()).numel()
+    own = next(one for one in model.network.modules() if type(one).__name__ == "OwnFeatures")
+    assert nn.utils.parameters_to_vector(own.parameters()).numel() == before
+    given = nn.utils.parameters_to_vector(method.module.parameters())  # type: ignore[union-attr]
+    assert not torch.equal(nn.utils.parameters_to_vector(own.parameters()), given)
+
+
+def test_chorus_refuses_a_module_that_would_replace_nothing() -> None:
+    with pytest.raises(InputError, match="all training nodes read sums"):
+        hg.Chorus(module=head(5), train_fraction=1.0).fit(
+            random_graph(1), hg.units.Node(max_degree=5), BUDGET, ledger=Ledger.in_memory()
+        )

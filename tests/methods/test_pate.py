@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from hushgraph.errors import InputError, UnprovenError
 from hushgraph.methods.model import Model
 from hushgraph.methods.pate import PATE
 from hushgraph.privacy.metadata import Metadata
+from hushgraph.training.learners import TorchLearner, learner
 from hushgraph.training.students import GRAPH_STUDENTS, STUDENTS
 
 BUDGET = hg.Budget(8.0, 1e-4)
@@ -120,3 +122,24 @@ def test_what_does_not_go_together_is_said() -> None:
         PATE(**SMALL).fit(data, hg.units.Record(), BUDGET, seed=0, ledger=hg.Ledger())
     with pytest.raises(UnprovenError):
         PATE(learner="gnn", student="gnn").fit(social(), hg.units.Record(), BUDGET, ledger=hg.Ledger())
+
+
+@learner
+@dataclass(frozen=True)
+class OneLayer(TorchLearner):
+    """A teacher as a user would write one; batch norm is fine within a part."""
+
+    epochs: int = 3
+    name = "one-layer"
+
+    def module(self, columns: int, classes: int) -> torch.nn.Module:
+        """Not row-wise."""
+        return torch.nn.Sequential(torch.nn.BatchNorm1d(columns), torch.nn.Linear(columns, classes))
+
+
+def test_teachers_can_be_modules_of_ones_own(tmp_path: Path) -> None:
+    model = PATE(learner="one-layer", **SMALL).fit(pictures(), hg.units.Record(), BUDGET, ledger=tmp_path / "ledger")
+    usual = PATE(learner="ridge", **SMALL).fit(pictures(), hg.units.Record(), BUDGET, ledger=tmp_path / "other")
+    assert model.certificate.epsilon == usual.certificate.epsilon
+    again = hg.load(model.save(tmp_path / "model"))
+    assert torch.equal(again.predict(pictures()), model.predict(pictures()))

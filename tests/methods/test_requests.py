@@ -32,7 +32,7 @@ def test_what_is_no_unit_and_no_budget_is_said() -> None:
         QUICK.fit(random_graph(1), 4, BUDGET)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="did you mean 'undirected-edge'"):
         QUICK.fit(random_graph(1), "undirected-edges", BUDGET)
-    with pytest.raises(InputError, match=r"budget: expected a Budget\(epsilon, delta\); got none"):
+    with pytest.raises(InputError, match=r"budget: expected a Budget\(epsilon, delta\), 4.0 or .*; got none"):
         QUICK.fit(random_graph(1))
     with pytest.raises(InputError, match=r"got \[4\]"):
         QUICK.fit(random_graph(1), None, [4])  # type: ignore[arg-type]
@@ -76,8 +76,18 @@ def test_a_model_of_an_absent_package_says_what_to_install(tmp_path: Path) -> No
         hg.load(folder)
 
 
-def test_a_run_that_is_refused_on_the_way_costs_what_it_charged(tmp_path: Path) -> None:
+def test_what_a_method_needs_is_said_before_a_run_is_entered(tmp_path: Path) -> None:
+    ledger = hg.Ledger(tmp_path / "ledger")
+    with pytest.raises(InputError, match=r"(?s)public_mask.*learner=gnn"):
+        hg.PATE().fit(random_graph(1), hg.units.Node(5), hg.Budget(4.0, 1e-3), ledger=ledger)
+    assert not ledger.exists
+
+
+def test_a_run_that_is_refused_on_the_way_costs_what_it_charged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Teachers for pictures have nothing to do on a graph: nothing was charged, and nothing stays counted."""
+    monkeypatch.setattr(hg.PATE, "require", lambda self, metadata: None)
     ledger, graph = hg.Ledger(tmp_path / "ledger"), with_public_nodes(random_graph(1))
     with pytest.raises(InputError, match="pictures"):
         hg.PATE(teachers=2, queries=2).fit(graph, hg.units.Node(5), hg.Budget(4.0, 1e-3), ledger=ledger)

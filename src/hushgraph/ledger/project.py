@@ -8,6 +8,7 @@ from pathlib import Path
 
 import platformdirs
 
+from hushgraph.errors import InputError
 from hushgraph.ledger.ledger import Ledger
 
 FOLDER = ".hushgraph"
@@ -58,5 +59,7 @@ def default_ledger(
     """
     if folder is None and os.environ.get(PLACE, "").strip() == IN_MEMORY:
         return Ledger.in_memory()
+    if folder is not None and not isinstance(folder, str | os.PathLike):
+        raise InputError(f"ledger: expected a folder, or hushgraph.Ledger(folder); got {folder!r}")
     starts = (Path.cwd(),) if near is None else (near, Path.cwd())
     return Ledger(folder) if folder is not None else Project.find(*starts).ledger

@@ -237,6 +237,8 @@ class Method(Settings):
         `memory` ("4GiB"; by default half of what is free) is for a graph that is named by its folder: edges that are
         too many for it are used from the disk, with the same result (docs/scale.md).
         """
+        if not isinstance(self, Method):
+            raise InputError("fit: expected a method that was made, such as GAP().fit(graph, ...); got its class")
         budget, named = as_budget(budget), None if unit is None else as_unit(unit)
         needs_edges = named is None or named.has_edges
         checked = graph

@@ -29,10 +29,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from hushgraph.errors import InputError
 from hushgraph.mechanisms.gradient import Gradient
 from hushgraph.mechanisms.label_sum import LabelSum
 from hushgraph.methods.base import Method, Output
 from hushgraph.nn.chorus import ChorusNetwork, FloorScale, UnitRows, without_mean
+from hushgraph.nn.own import own_module
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.notes import Code, Note, note
@@ -52,7 +54,10 @@ _TRAIN_FRACTION, _FEWEST_READERS = 0.25, 500
 
 @dataclass(frozen=True)
 class Chorus(Method):
-    """Settings of Chorus. None: 3 hops, 150 epochs, lr 0.03 where training is plain; 1, 10, 0.06 by DP-SGD."""
+    """Settings of Chorus. None: 3 hops, 150 epochs, lr 0.03 where training is plain; 1, 10, 0.06 by DP-SGD.
+
+    In Python, `module` is one of your own from features to class scores (docs/modules.md).
+    """
 
     hops: int | None = setting(None, least=1, most=1000, help="noisy sums of labels")
     unlabeled_norm: float = setting(0.5, least=0, help="norm of a pseudo-label over that of a label (undirected edges)")
@@ -72,6 +77,7 @@ class Chorus(Method):
     optimizer: OptimizerName = setting("adam", among=OPTIMIZERS)
     normalize: bool = setting(False, help="lengthen short gradients to the clip norm")
     average_last: float = setting(0.0, least=0, help="share of the last steps whose weights are averaged")
+    module: nn.Module | None = setting(None, in_python=True, help="in place of the model of features")
 
     name = "chorus"
     summary = "noisy sums of neighbors' labels, then a classifier on features and sums"
@@ -136,17 +142,25 @@ class Chorus(Method):
     def network(self, plan: Plan, generator: torch.Generator) -> nn.Module:
         """One classifier per stage, and a model of features where some training nodes do not read sums."""
         readers = self._num_readers(plan.metadata, plan.unit, plan.budget)
+        plain, sizes, own = plan.runs_exactly("stage_1"), plan.metadata, None
+        if self.module is not None:
+            if not plain and readers == sizes.num_train:
+                raise InputError(
+                    "module: expected a model of features to replace; got none: all training nodes read sums"
+                )
+            own = own_module(self.module, "module", sizes.features, generator, plain=plain, out=sizes.classes)
         return ChorusNetwork(
             plan.metadata.features,
             plan.metadata.classes,
             hops=plan[SUMS].count,
-            plain=plan.runs_exactly("stage_1"),
+            plain=plain,
             feature_model=readers < plan.metadata.num_train,
             hidden=self.hidden_channels,
             ensemble_size=self.ensemble_size,
             dropout=self.dropout,
             generator=generator,
             zero_init=self.zero_init,
+            own=own,
         )
 
     def run(self, vault: Vault, network: nn.Module, *, train: bool) -> Output:

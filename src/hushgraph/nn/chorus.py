@@ -127,6 +127,20 @@ class LinearNetwork(_Guessing):
         return torch.stack(scores).sum(0)
 
 
+@rowwise("Hands the features of one row to a module that was found to treat rows alone.")
+class OwnFeatures(_Guessing):
+    """A module of the user, from features to class scores, where a classifier takes joined rows."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, rows: JoinedRows) -> Tensor:
+        """Class scores, one row per node."""
+        scores: Tensor = self.module(rows.parts[0])
+        return scores
+
+
 @rowwise("Rescales the class scores of one row.")
 class FeatureModel(nn.Module):
     """What a classifier of features says: log probabilities above the uniform one, in rows of length at most one."""
@@ -167,7 +181,7 @@ class ChorusNetwork(nn.Module):
     """All of Chorus: a classifier per stage, and a model of features where only a part of the nodes read sums.
 
     Plain training starts with stage 0, a model of features alone; private training with stage 1, because stage 0 would
-    cost gradient steps.
+    cost gradient steps. `own` is a module of the user in place of the model of features.
     """
 
     def __init__(
@@ -183,15 +197,15 @@ class ChorusNetwork(nn.Module):
         dropout: float,
         zero_init: bool,
         generator: torch.Generator,
+        own: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.plain = plain
         start = None if zero_init else generator
-        self.feature_model = (
-            FeatureModel(LinearNetwork([num_features], num_classes, generator=start), num_classes)
-            if feature_model
-            else None
-        )
+        self.feature_model = None
+        if feature_model:
+            usual = LinearNetwork([num_features], num_classes, generator=start)
+            self.feature_model = FeatureModel(usual if own is None else OwnFeatures(own), num_classes)
         width = num_classes if feature_model else num_features
         self.stages = nn.ModuleDict()
         for k in range(0 if plain else 1, hops + 1):
@@ -202,6 +216,8 @@ class ChorusNetwork(nn.Module):
                 if plain
                 else LinearNetwork(widths, num_classes, generator=start)
             )
+        if plain and own is not None:
+            self.stages["0"] = OwnFeatures(own)
 
     @property
     def classifiers(self) -> dict[int, Any]:

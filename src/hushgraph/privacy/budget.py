@@ -74,7 +74,8 @@ def as_budget(given: Any) -> Budget:
         return Budget(given)
     if isinstance(given, tuple | list) and len(given) == 2:
         return Budget(*given)
-    raise InputError(f"budget: expected a Budget(epsilon, delta); got {'none' if given is None else repr(given)}")
+    got = "none" if given is None else repr(given)
+    raise InputError(f"budget: expected a Budget(epsilon, delta), 4.0 or (4.0, 1e-6); got {got}")
 
 
 def default_delta(units: int) -> float:
