@@ -76,3 +76,11 @@ def test_the_settings_of_every_method_read_back_and_their_aliases_lead_somewhere
     assert found(**found().as_dict()) == found()
     assert set(found.aliases.values()) <= fields
     assert not set(found.aliases) & fields
+
+
+def test_none_is_a_value_only_where_it_is_declared() -> None:
+    import hushgraph as hg
+
+    assert hg.GAP(epochs=None).epochs is None
+    with pytest.raises(InputError, match="noise_floor: expected a number; got None"):
+        hg.Chorus(noise_floor=None)  # type: ignore[arg-type]

@@ -29,7 +29,7 @@ def setting(
     help: str = "",
     in_python: bool = False,
 ) -> Any:
-    """A field with its constraint. None as a value always means: chosen by rule.
+    """A field with its constraint. None, where the type allows it, means: chosen by rule.
 
     `in_python`: an object, which cannot be typed on a command line.
     """
@@ -151,7 +151,7 @@ def _hints(cls: type) -> dict[str, Any]:
 def _kind_problem(name: str, hint: Any, value: Any) -> str | None:
     """What is wrong with the type of a value; None also where its type cannot be asked about (a list of words)."""
     options = _options(hint)
-    if value is None or not all(isinstance(option, type) for option in options):
+    if not all(isinstance(option, type) for option in options):
         return None
     kinds = {int: numbers.Integral, float: numbers.Real}
     options_met = [option for option in options if isinstance(value, kinds.get(option, option))]

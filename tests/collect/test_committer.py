@@ -95,3 +95,24 @@ def test_stop_writes_what_is_waiting():
     asyncio.run(go())
     committer.stop()
     assert sum(map(len, store.batches)) == 5
+
+
+def test_several_writers_work_at_a_time_and_all_of_them_stop():
+    store = SlowStore()
+    committer = Committer(store, writers=3)
+    committer.start()
+
+    async def go():
+        waiting = []
+        for item in range(3):
+            waiting.append(asyncio.ensure_future(committer.add(item)))
+            await asyncio.sleep(0.05)  # each is taken by another writer: the first ones wait for the gate
+        while committer.waiting:
+            await asyncio.sleep(0.001)
+        store.gate.set()
+        return await asyncio.gather(*waiting)
+
+    assert asyncio.run(go()) == [Outcome.STORED] * 3
+    committer.stop()
+    assert sorted(store.batches) == [[0], [1], [2]]
+    assert not any(thread.is_alive() for thread in committer._threads)

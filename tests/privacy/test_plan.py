@@ -217,3 +217,22 @@ def test_a_plan_reads_back_exactly() -> None:
         again = Plan.from_dict(json.loads(json.dumps(plan.as_dict(), allow_nan=False)))
         assert again == plan
         assert again.epsilon == plan.epsilon
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"scale": []},
+        {"scale": "inf"},
+        {"noise": True},
+        {"count": 2.5},
+        {"parallel": None},
+        {"name": 1},
+        {"mechanism": []},
+    ],
+)
+def test_a_stage_with_something_else_in_its_fields_is_refused(changed: dict[str, object]) -> None:
+    stored = Stage("sums", NeighborSum(), 2, scale=3.0).as_dict()
+    assert Stage.from_dict(stored).as_dict() == stored
+    with pytest.raises(InputError, match=rf"a stage of a plan: expected {next(iter(changed))} as"):
+        Stage.from_dict({**stored, **changed})

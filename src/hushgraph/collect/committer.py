@@ -48,20 +48,23 @@ class Stores(Protocol):
 
 
 class Committer:
-    """One thread that writes batches. `start` and `stop` belong to the life of the server."""
+    """Threads that write batches, one unless the store takes several at a time. `start` and `stop` belong to the life
+    of the server.
+    """
 
     def __init__(
         self,
         store: Stores,
         metrics: Metrics | None = None,
         *,
+        writers: int = 1,
         patience: float = PATIENCE,
         wait: Callable[[float], None] = time.sleep,
     ) -> None:
         self.store, self.metrics, self.patience, self._wait = store, metrics or Metrics(), patience, wait
         self._waiting: deque[_Waiting] = deque()
         self._changed, self._running, self._away = threading.Condition(), True, False
-        self._thread = threading.Thread(target=self._work, name="committer", daemon=True)
+        self._threads = [threading.Thread(target=self._work, name="committer", daemon=True) for _ in range(writers)]
 
     @property
     def waiting(self) -> int:
@@ -70,14 +73,16 @@ class Committer:
 
     def start(self) -> None:
         """Start writing."""
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
 
     def stop(self) -> None:
         """Write what is waiting, then end."""
         with self._changed:
             self._running = False
-            self._changed.notify()
-        self._thread.join()
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
 
     async def add(self, arrival: Arrival) -> Outcome:
         """Wait until the report is decided and, if stored, committed."""

@@ -25,6 +25,7 @@ class PostgresStore(Store):
     blob = "BYTEA"
     placeholder = "%s"
     row_lock = " FOR SHARE"
+    writers = 3
 
     def __init__(self, address: str) -> None:
         try:

@@ -57,7 +57,7 @@ def create_app(
 ) -> FastAPI:
     """The web application over a store. One process per store is enough; several are safe."""
     metrics = metrics or Metrics()
-    committer = Committer(store, metrics)
+    committer = Committer(store, metrics, writers=store.writers)
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:

@@ -84,6 +84,8 @@ class Store(ABC):
     blob = "BLOB"
     placeholder = "?"
     row_lock = ""
+    writers = 1
+    """Batches that can be on their way into the database at a time."""
 
     def __init__(self) -> None:
         with self._transaction(write=True) as run:

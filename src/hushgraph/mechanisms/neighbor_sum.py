@@ -65,10 +65,10 @@ class NeighborSum(GaussianMechanism):
 
     def _sums(self, data: Any, rows: Rows) -> tuple[Tensor, float]:
         """The sums in whole numbers, and what one of them stands for."""
-        edges, bounded = data.edges, self._whole(rows)
-        if data.edge_weights is None:
+        edges, weights, bounded = data.edges, data.edge_weights, self._whole(rows)
+        if weights is None:
             return edges.sum(bounded), bounded.step
-        return data.edge_weights.sum(edges, bounded), bounded.step / LEVELS
+        return weights.sum(edges, bounded), bounded.step / LEVELS
 
     def bounded(self, rows: Rows) -> Tensor:
         """The rows as they are added, in float64."""

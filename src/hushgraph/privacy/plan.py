@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from hushgraph.errors import CalibrationError, InputError, UnprovenError
+from hushgraph.files.reading import Form, require_fields
 from hushgraph.files.writing import plain
 from hushgraph.privacy import events
 from hushgraph.privacy.budget import Budget
@@ -99,7 +100,16 @@ class Stage:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Stage:
         """The inverse of `as_dict`."""
+        require_fields(values, _STAGE_FORM, "a stage of a plan")
         return cls(**{**values, "mechanism": mechanism_from_dict(values["mechanism"])})
+
+
+_STAGE_FORM: dict[str, Form] = {
+    "name": str,
+    "mechanism": dict,
+    **dict.fromkeys(("count", "parallel"), int),
+    **dict.fromkeys(("noise", "scale"), (float, type(None))),
+}
 
 
 @dataclass(frozen=True)
