@@ -15,10 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hushgraph.privacy.metadata import MANY_ROWS
 from hushgraph.training.loop import BestEpoch, Progress
 from hushgraph.training.optimizers import FlatAdam, FlatSGD
 
-MANY_ROWS = 200_000
 """Training rows from which minibatches are used by rule."""
 
 
