@@ -39,7 +39,10 @@ SplitSeed = Annotated[int | None, typer.Option(help="Of a random split; default 
 Directed = Annotated[bool, typer.Option("--directed", help="The file may hold edges in one direction only.")]
 Memory = Annotated[
     str | None,
-    typer.Option(metavar="SIZE", help="For an imported graph, 4GiB: more edges stay on the disk. Default: half of it."),
+    typer.Option(
+        metavar="SIZE",
+        help="Memory for an imported graph, such as 4GiB; other edges stay on disk. Default: half of what is free.",
+    ),
 ]
 Classes = Annotated[
     str | None, typer.Option(help="The classes, from public knowledge: their number, or names A,B,C in order.")
