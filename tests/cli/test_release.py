@@ -28,6 +28,8 @@ def test_a_released_graph_is_no_way_around_a_node_level_account(data: Path, tmp_
     refused = run("train", "gap", "--data", out, "--out", tmp_path / "model", "--unit", "node", *BUDGET)
     assert refused.exit_code == 2
     assert "expected the real graph under the unit 'node'" in " ".join(refused.output.split())
+    refused = run("train", "lpgnn", "--data", out, "--out", tmp_path / "model", *BUDGET)  # of a unit that is not named
+    assert "expected the real graph under the unit 'local'" in " ".join(refused.output.split())
     (out / "certificate.json").write_text("{}")  # nothing confirms the release any more
     asked = run("train", "mlp", "--data", out, "--out", tmp_path / "model", *BUDGET)
     assert asked.exit_code == 2

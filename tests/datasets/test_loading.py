@@ -145,6 +145,8 @@ def test_no_known_file_takes_its_classes_from_the_labels(folder: Path, name: str
 def test_unknown_names() -> None:
     with pytest.raises(InputError, match="did you mean 'campus'"):
         load("campsu")
+    with pytest.raises(InputError, match=r"there is no 'my\.graph'\. hushgraph import makes a graph"):
+        load("my.graph")
     with pytest.raises(InputError, match="did you mean 'school/ring'"):
         load("school/rnig")
     with pytest.raises(InputError, match=r"expected a graph file at nowhere\.npz; there is none"):

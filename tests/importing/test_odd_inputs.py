@@ -220,10 +220,13 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "one feature too few dimensions": (lambda: data(x=torch.ones(40)), r"features: expected a matrix"),
     "labels too short": (lambda: data(y=LABELS[:-1]), r"labels: expected one per node, \[40\]"),
     "labels as floats in a tensor": (lambda: data(y=LABELS.float()), r"labels: expected integers"),
-    "labels from 1, undeclared": (lambda: cut(data(y=LABELS + 1), "class_names"), r"every class from 0 to 3 to occur"),
+    "labels from 1, undeclared": (
+        lambda: cut(data(y=LABELS + 1), "class_names"),
+        r"got no node of class 0\. .*\[1, 2, 3\]",
+    ),
     "labels with a gap, undeclared": (
         lambda: cut(data(y=LABELS * 2), "class_names"),
-        r"every class from 0 to 4 to occur",
+        r"every class from 0 to 4 to occur.*got no node of class 1\.",
     ),
     "labels beyond the declared": (lambda: data(y=LABELS + 1), r"expected classes 0 to 2"),
     "words as labels, undeclared": (

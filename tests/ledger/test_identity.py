@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -78,6 +79,21 @@ def test_any_change_changes_the_fingerprint(part: str) -> None:
     else:
         x[[0, 1]] = x[[1, 0]]
     assert of(edges=graph, features=x, labels=y).fingerprint != first.fingerprint
+
+
+def test_numbers_to_predict_are_told_apart_in_full() -> None:
+    graph, x, y = edges(500), rows(200), np.linspace(0.0, 0.9, 200, dtype=np.float32)
+    first = of(edges=graph, features=x, labels=y)
+    changed, missing = y.copy(), y.copy()
+    changed[3] += 0.25
+    missing[3] = np.nan
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = [of(edges=graph, features=x, labels=labels).fingerprint for labels in (y.copy(), changed, missing)]
+    assert found[0] == first.fingerprint
+    assert len(set(found)) == 3
+    whole = np.arange(200) % 3
+    assert of(edges=graph, features=x, labels=whole) == of(edges=graph, features=x, labels=whole.astype(np.float32))
 
 
 def test_another_key_gives_unrelated_values() -> None:

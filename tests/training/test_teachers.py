@@ -9,7 +9,18 @@ import torch
 
 from hushgraph.errors import InputError
 from hushgraph.graph.edges import MemoryEdges
-from hushgraph.training.learners import ConvNet, GraphNet, HogRidge, Learner, NeighborRidge, Part, Ridge, learner_from
+from hushgraph.training import learners
+from hushgraph.training.learners import (
+    ConvNet,
+    GraphNet,
+    HogRidge,
+    Learner,
+    NeighborRidge,
+    Part,
+    Ridge,
+    TorchLearner,
+    learner_from,
+)
 from hushgraph.training.teachers import Ensemble, parts_of
 
 MADE = torch.Generator().manual_seed(3)
@@ -42,6 +53,24 @@ def test_every_teacher_gives_one_class_per_query_even_without_records(learner: L
     assert int(found.max()) < 3
     assert not votes(Ensemble(2, learner), torch.full((40,), -1)).any()
     assert learner_from(learner.as_dict()) == learner
+
+
+def test_a_module_that_teachers_share_carries_nothing_from_part_to_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that was pretrained and is kept; with batch norm, whatever number of records a part has."""
+    pretrained = torch.nn.Sequential(torch.nn.Linear(64, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3))
+
+    class Tuned(TorchLearner):
+        name = "tuned"
+
+        def module(self, columns: int, classes: int) -> torch.nn.Module:
+            return pretrained
+
+    monkeypatch.setitem(learners._LEARNERS, "tuned", Tuned)
+    ensemble = Ensemble(4, Tuned(epochs=3, batch_size=2, lr=0.1))
+    before = votes(ensemble)
+    for record in range(0, 30, 5):
+        other = votes(ensemble, torch.where(torch.arange(40) == record, -1, Y))
+        assert int((other != before).any(dim=1).sum()) <= 1
 
 
 def test_processes_change_nothing() -> None:

@@ -233,6 +233,19 @@ def test_other_public_edges_are_other_data(tmp_path: Path) -> None:
             fit(EdgeRR(steps_per_node=1), units.PrivateEdge(), tmp_path, graph=graph)
 
 
+def test_other_weights_of_edges_are_other_data(tmp_path: Path) -> None:
+    """The same noise on sums with other weights would give the weights away."""
+    graph = random_graph(0)
+    graph.edge_weight, graph.weight_bound = torch.ones(graph.edge_index.shape[1]), 1.0
+    with pytest.raises(Stopped):
+        fit(GAP(epochs=3), units.UndirectedEdge(), tmp_path, graph=graph, stop=5)
+    graph.edge_weight[0] = 0.0
+    with pytest.raises(InputError, match="got another data"):
+        fit(GAP(epochs=3), units.UndirectedEdge(), tmp_path, graph=graph)
+    graph.edge_weight[0] = 1.0
+    fit(GAP(epochs=3), units.UndirectedEdge(), tmp_path, graph=graph)
+
+
 def test_a_run_goes_on_as_published_as_it_began(tmp_path: Path) -> None:
     with pytest.raises(Stopped):
         fit(GAP(epochs=3), NODE, tmp_path, stop=2)

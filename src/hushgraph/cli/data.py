@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,7 +39,10 @@ SplitSeed = Annotated[int | None, typer.Option(help="Of a random split; default 
 Directed = Annotated[bool, typer.Option("--directed", help="The file may hold edges in one direction only.")]
 Memory = Annotated[
     str | None,
-    typer.Option(metavar="SIZE", help="For an imported graph, 4GiB: more edges stay on the disk. Default: half of it."),
+    typer.Option(
+        metavar="SIZE",
+        help="Memory for an imported graph, such as 4GiB; other edges stay on disk. Default: half of what is free.",
+    ),
 ]
 Classes = Annotated[
     str | None, typer.Option(help="The classes, from public knowledge: their number, or names A,B,C in order.")
@@ -106,21 +110,22 @@ def read_graph(
     return graph if split is None else split_from(graph, split)
 
 
-def why_separate(name: str, unit: Unit | None, ledger: Ledger) -> str | None:
+def why_separate(name: str, unit: Callable[[], Unit], ledger: Ledger) -> str | None:
     """The answer for a released graph that the ledger confirms: its edges are private, whatever it resembles.
 
-    Features and labels in it are the real ones, so it is refused under a unit that protects those.
+    Features and labels in it are the real ones, so it is refused under a `unit` that protects those, named or not.
     """
     from hushgraph.ledger.manifest import CERTIFICATE, GRAPH, verify_model
 
     folder = Path(name)
     if not (folder / GRAPH).is_file() or not (folder / CERTIFICATE).is_file():
         return None
-    if unit is not None and not {"features", "labels"} <= unit.public:
+    protected = unit()
+    if not {"features", "labels"} <= protected.public:
         raise InputError(
-            f"{name}: expected the real graph under the unit '{unit.name}'; got a released one. Its edges are noisy, "
-            "but its labels are the real ones and would be charged to nobody. Train on the real graph, "
-            "or with a unit that leaves labels public, such as undirected-edge"
+            f"{name}: expected the real graph under the unit '{protected.name}'; got a released one. Its edges are "
+            "noisy, but its records are the real ones and would be charged to nobody. Train on the real graph, or with "
+            "a unit that leaves features and labels public, such as undirected-edge"
         )
     return (
         "a graph released from it: what is protected is noisy already"

@@ -101,7 +101,7 @@ def declared_features(numeric: Repeated, category: Repeated, hashed: Repeated, a
     for option, given, form, read in (
         ("--numeric", numeric, "COLUMN=LOW:HIGH", _range),
         ("--category", category, "COLUMN=A,B,C", _list),
-        ("--hashed", hashed, "COLUMN=BOXES", int),
+        ("--hashed", hashed, "COLUMN=BUCKETS", int),
     ):
         for word in given or []:
             column, equals, value = word.rpartition("=")

@@ -82,6 +82,7 @@ def train(
     require_new_folder(out)
     import torch
 
+    from hushgraph.graph.checks import check_graph
     from hushgraph.ledger.identity import arrays_of
     from hushgraph.ledger.project import default_ledger
 
@@ -89,7 +90,7 @@ def train(
     graph = load_graph(data, split, split_seed, directed=directed, classes=classes, memory=memory)
     book = default_ledger(ledger)
     if continues is None and separate is None:
-        separate = why_separate(data, choices.unit, book)
+        separate = why_separate(data, lambda: choices.unit or choices.method.default_unit(check_graph(graph)), book)
     declared = {"unpublished": unpublished, "group": group, "continues": continues, "separate": separate}
     book = book.on(occasion_of(operator, purpose, arrays=arrays_of(graph), **declared))
     with progress_bar(as_json) as progress:

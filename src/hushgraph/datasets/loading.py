@@ -159,9 +159,10 @@ def _graph_file(source: str | Path) -> Path:
     if Path(source).suffix == ".npz":
         raise InputError(f"expected a graph file at {source}; there is none; check the path")
     if known_file(name) is None and "/" not in name:
-        known = [record.name for record in available()]
+        known = [record.name for record in available() if "/" not in record.name]
         raise InputError(
-            f"expected the name of a dataset or the path of an npz file; got '{name}'; {did_you_mean(name, known)}"
+            f"expected the path of a graph or the name of a dataset; there is no '{name}'. hushgraph import makes a "
+            f"graph from your own files; names: {did_you_mean(name, known)}"
         )
     folder = data_folder()
     if folder is None or not folder.is_dir():

@@ -67,7 +67,8 @@ def _opened(source: Path, most: int, of: str) -> Iterator[BinaryIO]:
         with open(source, "rb") as file:
             yield file
     except FileNotFoundError as error:
-        raise InputError(f"expected {of} in {source.parent}; {source.name} is missing") from error
+        what = f"{source.name} is missing" if source.parent.is_dir() else "there is no such folder"
+        raise InputError(f"expected {of} in {source.parent}; {what}; check the path") from error
     except (OSError, ValueError) as error:
         if isinstance(error, HushgraphError):
             raise

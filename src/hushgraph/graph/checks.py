@@ -279,10 +279,13 @@ def _label_problems(labels: Tensor, num_nodes: int, num_classes: int, declared: 
             f"labels: expected classes 0 to {num_classes - 1} (-1: no label); got {low} to {high}. Labels that are "
             "other numbers are looked up among data.class_names = [1, 2, ...]"
         ]
-    if not declared and (empty := num_classes - torch.unique(labels[labels >= 0]).numel()):
+    present = torch.unique(labels[labels >= 0]).tolist()
+    if not declared and len(present) < num_classes:
+        empty = next(place for place in range(num_classes) if place not in present[place : place + 1])
         return [
             f"labels: expected every class from 0 to {num_classes - 1} to occur, because classes were not declared; "
-            f"{empty} do not. Declare data.num_classes = C, or data.class_names = [...] with the numbers that are used"
+            f"got no node of class {empty}. Declare data.num_classes = C, or the numbers that are used, such as "
+            "data.class_names = [1, 2, 3] for labels that start at 1"
         ]
     return []
 

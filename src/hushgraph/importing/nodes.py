@@ -17,6 +17,7 @@ from hushgraph.importing.findings import Code, Finding, tallied
 from hushgraph.importing.ids import Ids
 from hushgraph.importing.rules import AsIs, Rule, numbers_of, rules_of, words_of
 from hushgraph.importing.tables import Table
+from hushgraph.text import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -77,8 +78,9 @@ def _undeclared(table: Table, name: str) -> str:
     return (
         f"{table.where}: expected a use for the column '{name}'; got none. Numbers need their range from public "
         f"knowledge, because the largest value is somebody's: --numeric {name}=LOW:HIGH, or --as-is {name} if their "
-        f"scale is right. Words need their list: --category {name}=A,B,... or --hashed {name}=64. Without it: "
-        f"--ignore {name}. In Python: features={{'{name}': (LOW, HIGH)}}, None, ['A', 'B'] or 64; ignore=['{name}']"
+        f"scale is right. Words need their list: --category {name}=A,B,... or --hashed {name}=64. Make a date a "
+        f"number first, such as its year. Without it: --ignore {name}. In Python: "
+        f"features={{'{name}': (LOW, HIGH)}}, None, ['A', 'B'] or 64; ignore=['{name}']"
     )
 
 
@@ -170,7 +172,7 @@ class _Labels:
         if self.declared is not None and others:
             raise InputError(
                 f"{self.where}: expected labels among the declared classes ({', '.join(self.declared)}); got "
-                f"{len(others)} others, such as '{others[0]}'; declare them too, or leave such labels empty"
+                f"{counted(len(others), 'other')}, such as '{others[0]}'; declare them too, or leave such labels empty"
             )
         for word in others:
             self.known[word] = len(self.known)

@@ -155,7 +155,7 @@ class Hashed(Rule):
 
     def __post_init__(self) -> None:
         if not 2 <= self.boxes <= 65_536:
-            raise InputError(f"column '{self.column}': expected 2 to 65536 boxes; got {self.boxes}")
+            raise InputError(f"column '{self.column}': expected 2 to 65536 buckets; got {self.boxes}")
 
     @property
     def names(self) -> list[str]:
@@ -188,7 +188,7 @@ def rule_of(column: str, given: Any) -> Rule:
     if isinstance(given, Sequence | set | frozenset) and not isinstance(given, str):
         return Categories(column, tuple(str(word) for word in (sorted(given) if isinstance(given, set) else given)))
     raise InputError(
-        f"features['{column}']: expected (low, high) for numbers, a list of words for categories, a number of boxes "
+        f"features['{column}']: expected (low, high) for numbers, a list of words for categories, a number of buckets "
         f"for hashed words, or None for numbers as they are; got {given!r}"
     )
 

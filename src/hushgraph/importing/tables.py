@@ -41,7 +41,8 @@ class Table:
     def require(self, columns: Sequence[str], option: str) -> list[str]:
         """One problem for every column that is not there."""
         return [
-            f"{self.where}: expected the column '{column}' ({option}); got columns {', '.join(self.columns)}"
+            f"{self.where}: expected the column '{column}' ({option}); got columns {', '.join(self.columns)}. "
+            "Name one of them"
             for column in columns
             if column not in self.columns
         ]

@@ -165,10 +165,17 @@ def identify(arrays: GraphArrays, key: bytes) -> DatasetIdentity:
     total.update(content)
     labels = np.zeros(0) if arrays.labels is None else arrays.labels.reshape(-1)
     labels = labels if (labels >= 0).any() else labels[:0]  # unlabeled throughout is without labels
-    total.update(hmac.digest(key, labels.astype(np.int64).tobytes(), hashlib.sha256))
+    total.update(hmac.digest(key, _label_bytes(labels), hashlib.sha256))
     distinct = _distinct(rows)
     records = distinct if len(distinct) >= max(2.0, _DISTINCTIVE * len(rows)) else distinct[:0]
     return DatasetIdentity(total.hexdigest(), _sketch(pairs), _sketch(records[:SKETCH_SIZE]))
+
+
+def _label_bytes(labels: np.ndarray) -> bytes:
+    """Classes as whole numbers, whatever their type; numbers to predict in full, with one form of NaN and of zero."""
+    if labels.dtype.kind != "f" or (labels == np.floor(labels)).all():
+        return labels.astype(np.int64).tobytes()
+    return np.where(np.isnan(labels), np.nan, labels.astype(np.float64) + 0.0).tobytes()
 
 
 def features_alone(features: Any) -> GraphArrays:

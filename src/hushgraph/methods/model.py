@@ -211,11 +211,17 @@ class Model:
         return checked
 
     def _other_graph(self, graph: Any) -> CheckedGraph:
-        checked = graph if isinstance(graph, CheckedGraph) else check_graph(graph, known_classes=self.class_names)
-        expected, found = self.metadata.num_features, checked.metadata.num_features
+        expected = self.metadata.num_features
+        if isinstance(graph, CheckedGraph):
+            found = graph.metadata.num_features
+        else:
+            *_, found = getattr(getattr(graph, "x", None), "shape", (expected,))
         if expected != found:
-            raise InputError(f"predict: expected {expected} features, as in training; got {found}")
-        return checked
+            raise InputError(
+                f"predict: expected {expected} features, as in training; got {found}. Give a graph with the "
+                "same features"
+            )
+        return graph if isinstance(graph, CheckedGraph) else check_graph(graph, known_classes=self.class_names)
 
     def predict_on(
         self,

@@ -7,6 +7,7 @@ own is made known by `@learner`.
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from hushgraph.errors import InputError, did_you_mean
 from hushgraph.graph.edges import MemoryEdges
@@ -132,13 +134,14 @@ class TorchLearner(Learner):
 
     @abstractmethod
     def module(self, columns: int, classes: int) -> nn.Module:
-        """The untrained network on rows of `columns` numbers; it is made under a seed of this teacher's own."""
+        """The network on rows of `columns` numbers, made under a seed of this teacher's own; a copy is trained."""
 
     def votes(self, part: Part, labels: Tensor, queries: Part, classes: int, generator: torch.Generator) -> Tensor:
         """The likeliest class after training."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(generator.initial_seed())
-            module = self.module(part.x.shape[1], classes)
+            # A module that all teachers share, such as a pretrained one, would carry records from part to part.
+            module = copy.deepcopy(self.module(part.x.shape[1], classes))
             fit_classes(module, part.x, labels, self.epochs, self.batch_size, self.lr, generator)
         with torch.no_grad():
             return torch.cat([module(rows).argmax(dim=1) for rows in queries.x.split(1_000)])
@@ -187,11 +190,17 @@ def fit_classes(
     generator: torch.Generator,
     report: Callable[[int, int], None] = lambda done, total: None,
 ) -> None:
-    """Cross-entropy with Adam, in shuffled batches; `targets` are classes, or a distribution per row."""
+    """Cross-entropy with Adam, in shuffled batches; `targets` are classes, or a distribution per row.
+
+    Batch norm refuses a batch of one row, which is left out then: how many rows there are must not stop a run.
+    """
     optimizer = torch.optim.Adam(module.parameters(), lr)
+    fewest = 2 if any(isinstance(layer, _BatchNorm) for layer in module.modules()) else 1
     module.train()
     for epoch in range(epochs):
         for batch in torch.randperm(len(x), generator=generator).split(batch_size):
+            if batch.numel() < fewest:
+                continue
             optimizer.zero_grad()
             functional.cross_entropy(module(x[batch]), targets[batch]).backward()
             optimizer.step()

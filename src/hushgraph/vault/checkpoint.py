@@ -198,10 +198,12 @@ def draws_masks(module: Any) -> bool:
 
 
 def _fingerprint(graph: CheckedGraph, key: bytes) -> str:
-    """A keyed hash of all that the run reads: edges, those declared public, features, labels, split."""
+    """A keyed hash of all that the run reads: edges, their weights, those declared public, features, labels, split."""
     split = torch.cat([graph.split(name) for name in ("train", "val", "test")] + [graph.public]).numpy().tobytes()
     sizes = canonical([graph.split(name).numel() for name in ("train", "val", "test")] + list(graph.class_names))
     if graph.public_edges is not None:
         split += graph.public_edges.edge_index().numpy().tobytes()
+    if graph.edge_weights is not None:
+        split += graph.edge_weights.pairs.tobytes() + graph.edge_weights.levels.tobytes()
     content = identify(arrays_of(graph), key).fingerprint
     return hashlib.sha256(f"{content}{sizes}".encode() + split).hexdigest()
