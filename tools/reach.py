@@ -15,8 +15,8 @@ from measures import SOURCE, files, imports, package, tree
 
 ROOTS = ("__init__", "__main__", "registry", "cli.__init__")
 """Where commands (also as `python -m hushgraph`) and public names start."""
-COMMANDS = ("main", "_repr_html_", "set_params", "make_private_with_epsilon")
-"""Named in pyproject.toml, called by notebooks and by scikit-learn, and what `hushgraph.torch` is for."""
+COMMANDS = ("main", "_repr_html_", "set_params", "make_private_with_epsilon", "create_module", "exec_module")
+"""Named in pyproject.toml, called by notebooks, by scikit-learn and by importlib, and what `hushgraph.torch` is for."""
 
 
 def unreachable_lines() -> dict[str, int]:

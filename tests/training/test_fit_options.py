@@ -198,3 +198,18 @@ def test_plain_training_elsewhere_is_the_same_training(monkeypatch):
             module, rows, labels, index, Training(epochs=5, batch_size=10), generator=torch.Generator().manual_seed(1)
         )
     torch.testing.assert_close(made[0](rows), made[1](rows), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        {"optimizer": "adam"},
+        {"schedule": "linear"},
+        {"class_weights": [9.0, 1.0, 1.0]},
+        {"callbacks": lambda step: True},
+    ],
+    ids=["optimizer", "schedule", "weights", "callback"],
+)
+def test_steps_that_something_is_read_off_stay_as_they_are(graph, wish):
+    usual, wished = (fitted(hg.ChorusCodes(epochs=2), graph, **more).network for more in ({}, wish))
+    assert torch.equal(usual.shares, wished.shares)

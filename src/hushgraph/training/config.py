@@ -49,6 +49,8 @@ class Training(Settings):
     schedule: str | Callable[[float], float] = "constant"
     class_weights: tuple[float, ...] | None = None
     device: str = "cpu"
+    is_fixed: bool = False
+    """Whether something is read off the steps as they are here: options of `fit` leave it alone."""
 
     def problems(self) -> list[str]:
         """Those of all settings, and an optimizer or a schedule that is none."""

@@ -90,6 +90,8 @@ class FitOptions:
     def apply(self, training: Training, *, exact: bool) -> Training:
         """The training as the user wants it; `exact`: it reads nothing that is private."""
         wanted: dict[str, Any] = {}
+        if training.is_fixed:
+            return training
         if self.optimizer is not None:
             wanted["optimizer"] = self.optimizer
         if self.schedule is not None:
@@ -107,6 +109,8 @@ class FitOptions:
     ) -> Callable[[int, int], bool]:
         """`report`, and then the callbacks; True where one of them has seen enough."""
         module = next((one for one in inputs if isinstance(one, nn.Module)), None)
+        if any(isinstance(one, Training) and one.is_fixed for one in inputs):
+            module = None
 
         def told(done: int, total: int) -> bool:
             report(done, total)

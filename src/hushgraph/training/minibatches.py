@@ -19,8 +19,6 @@ from hushgraph.privacy.metadata import MANY_ROWS
 from hushgraph.training.loop import BestEpoch, Progress
 from hushgraph.training.optimizers import FlatAdam, FlatSGD
 
-"""Training rows from which minibatches are used by rule."""
-
 
 @dataclass(frozen=True)
 class Minibatches:

@@ -100,7 +100,7 @@ class QuietLesson:
     @property
     def training(self) -> Training:
         """Plain steps that add up to `_QUIET`."""
-        return Training(epochs=1, lr=_QUIET / self.steps, optimizer="sgd")
+        return Training(epochs=1, lr=_QUIET / self.steps, optimizer="sgd", is_fixed=True)
 
     @property
     def _length(self) -> float:
