@@ -36,6 +36,16 @@ def test_a_released_graph_is_no_way_around_a_node_level_account(data: Path, tmp_
     assert "--separate" in asked.output
 
 
+def test_a_release_whose_noise_can_be_drawn_again_is_a_question(data: Path, tmp_path: Path) -> None:
+    """Left out of totals, its edges were charged to nobody: to train on it freely would be a way around them."""
+    out, seeded = tmp_path / "out", ["--seed", "1", "--unpublished"]
+    run_json("release", "arr", "--data", data, "--out", out, *BUDGET, *seeded)
+    assert run("verify", out).exit_code == 0
+    asked = run("train", "mlp", "--data", out, "--out", tmp_path / "model", *BUDGET)
+    assert asked.exit_code == 2
+    assert "--separate" in asked.output
+
+
 def test_in_words_it_says_what_came_out(data: Path, tmp_path: Path) -> None:
     text = flat(run("release", "lap-graph", "--data", data, "--out", tmp_path / "out", *BUDGET))
     assert "graph: noisy-edges, discrete Laplace noise of scale 0.2525 on every pair of nodes" in text

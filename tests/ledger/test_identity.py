@@ -92,6 +92,11 @@ def test_numbers_to_predict_are_told_apart_in_full() -> None:
         found = [of(edges=graph, features=x, labels=labels).fingerprint for labels in (y.copy(), changed, missing)]
     assert found[0] == first.fingerprint
     assert len(set(found)) == 3
+    data = random_graph(1)
+    data.y, data.target_range = torch.rand(data.num_nodes), (0.0, 1.0)
+    data.y[0] = torch.nan
+    del data.class_names
+    assert identify(arrays_of(check_graph(data)), KEY).fingerprint == identify(arrays_of(data), KEY).fingerprint
     whole = np.arange(200) % 3
     assert of(edges=graph, features=x, labels=whole) == of(edges=graph, features=x, labels=whole.astype(np.float32))
 

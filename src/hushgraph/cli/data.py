@@ -115,6 +115,8 @@ def why_separate(name: str, unit: Callable[[], Unit], ledger: Ledger) -> str | N
 
     Features and labels in it are the real ones, so it is refused under a `unit` that protects those, named or not.
     """
+    from hushgraph.files.reading import read_json
+    from hushgraph.ledger.certificate import Certificate
     from hushgraph.ledger.manifest import CERTIFICATE, GRAPH, verify_model
 
     folder = Path(name)
@@ -127,11 +129,12 @@ def why_separate(name: str, unit: Callable[[], Unit], ledger: Ledger) -> str | N
             "noisy, but its records are the real ones and would be charged to nobody. Train on the real graph, or with "
             "a unit that leaves features and labels public, such as undirected-edge"
         )
-    return (
-        "a graph released from it: what is protected is noisy already"
-        if verify_model(folder, ledger).exit_code == 0
-        else None
-    )
+    if verify_model(folder, ledger).exit_code != 0:
+        return None
+    certificate = Certificate.from_dict(read_json(folder / CERTIFICATE, of="the certificate of a released graph"))
+    if certificate.unpublished or not certificate.is_private:
+        return None  # its edges were charged to nobody, or its noise can be drawn again
+    return "a graph released from it: what is protected is noisy already"
 
 
 def _is_own(name: str) -> bool:

@@ -162,7 +162,7 @@ def _graph_file(source: str | Path) -> Path:
         known = [record.name for record in available() if "/" not in record.name]
         raise InputError(
             f"expected the path of a graph or the name of a dataset; there is no '{name}'. hushgraph import makes a "
-            f"graph from your own files; names: {did_you_mean(name, known)}"
+            f"graph from your own files; {did_you_mean(name, known)}"
         )
     folder = data_folder()
     if folder is None or not folder.is_dir():

@@ -61,7 +61,8 @@ def arrays_of(graph: Any) -> GraphArrays:
     """The arrays of a PyG graph (`edge_index` or stored `edges`, `x`, `y`), or of a checked one (`edges`, ...)."""
     stored = getattr(graph, "edges", None)
     edges = _array(getattr(graph, "edge_index", None)) if stored is None else stored.pairs_by_source
-    features, labels = ("x", "y") if hasattr(graph, "x") else ("features", "labels")
+    checked = "labels" if getattr(graph, "targets", None) is None else "targets"  # the numbers, not their classes
+    features, labels = ("x", "y") if hasattr(graph, "x") else ("features", checked)
     return GraphArrays(edges, _features(getattr(graph, features, None)), _array(getattr(graph, labels, None)))
 
 
