@@ -115,7 +115,7 @@ class _With:
     """A view that shows other edges."""
 
     def __init__(self, edges: MemoryEdges) -> None:
-        self.edges = edges
+        self.edges, self.edge_weights = edges, None
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=str)

@@ -38,7 +38,7 @@ def test_scores_of_raw_neighborhoods_are_refused_before_they_are_charged() -> No
     plan = Plan.make("toy", graph.metadata, units.Node(), Budget(1.0, 1e-3), [Stage("score", HitCount())])
     charges = CoveredCharges()
     vault = Vault(graph, plan, charges, NoiseSource.seeded(0))  # type: ignore[arg-type]
-    raw = vault._keep_scores(torch.zeros(40, 3), "class scores from raw neighborhoods", raw=True)
+    raw = vault._keep(torch.zeros(40, 3), "class scores from raw neighborhoods", raw=True, are_scores=True)
     with pytest.raises(UnprovenError, match="only be handed over"):
         vault.release("score", raw)
     assert not charges.made

@@ -36,6 +36,7 @@ class Replay(Vault):
     ) -> None:
         self.plan, self.unit = plan, plan.unit
         self.seconds: dict[str, float] = {}
+        self.trained_how: dict[str, Any] = {}
         self.released = released
         self._given, self._nodes, self._recognize = graph, nodes, recognize
         if graph is not None:
