@@ -238,8 +238,11 @@ class Rows:
         self.connection.execute("INSERT OR REPLACE INTO accounts VALUES (?, ?, ?, ?)", (dataset, unit, state, checksum))
 
     def sketches(self) -> dict[str, str]:
-        """All sketches by their hash."""
-        return dict(self.connection.execute("SELECT hash, content FROM sketches").fetchall())
+        """All sketches by their hash; an error where something else than text is stored."""
+        found = dict(self.connection.execute("SELECT hash, content FROM sketches").fetchall())
+        if not all(isinstance(text, str) for text in found.values()):
+            raise LedgerError(f"{self.store.where}: the sketch of a dataset was changed or damaged")
+        return found
 
     def changed_sketches(self) -> set[str]:
         """The hashes of sketches whose content does not have that hash."""
