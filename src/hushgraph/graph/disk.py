@@ -10,7 +10,6 @@ The files hold the private edges as they are. Keep them where the raw data may b
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import tempfile
@@ -25,18 +24,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hushgraph.errors import InputError
 from hushgraph.graph.buckets import Lists, Pairs, in_order
 from hushgraph.graph.degree import capped
+from hushgraph.graph.disk_reading import OFFSET_TYPE, OFFSETS, SOURCE_TYPE, SOURCES, read_header, verify
 from hushgraph.graph.disk_writing import (
-    OFFSET_TYPE,
-    OFFSETS,
-    SOURCE_TYPE,
-    SOURCES,
     Progress,
     new_folder,
     nobody,
-    read_header,
     told_if_full,
     write_edges,
     write_lists,
@@ -66,8 +60,8 @@ _FASTEST_BLOCK = 1 << 20
 class DiskEdges:
     """A folder of edges opened for reading: an `Edges` of any size. `memory_limit` bytes are used at a time.
 
-    Opening checks the header and the sizes; `verify` reads everything. Repeated edges and self loops were left out
-    when the folder was written; `repeated` and `self_loops` tell how many.
+    `open` reads and checks everything once; a folder that was just written is taken as it is. Repeated edges and self
+    loops were left out when the folder was written; `repeated` and `self_loops` tell how many.
     """
 
     def __init__(self, folder: str | Path, memory_limit: int = MEMORY_LIMIT) -> None:
@@ -77,8 +71,10 @@ class DiskEdges:
 
     @classmethod
     def open(cls, folder: str | Path, *, memory_limit: int = MEMORY_LIMIT) -> DiskEdges:
-        """The edges in a folder that `write` made."""
-        return cls(folder, memory_limit)
+        """The edges in a folder that `write` made; one that was changed since, or holds no such lists, is refused."""
+        found = cls(folder, memory_limit)
+        found.verify()
+        return found
 
     @classmethod
     def write(
@@ -270,12 +266,8 @@ class DiskEdges:
         return offsets, sources
 
     def verify(self) -> None:
-        """Read both files and compare their checksums with the header."""
-        for name in (OFFSETS, SOURCES):
-            with (self.folder / name).open("rb") as file:
-                found = hashlib.file_digest(file, "sha256").hexdigest()
-            if found != self._header["sha256"][name]:
-                raise InputError(f"expected the stored checksum of '{name}'; got another one; write the edges again")
+        """Read both files and compare them with the header, and every number in them with what it may be."""
+        verify(self.folder, self._header)
 
     # Reading
 
