@@ -12,6 +12,7 @@ if _TYPE_CHECKING:
     from typing import Any as _Any
 
     from hushgraph import datasets, local, mechanisms, testing
+    from hushgraph.executors.ray import Ray
     from hushgraph.graph.disk import DiskEdges
     from hushgraph.graph.targets import NumberRange
     from hushgraph.importing.graph import Graph
@@ -94,6 +95,7 @@ _PLACES = {
     "PrivHRG": "methods.edge_rr",
     "ProGAP": "methods.progap",
     "Quorum": "methods.quorum",
+    "Ray": "executors.ray",
     "ReleasedGraph": "methods.released",
     "SageEDP": "methods.perturbed",
     "Stage": "privacy.plan",
@@ -149,6 +151,7 @@ __all__ = [
     "PrivHRG",
     "ProGAP",
     "Quorum",
+    "Ray",
     "ReleasedGraph",
     "SageEDP",
     "Stage",

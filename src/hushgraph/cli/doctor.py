@@ -29,7 +29,7 @@ OPTIONAL = {
     "numba": "faster sums over large graphs",
     "fastapi": "hushgraph collect serve",
     "opacus": "benchmarks",
-    "ray": "distributed studies",
+    "ray": "edges, teachers and studies on several machines",
     "ogb": "OGB datasets",
 }
 

@@ -19,7 +19,7 @@ from hushgraph.cli.console import (
     show_words,
     words,
 )
-from hushgraph.cli.data import Classes, Data, Directed, Memory, Split, SplitSeed, load_graph, why_separate
+from hushgraph.cli.data import Classes, Data, Directed, Memory, Split, SplitSeed, Workers, load_graph, why_separate
 from hushgraph.cli.ledger import LedgerOption, Operator, Purpose, occasion_of
 from hushgraph.cli.plan import Delta, Edges, Epsilon, Method, PaperMode
 
@@ -68,6 +68,7 @@ def train(
     operator: Operator = None,
     purpose: Purpose = "",
     memory: Memory = None,
+    workers: Workers = None,
     threads: Annotated[int, typer.Option(min=1, metavar="N", help="Threads of the numeric library.")] = 1,
     settings: Settings = None,
     as_json: Json = False,
@@ -82,12 +83,14 @@ def train(
     require_new_folder(out)
     import torch
 
+    from hushgraph.executors.base import as_executor
     from hushgraph.graph.checks import check_graph
     from hushgraph.ledger.identity import arrays_of
     from hushgraph.ledger.project import default_ledger
 
     torch.set_num_threads(threads)
-    graph = load_graph(data, split, split_seed, directed=directed, classes=classes, memory=memory)
+    executor = None if workers is None else as_executor(workers)
+    graph = load_graph(data, split, split_seed, directed=directed, classes=classes, memory=memory, workers=executor)
     book = default_ledger(ledger)
     if continues is None and separate is None:
         separate = why_separate(data, lambda: choices.unit or choices.method.default_unit(check_graph(graph)), book)
@@ -104,7 +107,10 @@ def train(
             seed=seed,
             progress=progress,
             checkpoint=checkpoint,
+            workers=executor,
         )
+    if executor is not None:
+        executor.close()
     model.save(out)
     shown = summary(model, out, book.folder)
     if as_json:
