@@ -82,3 +82,33 @@ def test_every_default_fits_its_own_rule(name):
     for field in dataclasses.fields(kind):
         among = field.metadata.get("rules", {}).get("among")
         assert among is None or field.default is None or field.default in among, field.name
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["import", "--edges", "none.csv", "--out", "new.graph"],
+        ["import", "--edges", "none.csv", "--num-nodes", "5", "--numeric", "age", "--out", "new.graph"],
+        ["train", "gap", "--data", "nowhere", "--epsilon", "1", "--out", "new-model"],
+        ["train", "gap", "--data", "./nowhere", "--epsilon", "1", "--out", "new-model"],
+        ["train", "gap", "--dta", "campus", "--epsilon", "1", "--out", "new-model"],
+        ["train", "gapp", "--data", "campus", "--epsilon", "1", "--out", "new-model"],
+        ["train", "gap", "--data", "campus", "--epsilon", "one", "--out", "new-model"],
+        ["train", "gap", "--data", "campus", "--unit", "noed", "--epsilon", "1", "--out", "new-model"],
+        ["release", "arr", "--data", "nowhere", "--epsilon", "1", "--out", "new-graph"],
+        ["describe", "nowhere"],
+        ["predict", "no-model"],
+        ["predict", "no-model", "--on", "campus"],
+        ["audit", "no-model"],
+        ["report", "no-model"],
+        ["attack", "similarity", "no-model", "--data", "campus"],
+    ],
+    ids=" ".join,
+)
+def test_a_mistake_in_a_command_does_not_wait_for_torch(words):
+    program = (
+        "import sys; from hushgraph.cli import main; sys.argv = ['hushgraph', *sys.argv[1:]]\n"
+        "try:\n    main()\nexcept SystemExit as ended:\n    print(ended.code, 'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["2", "False"], done.stderr

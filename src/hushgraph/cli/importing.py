@@ -75,13 +75,13 @@ def import_graph(
 
     Features are made by public rules only: a range or a list of words is declared, never read off the data.
     """
+    InputError.collect(_problems(source, edges, nodes, num_nodes, out, directed))
+    features = declared_features(numeric, category, hashed, as_is)
+    named = _classes(classes, number_range)
     from hushgraph.importing.edges import EdgeColumns
     from hushgraph.importing.importer import import_files, import_whole
     from hushgraph.importing.nodes import NodeColumns
 
-    InputError.collect(_problems(source, edges, nodes, num_nodes))
-    features = declared_features(numeric, category, hashed, as_is)
-    named = _classes(classes, number_range)
     columns = NodeColumns(id_column, label, split, features, named, _words(ignore))
     if source is not None:
         done = import_whole(out, source, columns)
@@ -146,12 +146,24 @@ def _words(given: Repeated) -> list[str]:
     return [word.strip() for one in given or [] for word in one.split(",")]
 
 
-def _problems(source: Path | None, edges: Path | None, nodes: Path | None, num_nodes: int | None) -> list[str]:
+def _problems(
+    source: Path | None, edges: Path | None, nodes: Path | None, num_nodes: int | None, out: Path, directed: bool | None
+) -> list[str]:
+    """What is wrong with the options and the paths, all at once, before anything large is imported."""
+    from hushgraph.importing.findings import NO_DIRECTION
+
     if source is not None and (edges is not None or nodes is not None or num_nodes is not None):
         return ["expected one whole graph, or --edges with --nodes; got both; remove one"]
     if source is None and edges is None:
         return ["expected a graph: --edges FILE --nodes FILE, or one file that holds both; got neither"]
-    return []
+    found = [
+        f"expected a {kind} at {path}; there is no such file; check the path"
+        for kind, path in (("graph", source), ("table", edges), ("table", nodes))
+        if path is not None and not path.expanduser().exists()
+    ]
+    found += [NO_DIRECTION] if edges is not None and directed is None else []
+    taken = f"--out: expected a new folder; got '{out}', which exists; name another, or remove it"
+    return [*found, taken] if out.exists() else found
 
 
 def _summary(done: Imported) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from hushgraph.cli.console import (
     show_words,
     words,
 )
-from hushgraph.cli.data import Classes, Data, Directed, Memory, Split, SplitSeed, load_graph, why_separate
+from hushgraph.cli.data import Classes, Data, Directed, Memory, Split, SplitSeed, load_graph, require_data, why_separate
 from hushgraph.cli.ledger import LedgerOption, Operator, Purpose, occasion_of
 from hushgraph.cli.plan import Delta, Edges, Epsilon, Method, PaperMode
 
@@ -76,10 +76,11 @@ def train(
 
     `hushgraph methods METHOD` lists what --set can change.
     """
+    require_data(data)
+    require_new_folder(out)
     from hushgraph.cli.choices import read_choices
 
     choices = read_choices(method, unit, epsilon, delta, words(settings))
-    require_new_folder(out)
     import torch
 
     from hushgraph.graph.checks import check_graph
