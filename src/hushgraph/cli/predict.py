@@ -49,7 +49,6 @@ def predict(
     require_data(data or on)
     import torch
 
-    from hushgraph.ledger.identity import arrays_of
     from hushgraph.ledger.manifest import require_uncontradicted
     from hushgraph.ledger.project import default_ledger
     from hushgraph.methods.evaluation import EVALUATION
@@ -63,7 +62,7 @@ def predict(
     shown["charged"] = on is not None
     if on is not None:
         about = graph = load_graph(on, directed=directed, needs_split=False)
-        book = book.on(occasion_of(operator, purpose, arrays=arrays_of(graph), continues=continues, separate=separate))
+        book = book.on(occasion_of(operator, purpose, continues=continues, separate=separate))
         answering = _predict_on(trained, graph, epsilon, delta, book, edges)
         probabilities = answering.predict_proba()
         shown["certificate"] = answering.certificate.as_dict()

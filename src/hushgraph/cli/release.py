@@ -84,7 +84,6 @@ def release(
     choices = read_choices("edge-rr" if method == "hetero-rr" else method, unit, epsilon, delta, rest)
     if feature_epsilon is not None and paper_mode:
         raise InputError("--paper-mode: expected it without --feature-epsilon; publications state no such pair")
-    from hushgraph.ledger.identity import arrays_of
     from hushgraph.ledger.project import default_ledger
     from hushgraph.methods.feature_rr import FeatureRR
     from hushgraph.methods.hetero_rr import HeteroRR
@@ -92,7 +91,7 @@ def release(
 
     graph = read_graph(data, split, directed=directed)
     declared = {"unpublished": unpublished, "group": group, "continues": continues, "separate": separate}
-    book = default_ledger(ledger).on(occasion_of(operator, purpose, arrays=arrays_of(graph), **declared))
+    book = default_ledger(ledger).on(occasion_of(operator, purpose, **declared))
     with progress_bar(as_json) as progress:
         common: dict[str, Any] = {"ledger": book, "num_edges": edges, "seed": seed, "progress": progress}
         if feature_epsilon is None:

@@ -84,7 +84,6 @@ def train(
     import torch
 
     from hushgraph.graph.checks import check_graph
-    from hushgraph.ledger.identity import arrays_of
     from hushgraph.ledger.project import default_ledger
 
     torch.set_num_threads(threads)
@@ -93,7 +92,7 @@ def train(
     if continues is None and separate is None:
         separate = why_separate(data, lambda: choices.unit or choices.method.default_unit(check_graph(graph)), book)
     declared = {"unpublished": unpublished, "group": group, "continues": continues, "separate": separate}
-    book = book.on(occasion_of(operator, purpose, arrays=arrays_of(graph), **declared))
+    book = book.on(occasion_of(operator, purpose, **declared))
     with progress_bar(as_json) as progress:
         model = choices.method.fit(
             graph,
