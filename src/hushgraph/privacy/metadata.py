@@ -105,6 +105,10 @@ class Metadata:
         return cls(**values)
 
 
+EXAMPLE = Metadata(1_000, 750, 100, 150, 16, 4)
+"""Sizes of a small graph, to ask a method what it would do."""
+
+
 def count_pairs(num_nodes: int, *, undirected: bool) -> int:
     """How many pairs of different nodes there are."""
     ordered = num_nodes * (num_nodes - 1)
