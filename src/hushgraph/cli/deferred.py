@@ -177,6 +177,6 @@ def _constant_words(module: str, name: str) -> tuple[str, ...] | None:
         targets = line.targets if isinstance(line, ast.Assign) else [getattr(line, "target", None)]
         if isinstance(line, ast.Assign | ast.AnnAssign) and name in (getattr(one, "id", None) for one in targets):
             entries = line.value.keys if isinstance(line.value, ast.Dict) else getattr(line.value, "elts", [None])
-            words = [getattr(entry, "value", None) for entry in entries]
+            words: list[Any] = [getattr(entry, "value", None) for entry in entries]
             return tuple(words) if all(isinstance(word, str) for word in words) else None
     return None

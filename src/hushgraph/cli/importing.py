@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -43,6 +44,9 @@ def import_graph(
     numeric: Annotated[
         Repeated, typer.Option(metavar="COLUMN=LOW:HIGH", help="A number and its public range; repeatable.")
     ] = None,
+    date: Annotated[
+        Repeated, typer.Option(metavar="COLUMN=FIRST:LAST", help="A date and its public range; repeatable.")
+    ] = None,
     category: Annotated[
         Repeated, typer.Option(metavar="COLUMN=A,B,C", help="A word and its public list; repeatable.")
     ] = None,
@@ -76,7 +80,7 @@ def import_graph(
     Features are made by public rules only: a range or a list of words is declared, never read off the data.
     """
     InputError.collect(_problems(source, edges, nodes, num_nodes, out, directed))
-    features = declared_features(numeric, category, hashed, as_is)
+    features = declared_features(numeric, category, hashed, as_is, date)
     named = _classes(classes, number_range)
     from hushgraph.importing.edges import EdgeColumns
     from hushgraph.importing.importer import import_files, import_whole
@@ -94,12 +98,15 @@ def import_graph(
     show_json(_summary(done)) if as_json else _show(done, columns)
 
 
-def declared_features(numeric: Repeated, category: Repeated, hashed: Repeated, as_is: Repeated) -> dict[str, Any]:
+def declared_features(
+    numeric: Repeated, category: Repeated, hashed: Repeated, as_is: Repeated, date: Repeated = None
+) -> dict[str, Any]:
     """The options that declare columns, as `features` takes them; everything wrong is told together."""
     found: dict[str, Any] = dict.fromkeys(_words(as_is))
     problems = []
     for option, given, form, read in (
         ("--numeric", numeric, "COLUMN=LOW:HIGH", _range),
+        ("--date", date, "COLUMN=2010-01-01:2026-01-01", _dates),
         ("--category", category, "COLUMN=A,B,C", _list),
         ("--hashed", hashed, "COLUMN=BUCKETS", int),
     ):
@@ -136,6 +143,11 @@ def _range(value: str) -> tuple[float, float]:
     if not colon:
         raise ValueError
     return float(low), float(high)
+
+
+def _dates(value: str) -> tuple[datetime.date, datetime.date]:
+    first, last = value.split(":")
+    return datetime.date.fromisoformat(first.strip()), datetime.date.fromisoformat(last.strip())
 
 
 def _list(value: str) -> list[str]:
