@@ -108,7 +108,7 @@ def test_a_fit_from_behind_a_url_gives_the_same_bytes(folder: Path, unit: str) -
     right = fitted(str(folder))
     for graph, options in (
         (url, {}),
-        (url, {"memory": 1000}),
+        (url, {"memory": "1KiB"}),
         (url, {"workers": Processes(1)}),
         (f"file://{folder}", {"workers": Elsewhere(1)}),
     ):
@@ -116,7 +116,7 @@ def test_a_fit_from_behind_a_url_gives_the_same_bytes(folder: Path, unit: str) -
         assert {key: value.numpy().tobytes() for key, value in found.items()} == {
             key: value.numpy().tobytes() for key, value in right.items()
         }
-    edges = hg.datasets.load(url, memory=1000).edges
+    edges = hg.datasets.load(url, memory="1KiB").edges
     edges.verify()
     assert np.array_equal(edges.mapped()[1], np.fromfile(folder / "edges" / "sources.bin", dtype="<i4"))
     store.rm("/graphs", recursive=True)

@@ -168,7 +168,8 @@ class Ray:
                     object_store_memory=self.store,
                     _node_ip_address=LOOPBACK,
                     _temp_dir=os.path.join(self._room, "ray"),
-                    _system_config={"automatic_object_spilling_enabled": False},
+                    # Workers are as patient as this process is, not more: Ray would give others the processor first.
+                    _system_config={"automatic_object_spilling_enabled": False, "worker_niceness": 0},
                     **in_memory,
                 )
             self._ray = ray
