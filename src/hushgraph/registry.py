@@ -17,7 +17,7 @@ Kind = Literal["methods", "units", "mechanisms", "attacks", "experiments", "view
 
 _METHODS = "hushgraph.methods."
 _MECHANISMS = "hushgraph.mechanisms."
-_UNITS = "hushgraph.privacy.units:"
+_UNITS = "hushgraph.privacy.units."
 _ATTACKS = "hushgraph.attacks."
 _EXPERIMENTS = "hushgraph.study.experiments."
 
@@ -85,17 +85,17 @@ _KNOWN: dict[str, dict[str, str | type]] = {
         "raw": _MECHANISMS + "raw:Raw",
     },
     "units": {
-        "undirected-edge": _UNITS + "UndirectedEdge",
-        "private-edge": _UNITS + "PrivateEdge",
-        "directed-edge": _UNITS + "DirectedEdge",
-        "node": _UNITS + "Node",
-        "node-replace": _UNITS + "NodeReplace",
-        "bounded-degree-node": _UNITS + "BoundedDegreeNode",
-        "node-with-edges": _UNITS + "NodeWithEdges",
-        "record": _UNITS + "Record",
-        "class": _UNITS + "Class",
-        "subclass": _UNITS + "Subclass",
-        "local": _UNITS + "Local",
+        "undirected-edge": _UNITS + "edge:UndirectedEdge",
+        "private-edge": _UNITS + "edge:PrivateEdge",
+        "directed-edge": _UNITS + "edge:DirectedEdge",
+        "node": _UNITS + "node:Node",
+        "node-replace": _UNITS + "node:NodeReplace",
+        "bounded-degree-node": _UNITS + "node:BoundedDegreeNode",
+        "node-with-edges": _UNITS + "node:NodeWithEdges",
+        "record": _UNITS + "record:Record",
+        "class": _UNITS + "record:Class",
+        "subclass": _UNITS + "record:Subclass",
+        "local": _UNITS + "local:Local",
     },
     "attacks": {
         "linkteller": _ATTACKS + "links:LinkTeller",
