@@ -27,7 +27,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"mechanisms"}),
     frozenset({"vault"}),
     frozenset({"methods"}),
-    frozenset({"audit", "attacks", "collect", "testing", "torch"}),
+    frozenset({"audit", "attacks", "collect", "testing", "torch", "tracking"}),
     frozenset({"report"}),
     frozenset({"study"}),
     frozenset({"ui"}),

@@ -51,6 +51,7 @@ if _TYPE_CHECKING:
     from hushgraph.privacy.units import Unit
     from hushgraph.registry import register
     from hushgraph.study.run import study
+    from hushgraph.tracking.base import track
 
 __version__ = "0.2.0"
 
@@ -107,6 +108,7 @@ _PLACES = {
     "load": "methods.model",
     "register": "registry",
     "release_graph": "methods.released",
+    "track": "tracking.base",
 }
 _MODULES = {name: name for name in ("datasets", "local", "mechanisms", "study", "testing")} | {"units": "privacy.units"}
 
@@ -169,6 +171,7 @@ __all__ = [
     "release_graph",
     "study",
     "testing",
+    "track",
     "units",
 ]
 

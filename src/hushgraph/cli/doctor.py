@@ -28,6 +28,8 @@ CORE = (
 OPTIONAL = {
     "numba": "faster sums over large graphs",
     "fastapi": "hushgraph ui, hushgraph collect serve",
+    "tensorboard": "train --track tensorboard:FOLDER",
+    "mlflow": "train --track mlflow:URI",
     "opacus": "benchmarks",
     "ray": "edges, teachers and studies on several machines",
     "ogb": "OGB datasets",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushgraph.cli.console import Json, command, echo, show_json, show_table, show_words
+from hushgraph.cli.console import Json, Track, TrackEvaluation, command, echo, show_json, show_table, show_words
 
 if TYPE_CHECKING:
     from hushgraph.study.results import Results
@@ -51,12 +51,17 @@ def run(
     where: Where = None,
     store: StoreOption = None,
     any_code: AnyCode = False,
+    track: Track = None,
+    track_evaluation: TrackEvaluation = False,
     as_json: Json = False,
 ) -> None:
     """Run what is missing from a study. It resumes where it was stopped or killed; nothing runs twice."""
     from hushgraph.executors.base import as_executor, cores
     from hushgraph.study.run import study, time_kinds
+    from hushgraph.study.tracked import tracked
+    from hushgraph.tracking.base import tracker_of
 
+    trackers = [tracker_of(one) for one in track or []]
     results = _read(file, store, any_code)
     if dry_run:
         if timed:
@@ -66,7 +71,8 @@ def run(
     watch = _Line(quiet=as_json)
     started = time.perf_counter()
     options: dict[str, Any] = {"workers": workers, "retry": retry, "where": _where(where), "any_code": any_code}
-    done = study(results.study, store=results.store.path, watch=watch, **options)
+    told = tracked(results.store, trackers, evaluation=track_evaluation, watch=watch) if trackers else watch
+    done = study(results.study, store=results.store.path, watch=told, **options)
     watch.end()
     if as_json:
         seconds = time.perf_counter() - started

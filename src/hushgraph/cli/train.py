@@ -10,6 +10,8 @@ import typer
 from hushgraph.cli.console import (
     Json,
     Settings,
+    Track,
+    TrackEvaluation,
     command,
     echo,
     known,
@@ -17,6 +19,7 @@ from hushgraph.cli.console import (
     require_new_folder,
     show_json,
     show_words,
+    tell,
     words,
 )
 from hushgraph.cli.data import (
@@ -33,6 +36,7 @@ from hushgraph.cli.data import (
 )
 from hushgraph.cli.ledger import LedgerOption, Operator, Purpose, occasion_of
 from hushgraph.cli.plan import Delta, Edges, Epsilon, Method, PaperMode
+from hushgraph.errors import InputError
 
 if TYPE_CHECKING:
     from hushgraph.methods.model import Model
@@ -80,6 +84,8 @@ def train(
     purpose: Purpose = "",
     memory: Memory = None,
     workers: Workers = None,
+    track: Track = None,
+    track_evaluation: TrackEvaluation = False,
     threads: Annotated[int, typer.Option(min=1, metavar="N", help="Threads of the numeric library.")] = 1,
     settings: Settings = None,
     as_json: Json = False,
@@ -93,6 +99,9 @@ def train(
     from hushgraph.cli.choices import read_choices
 
     choices = read_choices(method, unit, epsilon, delta, words(settings))
+    from hushgraph.tracking.base import entry_of, tracker_of
+
+    trackers = [tracker_of(one) for one in track or []]  # before anything is charged
     import torch
 
     from hushgraph.executors.base import as_executor
@@ -123,6 +132,11 @@ def train(
     if executor is not None:
         executor.close()
     model.save(out)
+    for one in trackers:
+        try:
+            one.log(entry_of(model, evaluation=track_evaluation))
+        except InputError as error:
+            tell(f"{error}. The model is saved all the same")
     shown = summary(model, out, book.folder)
     if as_json:
         show_json(shown)
