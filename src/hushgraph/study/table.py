@@ -125,14 +125,15 @@ def _refused(results: Results, view: View, axes: Sequence[str]) -> frozenset[tup
 
 def chosen_rows(results: Results, view: View) -> list[Row]:
     """The rows that a view is about; an unknown measure or axis is an error."""
-    known = results.metrics()
-    unknown = [one for one in (view.values or (view.value,)) if known and one not in known]
-    InputError.collect(f"value: no run has '{one}'; {did_you_mean(one, known)}" for one in unknown)
     axes = {axis for cell in results.study.cells for axis in cell.axes}
     InputError.collect(
         f"axis: no '{axis}' in this study; {did_you_mean(axis, axes)}" for axis in view.axes if axis not in axes
     )
-    return results.where(view.where)
+    rows = results.where(view.where)
+    known = list(dict.fromkeys(name for row in rows for name in row.metrics))
+    unknown = [one for one in (view.values or (view.value,)) if known and one not in known]
+    InputError.collect(f"value: no run has '{one}'; {did_you_mean(one, known)}" for one in unknown)
+    return rows
 
 
 def varying(rows: Sequence[Row], view: View, named: Sequence[str]) -> list[str]:
