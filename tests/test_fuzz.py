@@ -36,3 +36,9 @@ def test_alterations_alter(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     assert sum(fuzz.bytes_altered(b"some bytes", rng) != b"some bytes" for _ in range(50)) > 40
     assert sum(fuzz.json_altered(b'{"a": [1, {"b": 2}]}', rng) != b'{"a": [1, {"b": 2}]}' for _ in range(50)) > 40
+
+
+def test_a_kind_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["fuzz.py", "collected", "reports"])  # one name, without its quotes
+    with pytest.raises(SystemExit, match=r"'collected reports'.*got 'collected', 'reports'"):
+        fuzz.main()

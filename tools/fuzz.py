@@ -435,14 +435,13 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=1000, help="altered files of each kind")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
+    chosen = _chosen(given.kinds)
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
     head = ("kind", "altered", "refused", "same", "raw", "hang", "silent", "seconds", "slowest", "largest")
     print("  ".join(f"{word:>10}" if at else f"{word:<18}" for at, word in enumerate(head)), flush=True)
     bad = 0
-    for kind in kinds():
-        if given.kinds and kind.name not in given.kinds:
-            continue
+    for kind in chosen:
         begun, before = time.process_time(), _peak()
         with tempfile.TemporaryDirectory() as work:
             counts = fuzz(kind, given.count, given.seed, Path(work), tell=lambda words: print(words, file=sys.stderr))
@@ -452,6 +451,15 @@ def main() -> int:
         print("  ".join([f"{kind.name:<18}", *(f"{cell:>10}" for cell in cells)]), flush=True)
         bad += sum(found[2:])
     return int(bad > 0)
+
+
+def _chosen(names: list[str]) -> list[Kind]:
+    """The kinds of these names, or all; a name that is none would be a kind that nobody looked at."""
+    known = {kind.name: kind for kind in kinds()}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise SystemExit(f"expected kinds among {', '.join(map(repr, known))}; got {', '.join(map(repr, unknown))}")
+    return [known[name] for name in names or known]
 
 
 def _peak() -> int:

@@ -108,3 +108,46 @@ def test_a_list_of_members_that_would_fill_the_memory_is_refused(tmp_path: Path)
 def test_names_lose_what_steers_a_terminal(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", **GOOD, class_names=np.array(["a\x1b]0;owned\x07", "b"]))
     assert read_npz(tmp_path / "a.npz").class_names == ["a\\x1b]0;owned\\x07", "b"]
+
+
+def damaged(path: Path, at: int, new: bytes) -> Path:
+    content = bytearray(path.read_bytes())
+    content[at : at + len(new)] = new
+    path.write_bytes(content)
+    return path
+
+
+def test_a_list_of_arrays_that_swallows_some_of_them_is_refused(tmp_path: Path) -> None:
+    # The checksums of an archive cover its arrays, not their list: an entry whose comment is as long as all entries
+    # behind it makes them vanish without a trace.
+    path = tmp_path / "a.npz"
+    np.savez_compressed(path, **GOOD, train_mask=np.array([True, False]), class_names=np.array(["a", "b"]))
+    content = path.read_bytes()
+    entry = content.rindex(b"PK\x01\x02", 0, content.rindex(b"x.npy"))
+    after = content.index(b"PK\x01\x02", entry + 4)
+    rest = content.index(b"PK\x05\x06") - after
+    damaged(path, entry + 32, rest.to_bytes(2, "little"))
+    assert zipfile.ZipFile(path).namelist() == ["y.npy", "edge_index.npy", "x.npy"]  # and Python says nothing
+    with pytest.raises(InputError, match="says that it holds 5 arrays and lists 3"):
+        read_npz(path)
+    damaged(path, path.stat().st_size - 12, (3).to_bytes(2, "little"))
+    with pytest.raises(InputError, match="belongs to no array"):
+        read_npz(path)
+
+
+def test_bytes_between_arrays_are_refused_and_archives_from_a_pipe_are_not(tmp_path: Path) -> None:
+    class Pipe(io.BytesIO):
+        def seekable(self) -> bool:
+            return False
+
+        def tell(self) -> int:
+            raise OSError("a pipe")
+
+    pipe = Pipe()
+    np.savez_compressed(pipe, **GOOD)
+    (tmp_path / "pipe.npz").write_bytes(pipe.getvalue())
+    assert read_npz(tmp_path / "pipe.npz").num_nodes == 2
+    np.savez(tmp_path / "a.npz", **GOOD)
+    (tmp_path / "a.npz").write_bytes(b"#!/bin/sh\n" + (tmp_path / "a.npz").read_bytes())
+    with pytest.raises(InputError, match="list of members does not end where"):
+        read_npz(tmp_path / "a.npz")

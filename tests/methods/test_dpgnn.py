@@ -15,11 +15,11 @@ from hushgraph.errors import BudgetError, InputError, PrivateAccessError, Unprov
 from hushgraph.graph.checks import check_graph
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.mechanisms.rooted_gradient import RootedGradient
-from hushgraph.methods.base import open_vault
 from hushgraph.methods.dpgnn import DPGNN
 from hushgraph.methods.mlp import DPMLP
 from hushgraph.methods.model import load
 from hushgraph.methods.plain_gnn import GAT, GIN
+from hushgraph.methods.running import open_vault
 from hushgraph.nn.rooted import CONVOLUTIONS
 from hushgraph.privacy import units
 from hushgraph.privacy.budget import Budget

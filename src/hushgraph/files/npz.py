@@ -1,7 +1,8 @@
 """Arrays in npz archives, read one by one: what an array would need is judged by its header, before any of it is read.
 
 Nothing is unpickled. An archive that unpacks to much more than its own size (a zip bomb) is refused: an array may have
-64 MB, or 200 times as many bytes as it takes in the file.
+64 MB, or 200 times as many bytes as it takes in the file. Checksums cover the arrays, but not the list of them: an
+archive whose list has another length than it says, or whose arrays leave a gap, is refused as one that lost some.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ LARGEST_RATIO = 200
 _LONGEST_HEADER = 10_000
 _MOST_DIRECTORY = 1 << 20
 _PIECE = 1 << 20
+_SIZES_FOLLOW = 0x08  # a flag: checksum and sizes of a member stand behind it, in an archive written to a pipe
+_SIZES: tuple[int, ...] = (12, 16, 20, 24)
 _DAMAGE = (
     zipfile.BadZipFile,
     zlib.error,
@@ -54,10 +57,11 @@ class NpzFile:
         try:
             with open(self.path, "rb") as file:
                 self._refuse_single(file.read(len(npy.MAGIC_PREFIX)), of)
-                _judge_directory(file)
-            self._zip = zipfile.ZipFile(self.path)
-            for info in self._zip.infolist():  # compares the two places that name a member
-                self._zip.open(info).close()
+                count, start = _read_directory(file)
+                self._zip = zipfile.ZipFile(self.path)
+                for info in self._zip.infolist():  # compares the two places that name a member
+                    self._zip.open(info).close()
+                _refuse_gaps(file, self._zip.infolist(), count, start)
         except _DAMAGE as error:
             if isinstance(error, HushgraphError):
                 raise
@@ -159,20 +163,47 @@ def _read_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     return shape, fortran, kind
 
 
-def _judge_directory(file: BinaryIO) -> None:
-    """Refuse an archive whose list of members alone would fill the memory; `zipfile` reads it whole."""
+def _read_directory(file: BinaryIO) -> tuple[int, int]:
+    """How many members the archive says it has, and where their list starts.
+
+    A list that alone would fill the memory is refused, because `zipfile` reads it whole; so is one that does not end
+    where the end of the archive begins.
+    """
     size = file.seek(0, os.SEEK_END)
-    file.seek(max(0, size - 65_557))
+    first = max(0, size - 65_557)
+    file.seek(first)
     tail = file.read()
     at = tail.rfind(b"PK\x05\x06")
     if at < 0 or len(tail) < at + 22:
         raise ValueError("no list of members was found")
-    length = int.from_bytes(tail[at + 12 : at + 16], "little")
-    wide = tail.rfind(b"PK\x06\x06", 0, at)
-    if length == 0xFFFFFFFF and wide >= 0:
-        length = int.from_bytes(tail[wide + 40 : wide + 48], "little")
+    count, length, start = struct.unpack("<HLL", tail[at + 10 : at + 20])
+    if 0xFFFFFFFF in (length, start) or count == 0xFFFF:
+        at = tail.rfind(b"PK\x06\x06", 0, at)
+        if at < 0 or len(tail) < at + 56:
+            raise ValueError("no list of members was found")
+        count, length, start = struct.unpack("<QQQ", tail[at + 32 : at + 56])
     if length > _MOST_DIRECTORY:
         raise ValueError(f"its list of members has {length:,} bytes")
+    if start + length != first + at:
+        raise ValueError("its list of members does not end where the archive says")
+    return count, start
+
+
+def _refuse_gaps(file: BinaryIO, infos: list[zipfile.ZipInfo], count: int, start: int) -> None:
+    """Refuse an archive that lists fewer members than it says, or holds bytes that belong to none of them."""
+    if len(infos) != count:
+        raise ValueError(f"it says that it holds {count} arrays and lists {len(infos)}")
+    ends = 0
+    gaps: tuple[int, ...] = (0,)
+    for info in sorted(infos, key=lambda one: one.header_offset):
+        if info.header_offset - ends not in gaps:
+            raise ValueError(f"what stands before {info.filename!r} belongs to no array, or to two")
+        file.seek(info.header_offset + 26)
+        name, extra = struct.unpack("<HH", file.read(4))
+        ends = info.header_offset + 30 + name + extra + info.compress_size
+        gaps = _SIZES if info.flag_bits & _SIZES_FOLLOW else (0,)
+    if start - ends not in gaps:
+        raise ValueError("what stands before its list of members belongs to no array, or to two")
 
 
 def _said(error: Exception) -> str:
