@@ -99,9 +99,7 @@ def read_views(top: Reader) -> tuple[View, ...]:
 def _table(at: Reader, number: int) -> View:
     at.only(("name", "value", "values", "rows", "columns", "baseline", "published", "where"))
     values = tuple(str(one) for one in at.listed("values"))
-    places = [
-        Reader.of(one, f"{at.at('published')}[{n}]", at.problems) for n, one in enumerate(at.listed("published"))
-    ]
+    places = [Reader.of(one, f"{at.at('published')}[{n}]", at.problems) for n, one in enumerate(at.listed("published"))]
     return View(
         name=at.text("name", f"table {number + 1}"),
         kind="table",
