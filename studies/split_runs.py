@@ -1,4 +1,4 @@
-"""Repetitions as in publications that draw everything anew: every seed has a split of its own, beside noise and weights."""
+"""Repetitions as some publications have them: every seed draws a split of its own, beside noise and weights."""
 
 from __future__ import annotations
 

@@ -27,8 +27,8 @@ class View:
     """One table or plot.
 
     A table has `rows` and one column for each value of `columns`, or for each measure in `values`; `baseline` is the
-    column that others are compared with, in pairs; `published` are figures to stand beside ours. Lines go along `x`, one for each value of `series`. A heat map has
-    `x` and `y`. `where` keeps only the cells whose axes have these values.
+    column that others are compared with, in pairs; `published` are figures to stand beside ours. Lines go along `x`,
+    one for each value of `series`. A heat map has `x` and `y`. `where` keeps only the cells whose axes have these values.
     """
 
     name: str
