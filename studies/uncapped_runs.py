@@ -28,7 +28,7 @@ Way = tuple[int, np.ndarray, float, Budget]
 
 
 def votes(lab: Lab, *, bound: str) -> dict[str, float | None]:
-    """Test accuracy of the class with the largest noisy sum, all of the budget spent on it; the best cap by hindsight."""
+    """Test accuracy of the class with the largest noisy sum, all of the budget spent; the best cap by hindsight."""
     graph = check_graph(lab.data)
     sums_of = _WAYS.get(bound)
     if sums_of is None:

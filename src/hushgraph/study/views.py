@@ -28,7 +28,7 @@ class View:
 
     A table has `rows` and one column for each value of `columns`, or for each measure in `values`; `baseline` is the
     column that others are compared with, in pairs; `published` are figures to stand beside ours. Lines go along `x`,
-    one for each value of `series`. A heat map has `x` and `y`. `where` keeps only the cells whose axes have these values.
+    one for each value of `series`. A heat map has `x` and `y`. `where` keeps the cells whose axes have these values.
     """
 
     name: str
