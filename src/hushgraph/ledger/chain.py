@@ -85,7 +85,8 @@ class Chain:
     @property
     def keys(self) -> Keys:
         """The keys of a ledger that exists."""
-        self._find_keys()
+        if not self.in_transaction:
+            self._find_keys()
         assert self._core.keys is not None
         return self._core.keys
 

@@ -109,7 +109,10 @@ def seal(kind: str, values: dict[str, Any], number: int, previous: str) -> Entry
 
 def canonical(values: Any) -> str:
     """The one JSON text of some values: sorted names, no spaces, infinities as words."""
-    return text_of(plain(values))
+    try:
+        return text_of(values)
+    except (TypeError, ValueError):
+        return text_of(plain(values))
 
 
 def text_of(values: Any) -> str:
