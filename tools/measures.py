@@ -29,6 +29,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"audit", "attacks", "collect", "testing", "torch"}),
     frozenset({"report"}),
     frozenset({"study"}),
+    frozenset({"ui"}),
     frozenset({"cli"}),
     frozenset({"__main__"}),
 )

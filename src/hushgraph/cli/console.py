@@ -152,6 +152,12 @@ def words(settings: list[str] | None) -> dict[str, str]:
     return found
 
 
+def require_model(folder: Path) -> None:
+    """Refuse a folder that is not there, before anything large is imported."""
+    if not folder.exists():
+        raise InputError(f"expected a trained model in {folder}; there is no such folder; check the path")
+
+
 def require_new_folder(folder: Path) -> None:
     """Never write over what is there."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):

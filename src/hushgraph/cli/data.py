@@ -49,6 +49,14 @@ Classes = Annotated[
 ]
 
 
+def require_data(name: str | None) -> None:
+    """Refuse a name that stands for nothing, before anything large is imported."""
+    from hushgraph.datasets.catalog import require_known
+
+    if name is not None:
+        require_known(name)
+
+
 def load_graph(
     name: str,
     split: str | None = None,

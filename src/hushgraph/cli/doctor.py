@@ -27,7 +27,7 @@ CORE = (
 )
 OPTIONAL = {
     "numba": "faster sums over large graphs",
-    "fastapi": "hushgraph collect serve",
+    "fastapi": "hushgraph ui, hushgraph collect serve",
     "opacus": "benchmarks",
     "ray": "distributed studies",
     "ogb": "OGB datasets",

@@ -19,7 +19,7 @@ from hushgraph.cli.console import (
     show_words,
     words,
 )
-from hushgraph.cli.data import Classes, Data, Directed, Memory, Split, SplitSeed, load_graph, why_separate
+from hushgraph.cli.data import Classes, Data, Directed, Memory, Split, SplitSeed, load_graph, require_data, why_separate
 from hushgraph.cli.ledger import LedgerOption, Operator, Purpose, occasion_of
 from hushgraph.cli.plan import Delta, Edges, Epsilon, Method, PaperMode
 
@@ -76,14 +76,14 @@ def train(
 
     `hushgraph methods METHOD` lists what --set can change.
     """
+    require_data(data)
+    require_new_folder(out)
     from hushgraph.cli.choices import read_choices
 
     choices = read_choices(method, unit, epsilon, delta, words(settings))
-    require_new_folder(out)
     import torch
 
     from hushgraph.graph.checks import check_graph
-    from hushgraph.ledger.identity import arrays_of
     from hushgraph.ledger.project import default_ledger
 
     torch.set_num_threads(threads)
@@ -92,7 +92,7 @@ def train(
     if continues is None and separate is None:
         separate = why_separate(data, lambda: choices.unit or choices.method.default_unit(check_graph(graph)), book)
     declared = {"unpublished": unpublished, "group": group, "continues": continues, "separate": separate}
-    book = book.on(occasion_of(operator, purpose, arrays=arrays_of(graph), **declared))
+    book = book.on(occasion_of(operator, purpose, **declared))
     with progress_bar(as_json) as progress:
         model = choices.method.fit(
             graph,

@@ -34,6 +34,7 @@ from hushgraph.datasets.catalog import (
     holds_images,
     known_file,
     public_dataset,
+    require_known,
 )
 from hushgraph.datasets.public_edges import groups_of, split_edges
 from hushgraph.datasets.splits import MASKS, has_split, random_split, split_from
@@ -158,12 +159,7 @@ def _graph_file(source: str | Path) -> Path:
     name = str(source)
     if Path(source).suffix == ".npz":
         raise InputError(f"expected a graph file at {source}; there is none; check the path")
-    if known_file(name) is None and "/" not in name:
-        known = [record.name for record in available() if "/" not in record.name]
-        raise InputError(
-            f"expected the path of a graph or the name of a dataset; there is no '{name}'. hushgraph import makes a "
-            f"graph from your own files; {did_you_mean(name, known)}"
-        )
+    require_known(name)
     folder = data_folder()
     if folder is None or not folder.is_dir():
         given = "it is not set" if folder is None else f"there is no folder {folder}"

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 import shutil
 import tempfile
 import weakref
@@ -165,6 +166,24 @@ class DiskEdges:
             begin += len(targets)
         return torch.equal(self.in_degree(), self.out_degree())
 
+    def require_symmetric(self) -> None:
+        """Refuse a folder whose header calls it symmetric and whose edges are not.
+
+        The edges and the same edges turned round are one set exactly if keyed hashes of both have the same sum, but for
+        a chance of about 2^-64: the key is drawn here, so nobody could have fitted a file to it.
+        """
+        if self._header.get("symmetric") is not True:
+            return  # nothing was believed
+        key, balance = np.uint64(secrets.randbits(64)), 0
+        for targets, sources in self._pairs():
+            for sign, pairs in ((1, pack(targets, sources)), (-1, pack(sources, targets))):
+                balance += sign * int(_hashes(pairs.astype(np.uint64), key).sum(dtype=np.uint64))
+        if balance % (1 << 64):
+            raise InputError(
+                f"{self.folder}: expected every edge in both directions, as its header says; got others. The folder "
+                "was changed after it was written; import the graph again"
+            )
+
     def pairs_by_source(self) -> Iterator[np.ndarray]:
         """All edges as sorted numbers `source << 32 | target`, a part at a time, those that are equal in one part."""
         # Of a symmetric graph the same numbers come sorted by target; they are sorted only where that is not known.
@@ -312,6 +331,16 @@ class DiskEdges:
 def _entries(memory_limit: int) -> int:
     """How many pairs are sorted at a time."""
     return max(memory_limit // _BYTES_PER_ENTRY, 1)
+
+
+def _hashes(values: np.ndarray, key: np.uint64) -> np.ndarray:
+    """Keyed hashes of 64-bit numbers: two rounds of multiply and shift, the key added before each."""
+    for _ in range(2):
+        values = values + key
+        values ^= values >> np.uint64(30)
+        values *= np.uint64(0xBF58476D1CE4E5B9)
+        values ^= values >> np.uint64(27)
+    return values
 
 
 def _remove(folder: Path, process: int) -> None:

@@ -27,7 +27,7 @@ from hushgraph.methods.running import enter, finished
 from hushgraph.nn.own import described, rebuilt
 from hushgraph.privacy.budget import Budget, as_budget
 from hushgraph.privacy.calibration import Accountant
-from hushgraph.privacy.metadata import Metadata
+from hushgraph.privacy.metadata import EXAMPLE, Metadata
 from hushgraph.privacy.notes import Code, Note, note
 from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units import DirectedEdge, UndirectedEdge, Unit, as_unit
@@ -278,10 +278,9 @@ class Method(Settings):
     @classmethod
     def units(cls) -> list[str]:
         """The names of the units under which no stage is refused with the default settings."""
-        metadata = Metadata(1_000, 750, 100, 150, 16, 4)
         proven = []
         for name in registry.names("units"):
-            if any(cls().proves(metadata, unit) for unit in registry.load("units", name).variants()):
+            if any(cls().proves(EXAMPLE, unit) for unit in registry.load("units", name).variants()):
                 proven.append(name)
         return proven
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
+
+from hushgraph import registry
 from hushgraph.errors import InputError
 from hushgraph.graph.checks import CheckedGraph
 from hushgraph.privacy.budget import Budget
-from hushgraph.privacy.plan import Plan
+from hushgraph.privacy.metadata import EXAMPLE
+from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units import Unit
 from hushgraph.training.fit_options import FitOptions
 
 
 def require_fitting(options: FitOptions, plan: Plan) -> None:
     """Refuse options that a plan cannot follow: no free look at private labels, no weights that nobody reads."""
-    plans = plan.branches or (plan,)
-    training = [(one, stage) for one in plans for stage in one.stages if stage.mechanism.trains]
+    training = _training(plan)
     problems = []
     private = [stage.name for one, stage in training if not one.runs_exactly(stage.name)]
     if options.early_stopping is not None and private:
@@ -21,11 +25,9 @@ def require_fitting(options: FitOptions, plan: Plan) -> None:
             f"early_stopping: expected validation labels that are public; got the unit '{plan.unit.name}', under which "
             "each look at them would have to be charged. Set epochs, or stop by a callback that looks at public data"
         )
-    unread = [stage.name for _, stage in training if not stage.mechanism.takes_class_weights]
-    if options.class_weights is not None and (unread or not training):
-        problems.append(
-            f"class_weights: expected gap, progap, chorus, mlp or dp-mlp, which weigh classes; got {plan.method}"
-        )
+    if options.class_weights is not None and not weighs_classes(plan):
+        known = ", ".join(methods_where(weighs_classes))
+        problems.append(f"class_weights: expected a method that weighs classes ({known}); got {plan.method}")
     if options.changed() and not training:
         problems.append(
             f"{', '.join(options.changed())}: expected a method that trains step by step; got {plan.method}"
@@ -35,12 +37,41 @@ def require_fitting(options: FitOptions, plan: Plan) -> None:
 
 def require_weights_read(plan: Plan) -> None:
     """Refuse edges with weights where a stage sums them as if they had none."""
-    stages = [stage for one in (plan, *plan.branches) for stage in one.stages if "edges" in stage.mechanism.reads]
-    if any(not stage.mechanism.takes_edge_weights for stage in stages):
+    if _reads_edges(plan) and not weighs_edges(plan):
         raise InputError(
-            f"edge_weight: expected a method that reads weights, gap or progap; got {plan.method}. Drop them "
-            "(data.edge_weight = None) if they do not matter"
+            f"edge_weight: expected a method that reads weights ({', '.join(methods_where(weighs_edges))}); got "
+            f"{plan.method}. Drop them (data.edge_weight = None) if they do not matter"
         )
+
+
+def weighs_classes(plan: Plan) -> bool:
+    """Whether all that is trained takes public factors of the loss."""
+    return bool(_training(plan)) and all(stage.mechanism.takes_class_weights for _, stage in _training(plan))
+
+
+def weighs_edges(plan: Plan) -> bool:
+    """Whether edges are read, and nowhere as if they had no weights."""
+    return bool(_reads_edges(plan)) and all(stage.mechanism.takes_edge_weights for stage in _reads_edges(plan))
+
+
+def methods_where(holds: Callable[[Plan], bool]) -> list[str]:
+    """The methods for whose plan, of a small graph and the first unit they are proved under, something holds."""
+    found = []
+    for name in registry.names("methods"):
+        kind = registry.load("methods", name)
+        for unit in kind.units()[:1]:
+            with contextlib.suppress(InputError):  # settings that only a user knows, such as a range
+                if holds(kind().plan(EXAMPLE, registry.load("units", unit)(), Budget(4.0, 1e-6))):
+                    found.append(name)
+    return found
+
+
+def _training(plan: Plan) -> list[tuple[Plan, Stage]]:
+    return [(one, stage) for one in plan.branches or (plan,) for stage in one.stages if stage.mechanism.trains]
+
+
+def _reads_edges(plan: Plan) -> list[Stage]:
+    return [stage for one in (plan, *plan.branches) for stage in one.stages if "edges" in stage.mechanism.reads]
 
 
 def require_public_classes(graph: CheckedGraph, unit: Unit, budget: Budget) -> None:

@@ -136,12 +136,17 @@ def has_hooks(layer: nn.Module) -> bool:
     return any(hooks) or "forward" in vars(layer)
 
 
+def is_message_passing(layer: nn.Module) -> bool:
+    """Whether a layer is a convolution of PyTorch Geometric."""
+    return any(base.__name__ == "MessagePassing" for base in type(layer).__mro__)
+
+
 def objection(layer: nn.Module) -> str | None:
     """Why `layer` is refused, or None."""
     alternative = "use norm='group', i.e. GroupNorm(1, channels), which looks at one row at a time"
     if isinstance(layer, _BatchNorm):
         return f"expected a row-wise layer; got batch norm, which mixes the rows of a batch; {alternative}"
-    if any(base.__name__ == "MessagePassing" for base in type(layer).__mro__):
+    if is_message_passing(layer):
         return (
             "expected a row-wise layer; got message passing, which mixes the rows of neighbors; aggregate with a"
             " private mechanism first, or use per-root gradients on rooted subgraphs"

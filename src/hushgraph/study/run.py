@@ -36,6 +36,12 @@ class Progress:
     remaining: Remaining
     last: Ended | None = None
 
+    def as_dict(self) -> dict[str, Any]:
+        """The numbers as plain values."""
+        left = {"likely": self.remaining.likely, "low": self.remaining.low, "high": self.remaining.high}
+        counts = {"done": self.done, "total": self.total, "bad": self.bad}
+        return {**counts, **left, "unknown": self.remaining.unknown}
+
 
 Watch = Callable[[Progress], None]
 
@@ -69,7 +75,7 @@ def study(
         results = Results(declared, kept, any_code)
         groups = declare(results) if declared.privacy == "charged" else {}
         duty = Duty(str(kept.path), declared.name, groups, declared.ledger)
-        _run(results, Workers(count, duty), retry, where or {}, watch or (lambda _: None))
+        _run(results, Workers(count, duty), retry, where or {}, _noting(declared, kept, watch))
     return Results(declared, kept, any_code)
 
 
@@ -140,6 +146,18 @@ def _run(results: Results, workers: Workers, retry: bool, where: Mapping[str, An
         timings.add(one.cell, one.seconds)
         done, bad = done + 1, bad + (one.state is not State.DONE)
         watch(Progress(done, total, bad, timings.remaining(list(left.values()), workers.count), one))
+
+
+def _noting(declared: Study, store: Store, watch: Watch | None) -> Watch:
+    """Writes every step down beside the results, then tells whoever watches."""
+    facts = {"privacy": declared.privacy, "file": None if declared.file is None else str(declared.file)}
+
+    def note(progress: Progress) -> None:
+        store.note(declared.name, {**facts, **progress.as_dict()})
+        if watch is not None:
+            watch(progress)
+
+    return note
 
 
 def _ordered(cells: list[Cell]) -> list[Cell]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from torch import Tensor
 
@@ -12,7 +12,7 @@ from hushgraph.settings import Settings, setting
 from hushgraph.training.optimizers import OptimizerName, Update, check_optimizer, check_schedule, make_optimizer
 
 BestBy = Literal["accuracy", "loss"]
-BEST_BY: tuple[BestBy, ...] = get_args(BestBy)
+BEST_BY: tuple[BestBy, ...] = ("accuracy", "loss")
 
 
 @dataclass(frozen=True)
