@@ -40,7 +40,8 @@ class Worker:
 
     def fit(self, method: str, level: str, ledger: str) -> float:
         """The CPU seconds of one fit."""
-        assert self.process.stdin is not None and self.process.stdout is not None
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
         self.process.stdin.write(json.dumps([method, level, ledger]) + "\n")
         self.process.stdin.flush()
         return float(self.process.stdout.readline())
@@ -81,7 +82,9 @@ def compare(workers: list[Worker], case: tuple[str, str, str], rounds: int) -> N
             seconds[which].append(workers[which].fit(*case))
     own, other = (statistics.median(one) for one in seconds)
     low, _, high = statistics.quantiles([a / b for a, b in zip(*seconds, strict=True)], n=4)
-    print(f"{' '.join(case):24} {own:8.3f} s {other:8.3f} s   {own / other:5.2f}   ({low:.2f} to {high:.2f})", flush=True)
+    print(
+        f"{' '.join(case):24} {own:8.3f} s {other:8.3f} s   {own / other:5.2f}   ({low:.2f} to {high:.2f})", flush=True
+    )
 
 
 def main() -> None:

@@ -12,7 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cache, cached_property
+from importlib.metadata import version
 from typing import Any
 
 from hushgraph.errors import LedgerError
@@ -98,6 +99,12 @@ class History:
             if entry.hash == link:
                 return History(self.entries[: position + 1], self.in_memory)
         raise LedgerError(f"expected an entry with the hash {link[:16]}... in the ledger; got none")
+
+
+@cache
+def own_version() -> str:
+    """The version of this package, which is slow to ask for."""
+    return version("hushgraph")
 
 
 def seal(kind: str, values: dict[str, Any], number: int, previous: str) -> Entry:
