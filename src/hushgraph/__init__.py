@@ -12,6 +12,7 @@ if _TYPE_CHECKING:
     from typing import Any as _Any
 
     from hushgraph import datasets, local, mechanisms, testing
+    from hushgraph.executors.ray import Ray
     from hushgraph.graph.disk import DiskEdges
     from hushgraph.graph.targets import NumberRange
     from hushgraph.importing.graph import Graph
@@ -50,6 +51,7 @@ if _TYPE_CHECKING:
     from hushgraph.privacy.units import Unit
     from hushgraph.registry import register
     from hushgraph.study.run import study
+    from hushgraph.tracking.base import track
 
 __version__ = "0.2.0"
 
@@ -94,6 +96,7 @@ _PLACES = {
     "PrivHRG": "methods.edge_rr",
     "ProGAP": "methods.progap",
     "Quorum": "methods.quorum",
+    "Ray": "executors.ray",
     "ReleasedGraph": "methods.released",
     "SageEDP": "methods.perturbed",
     "Stage": "privacy.plan",
@@ -105,6 +108,7 @@ _PLACES = {
     "load": "methods.model",
     "register": "registry",
     "release_graph": "methods.released",
+    "track": "tracking.base",
 }
 _MODULES = {name: name for name in ("datasets", "local", "mechanisms", "study", "testing")} | {"units": "privacy.units"}
 
@@ -149,6 +153,7 @@ __all__ = [
     "PrivHRG",
     "ProGAP",
     "Quorum",
+    "Ray",
     "ReleasedGraph",
     "SageEDP",
     "Stage",
@@ -166,6 +171,7 @@ __all__ = [
     "release_graph",
     "study",
     "testing",
+    "track",
     "units",
 ]
 

@@ -12,17 +12,18 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, cast
 
 import torch
 from torch import Tensor, nn
 
 from hushgraph import registry
 from hushgraph.errors import HushgraphError, InputError, UnprovenError
+from hushgraph.executors.base import Executor, takes_workers
 from hushgraph.graph.checks import CheckedGraph, check_graph
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.methods.model import Model
-from hushgraph.methods.refusals import require_fitting, require_public_classes, require_weights_read
+from hushgraph.methods.refusals import require_fitting, require_public_classes, require_weights_read, require_work
 from hushgraph.methods.running import enter, finished
 from hushgraph.nn.own import described, rebuilt
 from hushgraph.privacy.budget import Budget, as_budget
@@ -196,6 +197,7 @@ class Method(Settings):
         paper = self.paper_accountant(unit) if paper_mode else None
         return Plan.make(name, metadata, unit, budget, stages, public=public, unprotected=unprotected, paper=paper)
 
+    @takes_workers
     def fit(
         self,
         graph: Any,
@@ -215,6 +217,7 @@ class Method(Settings):
         class_weights: Sequence[float] | Mapping[str, float] | None = None,
         device: str | torch.device | None = None,
         memory: str | int | None = None,
+        workers: int | str | Executor | None = None,
     ) -> Model:
         """Train on a graph and return the model with its certificate.
 
@@ -233,6 +236,9 @@ class Method(Settings):
 
         `memory` ("4GiB"; by default half of what is free) is for a graph that is named by its folder: edges that are
         too many for it are used from the disk, with the same result (docs/scale.md).
+
+        `workers` (a number of processes, "ray", or a `hushgraph.Ray`) add up the edges of a graph that is named by its
+        folder or URL, and train the teachers of PATE. They draw no noise; the result is the same, to the last byte.
         """
         if not isinstance(self, Method):
             raise InputError("fit: expected a method that was made, such as GAP().fit(graph, ...); got its class")
@@ -240,7 +246,8 @@ class Method(Settings):
         needs_edges = named is None or named.has_edges
         checked = graph
         if not isinstance(graph, CheckedGraph):
-            data = graph if hasattr(graph, "edge_index") else _read(graph, memory)
+            executor = cast(Executor | None, workers)
+            data = graph if hasattr(graph, "edge_index") else _read(graph, memory, executor)
             checked = check_graph(data, num_edges=num_edges, needs_edges=needs_edges)
         default = self.default_unit(checked) if named is None else named
         unit = default.published if named is None and paper_mode else default
@@ -254,6 +261,8 @@ class Method(Settings):
             options = FitOptions.of(*wanted, class_names=checked.class_names)
             require_fitting(options, plan)
         changed = {} if options is None else options.changed()
+        if workers is not None:
+            require_work(checked, plan)
         if self.own_modules():
             self.network(plan, torch.Generator())  # a module that does not fit is refused before a run is entered
         started = time.perf_counter()
@@ -264,7 +273,7 @@ class Method(Settings):
         run, noise = enter(checked, plan, ledger, seed, kept)
         try:
             network = self.network(plan, noise.torch_generator("weights"))
-            vault = Vault(checked, plan, run, noise, progress, kept, options)
+            vault = Vault(checked, plan, run, noise, progress, kept, options, cast(Executor | None, workers))
             output = self.run(vault, network, train=True)
         except HushgraphError:
             if kept is None:
@@ -312,10 +321,10 @@ class Method(Settings):
         return True
 
 
-def _read(graph: Any, memory: str | int | None) -> Any:
+def _read(graph: Any, memory: str | int | None, workers: Executor | None) -> Any:
     from hushgraph.importing.graph import as_graph  # loads PyTorch Geometric, which a plan does not need
 
-    return as_graph(graph, memory)
+    return as_graph(graph, memory, workers)
 
 
 def _is_proved(method: str, unit: Unit) -> bool:

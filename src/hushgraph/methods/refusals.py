@@ -8,6 +8,7 @@ from collections.abc import Callable
 from hushgraph import registry
 from hushgraph.errors import InputError
 from hushgraph.graph.checks import CheckedGraph
+from hushgraph.graph.spread import SpreadEdges
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.metadata import EXAMPLE
 from hushgraph.privacy.plan import Plan, Stage
@@ -41,6 +42,16 @@ def require_weights_read(plan: Plan) -> None:
         raise InputError(
             f"edge_weight: expected a method that reads weights ({', '.join(methods_where(weighs_edges))}); got "
             f"{plan.method}. Drop them (data.edge_weight = None) if they do not matter"
+        )
+
+
+def require_work(graph: CheckedGraph, plan: Plan) -> None:
+    """Refuse workers that would have nothing to do."""
+    stages = [stage for one in (plan, *plan.branches) for stage in one.stages]
+    if not isinstance(graph.edges, SpreadEdges) and not any(stage.mechanism.takes_workers for stage in stages):
+        raise InputError(
+            "workers: expected a graph that is named by its folder or URL, whose edges they read there, or pate, whose "
+            f"teachers they train; got a graph in memory and {plan.method}. `hushgraph import` makes such a folder"
         )
 
 
