@@ -252,7 +252,7 @@ class NoisyMean(nn.Module):
 
 @rowwise("Divides both parts of one row by last entries of that row.")
 class NoisyPair(nn.Module):
-    """A node's own row beside the mean of others' rows from their noisy sum, all made by `WithConstant`; `std` as above."""
+    """A node's own row beside the mean of others' rows, all made by `WithConstant`; `std` as above."""
 
     def __init__(self, std: float = 0.0) -> None:
         super().__init__()
