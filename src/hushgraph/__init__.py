@@ -52,6 +52,7 @@ if _TYPE_CHECKING:
     from hushgraph.registry import register
     from hushgraph.study.run import study
     from hushgraph.tracking.base import track
+    from hushgraph.training.ranks import Ranks
 
 __version__ = "0.2.0"
 
@@ -96,6 +97,7 @@ _PLACES = {
     "PrivHRG": "methods.edge_rr",
     "ProGAP": "methods.progap",
     "Quorum": "methods.quorum",
+    "Ranks": "training.ranks",
     "Ray": "executors.ray",
     "ReleasedGraph": "methods.released",
     "SageEDP": "methods.perturbed",
@@ -153,6 +155,7 @@ __all__ = [
     "PrivHRG",
     "ProGAP",
     "Quorum",
+    "Ranks",
     "Ray",
     "ReleasedGraph",
     "SageEDP",

@@ -40,6 +40,7 @@ from hushgraph.errors import InputError
 
 if TYPE_CHECKING:
     from hushgraph.methods.model import Model
+    from hushgraph.training.ranks import Ranks
 
 Continues = Annotated[str | None, typer.Option(help="The known dataset that this data continues.")]
 Separate = Annotated[str | None, typer.Option(help="Why this data is separate from the datasets it resembles.")]
@@ -84,6 +85,9 @@ def train(
     purpose: Purpose = "",
     memory: Memory = None,
     workers: Workers = None,
+    ranks: Annotated[
+        bool, typer.Option("--ranks", help="Share DP-SGD among the processes that torchrun started (docs/scale.md).")
+    ] = False,
     track: Track = None,
     track_evaluation: TrackEvaluation = False,
     threads: Annotated[int, typer.Option(min=1, metavar="N", help="Threads of the numeric library.")] = 1,
@@ -96,6 +100,10 @@ def train(
     """
     require_data(data)
     require_new_folder(out)
+    together = _ranks() if ranks else None
+    if together is not None and not together.leads:
+        together.help()
+        return
     from hushgraph.cli.choices import read_choices
 
     choices = read_choices(method, unit, epsilon, delta, words(settings))
@@ -128,9 +136,12 @@ def train(
             progress=progress,
             checkpoint=checkpoint,
             workers=executor,
+            ranks=together,
         )
     if executor is not None:
         executor.close()
+    if together is not None:
+        together.leave()
     model.save(out)
     for one in trackers:
         try:
@@ -142,6 +153,12 @@ def train(
         show_json(shown)
     else:
         _show(model, out, graph)
+
+
+def _ranks() -> Ranks:
+    from hushgraph.training.ranks import Ranks
+
+    return Ranks.join()
 
 
 def summary(model: Model, out: Path, ledger: Path | None) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
@@ -26,11 +26,12 @@ from hushgraph.privacy.mixture import TwoSidedMixture
 from hushgraph.privacy.plan import Stage
 from hushgraph.privacy.units import Unit
 from hushgraph.training.config import Training
-from hushgraph.training.examples import NoisySteps, RowExamples
+from hushgraph.training.examples import Examples, NoisySteps, RowExamples
 from hushgraph.training.loop import train_private
 from hushgraph.training.losses import weighted_labels
 from hushgraph.training.minibatches import Minibatches
 from hushgraph.training.plain import train_plainly
+from hushgraph.training.ranks import RankedExamples, Ranks
 from hushgraph.training.sampler import PoissonSampler
 
 LOUD = 1e4  # a feature so large that the gradient is clipped
@@ -56,6 +57,7 @@ class Gradient(Mechanism):
     reads = frozenset({"labels"})
     trains = True
     takes_class_weights = True
+    takes_ranks = True
     sampling = "poisson"
     released = "sums of per-example gradients"
 
@@ -113,7 +115,12 @@ class Gradient(Mechanism):
         if training.class_weights is not None:
             labels = weighted_labels(labels, training.class_weights)
         steps = NoisySteps(PoissonSampler(train.numel(), self.sample_rate), self.steps, self.max_grad_norm, scale)
-        examples = RowExamples(module, rows, labels, steps, index=train, normalize=training.normalize)
+        settings: Any = {"index": train, "normalize": training.normalize}
+        examples: Examples
+        if training.ranks is None:
+            examples = RowExamples(module, rows, labels, steps, **settings)
+        else:
+            examples = RankedExamples(cast(Ranks, training.ranks), module, rows, labels, steps, noise=noise, **settings)
         train_private(examples, training, noise, on_step=data.report, keeper=data.keeper)
 
     @classmethod

@@ -34,6 +34,7 @@ from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units import DirectedEdge, UndirectedEdge, Unit, as_unit
 from hushgraph.settings import Settings
 from hushgraph.training.fit_options import Callback, FitOptions
+from hushgraph.training.ranks import Ranks
 from hushgraph.vault import PrivateRows, Progress, Vault
 from hushgraph.vault.checkpoint import Checkpoint
 
@@ -218,6 +219,7 @@ class Method(Settings):
         device: str | torch.device | None = None,
         memory: str | int | None = None,
         workers: int | str | Executor | None = None,
+        ranks: Ranks | None = None,
     ) -> Model:
         """Train on a graph and return the model with its certificate.
 
@@ -239,6 +241,7 @@ class Method(Settings):
 
         `workers` (a number of processes, "ray", or a `hushgraph.Ray`) add up the edges of a graph that is named by its
         folder or URL, and train the teachers of PATE. They draw no noise; the result is the same, to the last byte.
+        `ranks` are the processes of torchrun, which share DP-SGD (`hushgraph.Ranks`): same law, same charge.
         """
         if not isinstance(self, Method):
             raise InputError("fit: expected a method that was made, such as GAP().fit(graph, ...); got its class")
@@ -257,8 +260,8 @@ class Method(Settings):
         plan = self.plan(checked.metadata, unit, budget, paper_mode=paper_mode)
         wanted = (optimizer, schedule, callbacks, early_stopping, class_weights, device)
         options = None
-        if any(one is not None for one in wanted):
-            options = FitOptions.of(*wanted, class_names=checked.class_names)
+        if any(one is not None for one in (*wanted, ranks)):
+            options = FitOptions.of(*wanted, class_names=checked.class_names, ranks=ranks)
             require_fitting(options, plan)
         changed = {} if options is None else options.changed()
         if workers is not None:
@@ -267,6 +270,8 @@ class Method(Settings):
             self.network(plan, torch.Generator())  # a module that does not fit is refused before a run is entered
         started = time.perf_counter()
         kept = checkpoint if checkpoint is None or isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
+        if kept is not None and ranks is not None:
+            raise InputError("checkpoint: expected one process, which can go on by itself; got ranks; use one of them")
         if kept is not None:
             self._require_known_code(options)
             kept.begin(self.name, {**self.as_dict(), **changed}, plan, checked, seed)

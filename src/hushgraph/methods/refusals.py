@@ -29,6 +29,12 @@ def require_fitting(options: FitOptions, plan: Plan) -> None:
     if options.class_weights is not None and not weighs_classes(plan):
         known = ", ".join(methods_where(weighs_classes))
         problems.append(f"class_weights: expected a method that weighs classes ({known}); got {plan.method}")
+    private_stages = [stage for one, stage in training if not one.runs_exactly(stage.name)]
+    if options.ranks is not None and not (private_stages and all(one.mechanism.takes_ranks for one in private_stages)):
+        problems.append(
+            f"ranks: expected DP-SGD on rows, as dp-mlp, gap, progap and chorus have it at node level; got "
+            f"{plan.method} under '{plan.unit.name}', which one process trains"
+        )
     if options.changed() and not training:
         problems.append(
             f"{', '.join(options.changed())}: expected a method that trains step by step; got {plan.method}"
