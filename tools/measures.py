@@ -17,6 +17,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"errors"}),
     frozenset({"files"}),
     frozenset({"registry", "settings", "text"}),
+    frozenset({"executors"}),
     frozenset({"privacy", "noise", "local"}),
     frozenset({"ledger", "graph"}),
     frozenset({"datasets"}),

@@ -12,6 +12,7 @@ if _TYPE_CHECKING:
     from typing import Any as _Any
 
     from hushgraph import datasets, local, mechanisms, testing
+    from hushgraph.executors.ray import Ray
     from hushgraph.graph.disk import DiskEdges
     from hushgraph.graph.targets import NumberRange
     from hushgraph.importing.graph import Graph
@@ -51,6 +52,7 @@ if _TYPE_CHECKING:
     from hushgraph.registry import register
     from hushgraph.study.run import study
     from hushgraph.tracking.base import track
+    from hushgraph.training.ranks import Ranks
 
 __version__ = "0.2.0"
 
@@ -95,6 +97,8 @@ _PLACES = {
     "PrivHRG": "methods.edge_rr",
     "ProGAP": "methods.progap",
     "Quorum": "methods.quorum",
+    "Ranks": "training.ranks",
+    "Ray": "executors.ray",
     "ReleasedGraph": "methods.released",
     "SageEDP": "methods.perturbed",
     "Stage": "privacy.plan",
@@ -151,6 +155,8 @@ __all__ = [
     "PrivHRG",
     "ProGAP",
     "Quorum",
+    "Ranks",
+    "Ray",
     "ReleasedGraph",
     "SageEDP",
     "Stage",

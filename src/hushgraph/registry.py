@@ -1,4 +1,4 @@
-"""Everything that has a name: methods, units, mechanisms, attacks, experiments, trackers, and views of a model.
+"""Everything that has a name: methods, units, mechanisms, attacks, experiments, executors, trackers, views of a model.
 
 A name leads to "module:Class"; the module is imported when the name is asked for, so listing names imports nothing.
 Other packages add theirs with `register`, or by an entry point in the group "hushgraph.<kind>" (for example
@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 
 from hushgraph.errors import InputError, did_you_mean
 
-Kind = Literal["methods", "units", "mechanisms", "attacks", "experiments", "trackers", "views"]
+Kind = Literal["methods", "units", "mechanisms", "attacks", "experiments", "executors", "trackers", "views"]
 
 _METHODS = "hushgraph.methods."
 _MECHANISMS = "hushgraph.mechanisms."
@@ -112,6 +112,10 @@ _KNOWN: dict[str, dict[str, str | type]] = {
     "experiments": {
         "fit": _EXPERIMENTS + "fit:fit",
         "select": _EXPERIMENTS + "select:select",
+    },
+    "executors": {
+        "processes": "hushgraph.executors.processes:Processes",
+        "ray": "hushgraph.executors.ray:Ray",
     },
     "trackers": {
         "tensorboard": "hushgraph.tracking.tensorboard:TensorBoard",

@@ -31,7 +31,7 @@ OPTIONAL = {
     "tensorboard": "train --track tensorboard:FOLDER",
     "mlflow": "train --track mlflow:URI",
     "opacus": "benchmarks",
-    "ray": "distributed studies",
+    "ray": "edges, teachers and studies on several machines",
     "ogb": "OGB datasets",
 }
 

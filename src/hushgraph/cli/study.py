@@ -42,7 +42,10 @@ def run(
         bool, typer.Option("--timed", help="With --dry-run: time one run of each kind first; its result is kept.")
     ] = False,
     workers: Annotated[
-        int | None, typer.Option(min=0, help="Processes; default: one per core. 0: this process.")
+        str | None,
+        typer.Option(
+            metavar="N|ray", help="Processes (default: one per core; 0: this one), ray, ray:N or ray@HOST:PORT."
+        ),
     ] = None,
     retry: Annotated[bool, typer.Option("--retry", help="Run again what was refused or failed.")] = False,
     where: Where = None,
@@ -53,7 +56,8 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run what is missing from a study. It resumes where it was stopped or killed; nothing runs twice."""
-    from hushgraph.study.run import cores, study, time_kinds
+    from hushgraph.executors.base import as_executor, cores
+    from hushgraph.study.run import study, time_kinds
     from hushgraph.study.tracked import tracked
     from hushgraph.tracking.base import tracker_of
 
@@ -62,7 +66,7 @@ def run(
     if dry_run:
         if timed:
             results = time_kinds(results, workers)
-        _show_dry_run(results, cores() if workers is None else workers, as_json)
+        _show_dry_run(results, cores() if workers is None else as_executor(workers).count, as_json)
         return
     watch = _Line(quiet=as_json)
     started = time.perf_counter()

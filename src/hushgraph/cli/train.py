@@ -22,13 +22,25 @@ from hushgraph.cli.console import (
     tell,
     words,
 )
-from hushgraph.cli.data import Classes, Data, Directed, Memory, Split, SplitSeed, load_graph, require_data, why_separate
+from hushgraph.cli.data import (
+    Classes,
+    Data,
+    Directed,
+    Memory,
+    Split,
+    SplitSeed,
+    Workers,
+    load_graph,
+    require_data,
+    why_separate,
+)
 from hushgraph.cli.ledger import LedgerOption, Operator, Purpose, occasion_of
 from hushgraph.cli.plan import Delta, Edges, Epsilon, Method, PaperMode
 from hushgraph.errors import InputError
 
 if TYPE_CHECKING:
     from hushgraph.methods.model import Model
+    from hushgraph.training.ranks import Ranks
 
 Continues = Annotated[str | None, typer.Option(help="The known dataset that this data continues.")]
 Separate = Annotated[str | None, typer.Option(help="Why this data is separate from the datasets it resembles.")]
@@ -72,6 +84,10 @@ def train(
     operator: Operator = None,
     purpose: Purpose = "",
     memory: Memory = None,
+    workers: Workers = None,
+    ranks: Annotated[
+        bool, typer.Option("--ranks", help="Share DP-SGD among the processes that torchrun started (docs/scale.md).")
+    ] = False,
     track: Track = None,
     track_evaluation: TrackEvaluation = False,
     threads: Annotated[int, typer.Option(min=1, metavar="N", help="Threads of the numeric library.")] = 1,
@@ -84,6 +100,10 @@ def train(
     """
     require_data(data)
     require_new_folder(out)
+    together = _ranks() if ranks else None
+    if together is not None and not together.leads:
+        together.help()
+        return
     from hushgraph.cli.choices import read_choices
 
     choices = read_choices(method, unit, epsilon, delta, words(settings))
@@ -92,11 +112,13 @@ def train(
     trackers = [tracker_of(one) for one in track or []]  # before anything is charged
     import torch
 
+    from hushgraph.executors.base import as_executor
     from hushgraph.graph.checks import check_graph
     from hushgraph.ledger.project import default_ledger
 
     torch.set_num_threads(threads)
-    graph = load_graph(data, split, split_seed, directed=directed, classes=classes, memory=memory)
+    executor = None if workers is None else as_executor(workers)
+    graph = load_graph(data, split, split_seed, directed=directed, classes=classes, memory=memory, workers=executor)
     book = default_ledger(ledger)
     if continues is None and separate is None:
         separate = why_separate(data, lambda: choices.unit or choices.method.default_unit(check_graph(graph)), book)
@@ -113,7 +135,13 @@ def train(
             seed=seed,
             progress=progress,
             checkpoint=checkpoint,
+            workers=executor,
+            ranks=together,
         )
+    if executor is not None:
+        executor.close()
+    if together is not None:
+        together.leave()
     model.save(out)
     for one in trackers:
         try:
@@ -125,6 +153,12 @@ def train(
         show_json(shown)
     else:
         _show(model, out, graph)
+
+
+def _ranks() -> Ranks:
+    from hushgraph.training.ranks import Ranks
+
+    return Ranks.join()
 
 
 def summary(model: Model, out: Path, ledger: Path | None) -> dict[str, Any]:
