@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import shutil
 import sys
+import textwrap
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -52,12 +53,12 @@ def main(folder: Path) -> None:
         models[name] = method.fit(graph, UNIT, budget, ledger=book.on(occasion))
         models[name].save(folder / _slug(name))
         accuracy = models[name].metrics["accuracy"]["test"]
-        say(f"  {name:<20} test accuracy {accuracy:5.1f}%   {_promise(models[name])}")
+        print(f"  {name:<20} test accuracy {accuracy:5.1f}%  {_promise(models[name])}", flush=True)
 
     chosen = models["GAP, epsilon 4"]
     say(f"\n'auto' is the default. Its choice: {models['auto, epsilon 1'].reason}.")
     say("The private models use the friendships and still hide each one. The certificate of GAP at epsilon 4:\n")
-    say("    " + chosen.explain().replace("\n", "\n    "))
+    print(chosen.explain(), flush=True)
     say("\nAn audit now tries to break that promise, on canary edges planted in data made for it:")
     audit = chosen.audit()
     say(f"  {audit.sentence()}")
@@ -75,10 +76,10 @@ def main(folder: Path) -> None:
 def _promise(model: hg.Model) -> str:
     epsilon = model.certificate.epsilon
     if epsilon == 0.0:
-        return "reads no friendship: nothing to hide"
+        return "reads no friendships"
     if math.isinf(epsilon):
         return "no protection at all"
-    return f"each friendship hidden with epsilon {epsilon:.3g}"
+    return f"friendships hidden, epsilon {epsilon:.3g}"
 
 
 def _slug(name: str) -> str:
@@ -86,8 +87,10 @@ def _slug(name: str) -> str:
 
 
 def say(text: str) -> None:
-    """Print at once, so that a person sees progress."""
-    print(text, flush=True)
+    """Print at once, so that a person sees progress, in lines of 80 columns."""
+    for line in text.split("\n"):
+        start = line[: len(line) - len(line.lstrip())]
+        print(textwrap.fill(line, 80, subsequent_indent=start, break_on_hyphens=False), flush=True)
 
 
 if __name__ == "__main__":

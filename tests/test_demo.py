@@ -15,7 +15,9 @@ from hushgraph.ledger.verify import verify_ledger
 DEMO = Path(__file__).parents[1] / "examples" / "demo.py"
 
 
-def test_the_demo_writes_a_report_that_was_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_demo_writes_a_report_that_was_verified(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     spec = importlib.util.spec_from_file_location("demo", DEMO)
     assert spec is not None
     assert spec.loader is not None
@@ -24,6 +26,8 @@ def test_the_demo_writes_a_report_that_was_verified(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(hg.datasets, "load", lambda name: campus(600))
     folder = tmp_path / "demo"
     demo.main(folder)
+    too_long = [line for line in capsys.readouterr().out.splitlines() if len(line) > 80 and "/" not in line]
+    assert too_long == []
     page = (folder / "report.html").read_text()
     assert "Verified: the model, its certificate and the ledger agree." in page
     book = hg.Ledger(folder / ".hushgraph")

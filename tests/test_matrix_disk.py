@@ -14,7 +14,8 @@ from hushgraph import registry
 from hushgraph.graph import external_sort, sums
 from hushgraph.graph.disk import DiskEdges
 from hushgraph.ledger.ledger import Ledger
-from hushgraph.methods.model import Model, flat_tensors
+from hushgraph.methods.folder import flat_tensors
+from hushgraph.methods.model import Model
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.units import Unit
 from hushgraph.testing import units

@@ -32,7 +32,7 @@ from hushgraph.errors import InputError, UnprovenError
 from hushgraph.graph.checks import check_graph
 from hushgraph.mechanisms import Gradient
 from hushgraph.mechanisms.view import View
-from hushgraph.methods.base import open_vault
+from hushgraph.methods.running import open_vault
 from hushgraph.nn import MLP
 from hushgraph.privacy.plan import Plan
 from hushgraph.testing import Variations

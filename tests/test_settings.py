@@ -84,3 +84,12 @@ def test_none_is_a_value_only_where_it_is_declared() -> None:
     assert hg.GAP(epochs=None).epochs is None
     with pytest.raises(InputError, match="noise_floor: expected a number; got None"):
         hg.Chorus(noise_floor=None)  # type: ignore[arg-type]
+
+
+def test_an_argument_that_is_no_setting_is_told_by_name() -> None:
+    import hushgraph as hg
+
+    with pytest.raises(InputError, match=r"unknown setting 'hop' of GAP; did you mean 'hops'\?"):
+        hg.GAP(hop=3)  # type: ignore[call-arg]
+    with pytest.raises(InputError, match=r"unknown setting 'hidden' of GAP; did you mean 'hidden_channels'\?"):
+        hg.GAP(hidden=3)  # type: ignore[call-arg]

@@ -51,6 +51,16 @@ class Settings:
 
     aliases: ClassVar[dict[str, str]] = {}
 
+    def __new__(cls, *given: Any, **named: Any) -> Self:
+        """Told before `__init__` says that an argument was unexpected: which setting it might be."""
+        known = [field.name for field in dataclasses.fields(cls) if field.init]
+        InputError.collect(
+            f"unknown setting '{name}' of {cls.__name__}; {did_you_mean(cls.aliases.get(name, name), known)}"
+            for name in named
+            if name not in known
+        )
+        return super().__new__(cls)
+
     def __post_init__(self) -> None:
         InputError.collect(self.problems())
 

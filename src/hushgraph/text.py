@@ -15,6 +15,11 @@ def rounded_up(value: float, digits: int = 4) -> str:
     return f"{math.ceil(round(value / unit, 9)) * unit:.{digits}g}"
 
 
+def rounded_down(value: float, digits: int = 4) -> str:
+    """The largest number of `digits` digits not above `value`: what is left of a limit is never shown as more."""
+    return rounded_up(-value, digits).removeprefix("-") if value > 0.0 else rounded_up(value, digits)
+
+
 def counted(count: int, noun: str) -> str:
     """`1 run`, `2 runs`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
@@ -25,6 +30,11 @@ def listed(items: Sequence[str]) -> str:
     if len(items) < 2:
         return "".join(items)
     return f"{', '.join(items[:-1])} and {items[-1]}"
+
+
+def to_the_minute(time: str) -> str:
+    """A time as the ledger writes it (2026-01-31T12:34:56+00:00), for people; other words stay as they are."""
+    return f"{time[:10]} {time[11:16]} UTC" if len(time) > 16 and time.endswith("+00:00") else time
 
 
 def visible(text: str) -> str:

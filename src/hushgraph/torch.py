@@ -26,7 +26,7 @@ from hushgraph.graph.checks import CheckedGraph, check_graph
 from hushgraph.ledger.certificate import Certificate
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.mechanisms.gradient import Gradient
-from hushgraph.methods.base import enter
+from hushgraph.methods.running import enter
 from hushgraph.nn.rowwise import require_rowwise
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.notes import Code, note

@@ -19,6 +19,8 @@ BAD = Finding(Bound.CURVE, ("sums", "steps"), 2.0, 3.0, 2.5, 1000)
 def test_the_verdict_needs_the_strict_bound() -> None:
     lucky = Finding(Bound.GAUSSIAN, ("sums",), 2.0, 2.1, 1.9, 1000, "node")
     assert result(lucky).verdict is Verdict.CONSISTENT
+    assert "above the claim, as 5% of such bounds may be" in result(lucky).sentence()
+    assert "above the claim" not in result(GOOD).sentence()
     assert result(GOOD, BAD).verdict is Verdict.CONTRADICTED
     assert result().verdict is Verdict.NOTHING
 

@@ -56,4 +56,4 @@ def test_json_is_one_object_and_the_same_as_the_file(tmp_path: Path, paper: bool
 def test_a_folder_without_a_model_is_an_input_error(tmp_path: Path) -> None:
     shown = CliRunner().invoke(app(), [str(tmp_path)])
     assert shown.exit_code == 2
-    assert "config.json is missing" in shown.output
+    assert "config.json is missing" in " ".join(shown.output.split())

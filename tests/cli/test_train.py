@@ -5,12 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from torch_geometric.data import Data
 
 from commands import TRAIN, flat, run, run_json
 from hushgraph.datasets import write_npz
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.methods.evaluation import EVALUATION
+from hushgraph.methods.gap import GAP
 from small_graphs import hub_graph, random_graph
 
 
@@ -145,3 +147,14 @@ def test_an_existing_folder_is_never_written_over(data: Path, tmp_path: Path) ->
     assert result.exit_code == 2
     assert "new or empty folder" in result.output
     assert [p.name for p in (tmp_path / "model").iterdir()] == ["precious.txt"]
+
+
+def test_classes_that_are_other_numbers_are_the_same_data_on_the_command_line_and_in_python(tmp_path: Path) -> None:
+    graph, ledger = random_graph(1), tmp_path / "ledger"
+    graph.y, graph.class_names = graph.y + 1, list(range(1, len(graph.class_names) + 1))
+    torch.save(graph, tmp_path / "toy.pt")
+    run_json("train", "gap", "--data", tmp_path / "toy.pt", "--out", tmp_path / "one", "--ledger", ledger, *TRAIN)
+    limit = ["--epsilon", 50, "--delta", 1e-2, "--unit", "undirected-edge"]
+    run_json("ledger", "limit", ledger, "--data", tmp_path / "toy.pt", *limit)
+    GAP(hidden_channels=4, epochs=2).fit(graph, "undirected-edge", (4.0, 1e-3), ledger=ledger)
+    assert len(run_json("ledger", "show", ledger)["datasets"]) == 1

@@ -41,7 +41,7 @@ def test_a_node_that_is_not_there_is_refused(folder: Path, value: int) -> None:
     sources = np.fromfile(folder / "sources.bin", dtype="<i4")
     sources[len(sources) // 2] = value
     sealed(folder, "sources.bin", sources)
-    with pytest.raises(InputError, match="names a node that is not among the 20"):
+    with pytest.raises(InputError, match="expected senders among the 20 nodes"):
         DiskEdges.open(folder)
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +73,17 @@ def test_edges_that_lie_on_the_disk_in_both_directions_stay_there(
     for way in WAYS:
         ours, theirs = (pagerank(one, torch.arange(10), way=way).toarray() for one in (held, stored))  # type: ignore[arg-type]
         assert np.array_equal(ours, theirs)
+
+
+def test_a_header_that_calls_edges_symmetric_is_not_believed(tmp_path: Path) -> None:
+    graph = hub_graph()
+    honest = DiskEdges.write(tmp_path / "both", [graph.edge_index], graph.num_nodes, both=True)
+    pagerank(honest, torch.arange(10))
+    stored = DiskEdges.write(tmp_path / "edges", [graph.edge_index[:, 1:]], graph.num_nodes)
+    header = json.loads((stored.folder / "header.json").read_text())
+    (stored.folder / "header.json").write_text(json.dumps({**header, "symmetric": True}))
+    with pytest.raises(InputError, match="expected every edge in both directions, as its header says"):
+        pagerank(DiskEdges.open(stored.folder), torch.arange(10))
 
 
 def test_what_is_wrong_is_said_at_once() -> None:

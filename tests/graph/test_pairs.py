@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from hushgraph.errors import InputError
 from hushgraph.graph.edges import MemoryEdges
-from hushgraph.graph.pairs import count_pairs, merged, pair_edges, pair_numbers, without
+from hushgraph.graph.pairs import merged, pair_edges, pair_numbers, without
+from hushgraph.privacy.metadata import count_pairs
 
 NODES = range(2, 12)
 

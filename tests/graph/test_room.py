@@ -12,7 +12,15 @@ from hushgraph.graph import room
 
 @pytest.mark.parametrize(
     ("written", "meant"),
-    [("4GiB", 4 << 30), ("500MB", 500_000_000), ("1.5 GiB", 3 << 29), ("2g", 2_000_000_000), ("64", 64), (7, 7)],
+    [
+        ("4GiB", 4 << 30),
+        ("500MB", 500_000_000),
+        ("1.5 GiB", 3 << 29),
+        ("2g", 2_000_000_000),
+        ("2097152", 1 << 21),
+        (1 << 21, 1 << 21),
+        ("1KiB", 1024),
+    ],
 )
 def test_sizes_as_they_are_written(written: str | int, meant: int) -> None:
     assert room.bytes_of(written) == meant
@@ -21,6 +29,12 @@ def test_sizes_as_they_are_written(written: str | int, meant: int) -> None:
 @pytest.mark.parametrize("written", ["much", "4 apples", "-1GiB", "0", 0, True, ""])
 def test_other_words_are_refused(written: str | int) -> None:
     with pytest.raises(InputError, match="memory: expected"):
+        room.bytes_of(written)
+
+
+@pytest.mark.parametrize("written", ["10", 10, " 16 "])
+def test_few_bytes_are_mostly_a_forgotten_unit(written: str | int) -> None:
+    with pytest.raises(InputError, match=r"memory: expected a size such as 4GiB; got 1\d bytes; did you mean 1\dGiB"):
         room.bytes_of(written)
 
 

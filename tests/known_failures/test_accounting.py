@@ -16,10 +16,11 @@ from torch_geometric.data import Data
 from hushgraph.errors import BudgetError, InputError, PrivateAccessError
 from hushgraph.graph.checks import check_graph
 from hushgraph.ledger.ledger import Ledger
-from hushgraph.methods.base import Method, open_vault
+from hushgraph.methods.base import Method
 from hushgraph.methods.gap import GAP
 from hushgraph.methods.mlp import DPMLP
 from hushgraph.methods.model import Model
+from hushgraph.methods.running import open_vault
 from hushgraph.privacy import events
 from hushgraph.privacy.loss import PrivacyLoss
 from hushgraph.privacy.metadata import Metadata

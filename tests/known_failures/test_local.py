@@ -18,9 +18,10 @@ from hushgraph.errors import InputError
 from hushgraph.graph.checks import CheckedGraph, check_graph
 from hushgraph.local import OneBit, PerFeature, SampledReport, realized_epsilon
 from hushgraph.mechanisms.local_report import LocalReport
-from hushgraph.methods.base import Method, open_vault
+from hushgraph.methods.base import Method
 from hushgraph.methods.lpgnn import LPGNN
 from hushgraph.methods.pgc import PGC
+from hushgraph.methods.running import open_vault
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.loss import PrivacyLoss
 from hushgraph.privacy.metadata import Metadata

@@ -19,9 +19,10 @@ from hushgraph.mechanisms.gradient import Gradient
 from hushgraph.mechanisms.label_sum import LabelSum
 from hushgraph.mechanisms.local_report import LocalReport
 from hushgraph.mechanisms.neighbor_sum import NeighborSum
-from hushgraph.methods import base
-from hushgraph.methods.base import Method, open_vault
+from hushgraph.methods import running
+from hushgraph.methods.base import Method
 from hushgraph.methods.gap import GAP
+from hushgraph.methods.running import open_vault
 from hushgraph.nn import MLP, Linear
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.budget import Budget
@@ -113,12 +114,12 @@ def test_p31_a_seeded_run_is_stamped(method: Method, unit: Unit) -> None:
 
 
 def test_p31_a_run_that_hides_its_seed_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = base.open_run
+    honest = running.open_run
 
     def hides(*arguments: Any, **options: Any) -> Any:
         return honest(*arguments, **{**options, "seeded": False})
 
-    monkeypatch.setattr(base, "open_run", hides)
+    monkeypatch.setattr(running, "open_run", hides)
     assert not stamped(GAP(epochs=1), EDGE)
 
 

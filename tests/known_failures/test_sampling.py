@@ -24,9 +24,10 @@ from hushgraph.ledger.ledger import Ledger
 from hushgraph.mechanisms.gradient import Gradient
 from hushgraph.mechanisms.neighbor_sum import NeighborSum
 from hushgraph.mechanisms.rooted_gradient import RootedGradient
-from hushgraph.methods.base import Method, open_vault
+from hushgraph.methods.base import Method
 from hushgraph.methods.gap import GAP
 from hushgraph.methods.mlp import DPMLP
+from hushgraph.methods.running import open_vault
 from hushgraph.nn import Linear
 from hushgraph.nn.rooted import RootedNetwork
 from hushgraph.privacy import events

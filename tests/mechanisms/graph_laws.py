@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from hushgraph.graph.pairs import count_pairs, pair_edges, pair_numbers
+from hushgraph.graph.pairs import pair_edges, pair_numbers
 from hushgraph.mechanisms.pair_release import PairRelease
 from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy.metadata import count_pairs
 
 Bits = tuple[int, ...]
 

@@ -16,11 +16,12 @@ from scipy import stats
 from hushgraph.errors import InputError, UnprovenError
 from hushgraph.graph.checks import check_graph
 from hushgraph.graph.edges import MemoryEdges
-from hushgraph.graph.pairs import count_pairs, pair_edges, pair_numbers
+from hushgraph.graph.pairs import pair_edges, pair_numbers
 from hushgraph.mechanisms import EdgeFlip
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy import units
 from hushgraph.privacy.loss import PrivacyLoss
+from hushgraph.privacy.metadata import count_pairs
 from matrix_graphs import view_of
 from mechanisms.graph_laws import Bits, all_bits, counted, neighbors
 from small_graphs import random_graph

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from hushgraph.errors import InputError
-from hushgraph.graph.pairs import count_pairs, pair_edges, pair_numbers
+from hushgraph.graph.pairs import pair_edges, pair_numbers
 from hushgraph.mechanisms import NoisyEdges
 from hushgraph.mechanisms.noisy_edges import largest
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy import units
+from hushgraph.privacy.metadata import count_pairs
 from mechanisms.graph_laws import Bits, all_bits, counted, neighbors
 
 

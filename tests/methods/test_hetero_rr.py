@@ -18,7 +18,7 @@ from hushgraph.graph.checks import check_graph
 from hushgraph.ledger.checking import Status
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.manifest import verify_model
-from hushgraph.methods.base import open_vault
+from hushgraph.methods.running import open_vault
 from hushgraph.privacy.plan import Plan
 from small_graphs import random_graph
 

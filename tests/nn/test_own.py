@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from torch_geometric.nn import GCNConv, SAGEConv
 
 from hushgraph.errors import HushgraphError, InputError, UnprovenError
 from hushgraph.graph.rows import SparseRows
@@ -212,3 +213,9 @@ def test_a_layer_that_overwrites_its_input_is_refused() -> None:
         own_module(
             nn.Sequential(nn.ReLU(inplace=True), nn.Linear(COLUMNS, 3)), "encoder", COLUMNS, generator(), plain=False
         )
+
+
+@pytest.mark.parametrize("module", [SAGEConv(COLUMNS, 3), nn.Sequential(nn.Linear(COLUMNS, 4), GCNConv(4, 3))])
+def test_message_passing_is_refused_with_what_to_give_instead(module: nn.Module) -> None:
+    with pytest.raises(UnprovenError, match=r"message passing .*Give the layers before and after it"):
+        own_module(module, "encoder", COLUMNS, generator(), plain=False)

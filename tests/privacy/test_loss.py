@@ -4,8 +4,11 @@ import math
 
 import pytest
 from dp_accounting import dp_event as dpa
+from dp_accounting import gaussian_mechanism
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.privacy_accountant import NeighboringRelation
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from hushgraph.errors import InputError, UnprovenError
@@ -90,3 +93,10 @@ def test_impossible_noise_is_refused(multiplier: float) -> None:
 def test_impossible_deltas_are_refused(delta: float) -> None:
     with pytest.raises(InputError, match="delta"):
         PrivacyLoss(SGD, Relation.NULL).epsilon(delta)
+
+
+@given(st.floats(1e-3, 50.0), st.floats(1e-12, 0.5))
+def test_gaussian_epsilons_are_those_of_the_library_from_above(mu: float, delta: float) -> None:
+    ours = PrivacyLoss(dpa.GaussianDpEvent(1.0 / mu), Relation.ADD_OR_REMOVE).epsilon(delta)
+    theirs = gaussian_mechanism.get_epsilon_gaussian(1.0 / mu, delta)
+    assert theirs - 2e-12 * max(1.0, theirs) <= ours <= theirs + 2e-9 * max(1.0, theirs)

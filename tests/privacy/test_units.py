@@ -15,6 +15,7 @@ from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.mechanism import mechanism_from_dict
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.units import Footprint, Relation
+from hushgraph.privacy.units.edge import EDGES_PER_NODE
 from hushgraph.testing import units as all_units
 from small_graphs import hub_graph, random_graph
 
@@ -127,8 +128,8 @@ def test_units_are_counted_for_delta() -> None:
 
 def test_the_number_of_edges_is_assumed_from_public_sizes_where_it_was_not_declared() -> None:
     unknown = Metadata(10, 5)
-    assert units.UndirectedEdge().count(unknown) == 10 * units.EDGES_PER_NODE
-    assert units.DirectedEdge().count(unknown) == 20 * units.EDGES_PER_NODE
+    assert units.UndirectedEdge().count(unknown) == 10 * EDGES_PER_NODE
+    assert units.DirectedEdge().count(unknown) == 20 * EDGES_PER_NODE
     codes = [note.code for note in units.UndirectedEdge().notes(unknown)]
     assert "edges-assumed" in codes
     assert "edges-declared" in [note.code for note in units.UndirectedEdge().notes(METADATA)]

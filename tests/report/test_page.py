@@ -1,21 +1,27 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
-import shutil
-import subprocess
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
+import hushgraph as hg
+from browsing import DESKTOP, PHONE, browsing, cut_off, needs_browser
 from hushgraph.errors import InputError
+from hushgraph.ledger.ledger import Ledger
+from hushgraph.methods.released import release_graph
+from hushgraph.privacy.budget import Budget
+from hushgraph.privacy.units import UndirectedEdge
 from hushgraph.report import words, write_report
 from hushgraph.report.context import read_context
-from reports import fitted
+from reports import context, fitted
+from small_graphs import random_graph
 
-VOID = {"meta", "br", "input", "img", "line", "circle", "polyline", "rect"}
+VOID = {"meta", "link", "br", "input", "img", "line", "circle", "polyline", "rect"}
 ROC = {"fpr": [0.0, 0.001, 0.01, 1.0], "tpr": [0.0, 0.01, 0.1, 1.0]}
 ATTACK = {
     "name": "LinkTeller",
@@ -43,6 +49,7 @@ class Reader(HTMLParser):
         values = dict(attrs)
         self.ids += [values["id"]] if values.get("id") else []
         self.addresses += [values[key] or "" for key in ("src", "href", "xlink:href") if key in values]
+        self.addresses = [one for one in self.addresses if one != "data:,"]  # no picture for the tab
         if tag not in VOID:
             self.open.append(tag)
 
@@ -139,13 +146,52 @@ def test_a_model_explains_its_certificate() -> None:
     assert "on public validation labels" in " ".join(str(model).split())
 
 
+def test_a_released_graph_has_a_page_without_accuracy(tmp_path: Path) -> None:
+    book = Ledger(tmp_path / "ledger")
+    budget = Budget(2.0, 1e-3)
+    release_graph(hg.ARR(), random_graph(1), UndirectedEdge(), budget, ledger=book).save(tmp_path / "graph")
+    page, reader = read(write_report(tmp_path / "graph", ledger=tmp_path / "ledger"))
+    assert "accuracy" not in reader.ids
+    assert "Verified: the graph, its certificate and the ledger agree" in page
+    assert "from everybody who sees the graph" in page
+    assert "Training and inference" not in page
+    for form in ("markdown", "card", "json", "deployment"):
+        text = write_report(tmp_path / "graph", ledger=tmp_path / "ledger", form=form).read_text()
+        assert "trained" not in text.lower().split("settings")[0].replace("a trained model", "")
+
+
+def test_a_second_promise_of_a_released_graph_is_shown(tmp_path: Path) -> None:
+    from hushgraph.report.sections.verdict import verdict_of
+
+    plain = context("arr")
+    rows = dict(verdict_of(dataclasses.replace(plain, what="graph", features=plain.certificate)).rows)
+    assert rows["Also"].startswith("A second promise, about features: The output of arr")
+    assert "Also" not in dict(verdict_of(plain).rows)
+
+
+def test_what_is_guessed_depends_on_the_unit() -> None:
+    from hushgraph.report.sections.verdict import verdict_of
+
+    local = dict(verdict_of(read_context(fitted("lpgnn", "local", 4.0))).rows)
+    assert "between one version and another" in local["How well"]
+    assert local["What is protected"].count("everybody") == 1
+    edge = dict(verdict_of(read_context(fitted("gap", "undirected-edge", 4.0))).rows)
+    assert "between with and without" in edge["How well"]
+
+
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Chromium")
+@needs_browser
 def test_a_browser_draws_it_without_a_complaint(home: Path, tmp_path: Path) -> None:
     path = write_report(home / "edge_1", tmp_path / "b.html", compare=[home / "edge_4"], attacks=[ATTACK])
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
-    profile = f"--user-data-dir={tmp_path / 'profile'}"
-    command = ["chromium", *flags, profile, "--enable-logging=stderr", "--dump-dom", path.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    assert "CONSOLE" not in done.stderr
-    assert re.search(r'id="delta-words"[^>]*>epsilon [\d.]+ at delta', done.stdout)
+    with browsing() as page:
+        page.goto(path.as_uri())
+        assert re.match(r"epsilon [\d.]+ at delta", page.locator("#delta-words").inner_text())
+        slider = page.locator("#delta")
+        before = page.locator("#delta-words").inner_text()
+        slider.focus()
+        page.keyboard.press("End" if slider.input_value() == slider.get_attribute("min") else "Home")
+        assert page.locator("#delta-words").inner_text() != before
+        for size in (DESKTOP, PHONE):
+            page.set_viewport_size(size)
+            assert cut_off(page) == []
+        assert page.complaints == []

@@ -164,6 +164,8 @@ class AuditResult:
                 f"CONTRADICTED: {claim}; {bound}. {worst.name} ({worst.method}): at least {worst.strict_bound:.4g}, "
                 f"claimed {worst.claimed:.4g}{left_out}"
             )
+        if self.lower_bound > self.claimed:
+            bound += f", above the claim, as {1.0 - self.confidence:.0%} of such bounds may be"
         return f"consistent: {claim}; {bound}. This does not prove the claim{left_out}"
 
     def as_dict(self) -> dict[str, Any]:

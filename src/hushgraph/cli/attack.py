@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from hushgraph import registry
-from hushgraph.cli.console import Json, command, echo, known, progress_bar, show_json, show_words, words
-from hushgraph.cli.data import Split, SplitSeed, load_graph
+from hushgraph.cli.console import Json, command, echo, known, progress_bar, require_model, show_json, show_words, words
+from hushgraph.cli.data import Split, SplitSeed, load_graph, require_data
 from hushgraph.errors import InputError
 
 
@@ -50,6 +50,9 @@ def attack(
         raise InputError("MODEL: expected once; got it by position and by --model")
     model = model or target
     _require_target(name, model, classifier)
+    require_data(data)
+    if model is not None:
+        require_model(model)
     from hushgraph.attacks.catalog import attack_class
     from hushgraph.settings import from_words
 

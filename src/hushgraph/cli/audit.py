@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hushgraph.cli.console import Json, echo, show_json
+from hushgraph.cli.console import Json, echo, require_model, show_json
 from hushgraph.errors import AuditContradiction
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ def audit(
     as_json: Json = False,
 ) -> None:
     """Try to contradict a run's epsilon, on data made for the audit. Exit code 4 when it succeeds."""
+    require_model(run_dir)
     from hushgraph.audit.result import Verdict
     from hushgraph.audit.run import audit_run, require_consistent
     from hushgraph.files.writing import write_json

@@ -33,11 +33,13 @@ def read_choices(
     """The method, unit and budget, or one error that lists everything wrong with them."""
     problems: list[str] = []
     kind = _collect(problems, lambda: None if unit is None else registry.load("units", unit))
+    budget = _collect(problems, lambda: Budget(epsilon, delta))
+    if not (unit is None or registry.knows("units", unit)) and registry.knows("methods", method):
+        raise InputError(*problems)  # a setting of that unit would be called an unknown one of the method
     own = {key: word for key, word in settings.items() if kind is not None and key in _parameters(kind)}
     rest = {key: word for key, word in settings.items() if key not in own}
     found_unit = _collect(problems, lambda: None if kind is None else kind(**from_words(kind, own)))
     found_method = _collect(problems, lambda: _method(method, rest))
-    budget = _collect(problems, lambda: Budget(epsilon, delta))
     InputError.collect(problems)
     return Choices(found_method, found_unit, budget)  # type: ignore[arg-type]
 

@@ -28,6 +28,15 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instea
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the method or unit; repeatable.")
 ]
+Track = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME:PLACE", help="Show the run in tensorboard:FOLDER or mlflow:URI when it ends; repeatable."
+    ),
+]
+TrackEvaluation = Annotated[
+    bool, typer.Option("--track-evaluation", help="Also send figures on the data's labels, which are not private.")
+]
 
 P = ParamSpec("P")
 
@@ -150,6 +159,12 @@ def words(settings: list[str] | None) -> dict[str, str]:
             found[key.strip()] = value.strip()
     InputError.collect(problems)
     return found
+
+
+def require_model(folder: Path) -> None:
+    """Refuse a folder that is not there, before anything large is imported."""
+    if not folder.exists():
+        raise InputError(f"expected a trained model in {folder}; there is no such folder; check the path")
 
 
 def require_new_folder(folder: Path) -> None:

@@ -5,18 +5,21 @@
 
 Inside, importing one of `HEAVY` gives a module that hands out promises for its names; afterwards no such module is left
 where others could find it. A promise that is needed in earnest (called, derived from, looked through) imports what it
-stands for. Only a process that `main` started does this, and it ends after one command: where methods may be trained
-with as well, imports are what they say.
+stands for. The words of a constant (`ACTIVATIONS = {"relu": ...}`) are read off its source, where they stand as words,
+because settings choose among them. Only a process that `main` started does this, and it ends after one command: where
+methods may be trained with as well, imports are what they say.
 """
 
 from __future__ import annotations
 
+import ast
 import importlib
 import sys
 import typing
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -37,12 +40,16 @@ HEAVY = (
     "scipy.optimize",
     "scipy.signal",
     "scipy.sparse",
+    "scipy.special",
     "scipy.stats",
     "sklearn",
     "torch",
     "torch_geometric",
 )
+LIGHT = ("hushgraph.training.learners",)
+"""Modules of heavy packages that define settings alone: they are imported, with promises for what they import."""
 
+_SOURCE = Path(__file__).parents[1]
 
 _one_command = False
 
@@ -72,7 +79,11 @@ class _Finder:
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> ModuleSpec | None:
         heavy = any(name == one or name.startswith(f"{one}.") for one in HEAVY)
-        return ModuleSpec(name, self, is_package=True) if heavy else None  # type: ignore[arg-type]
+        if not heavy or name in LIGHT:
+            return None
+        spec = ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
+        spec.submodule_search_locations = [str(_SOURCE.parent.joinpath(*name.split(".")))]
+        return spec
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         return _Later(spec.name, self)
@@ -86,7 +97,8 @@ class _Finder:
             sys.meta_path.remove(self)
             for name in [name for name, module in sys.modules.items() if isinstance(module, _Later)]:
                 parent, _, own = name.rpartition(".")
-                sys.modules.get(parent, sys).__dict__.pop(own, None)
+                if parent in sys.modules:
+                    vars(sys.modules[parent]).pop(own, None)
                 del sys.modules[name]
 
 
@@ -141,11 +153,30 @@ class _Promise:
     def __ror__(self, other: Any) -> Any:
         return typing.Union[other, self]  # noqa: UP007
 
+    def _words(self) -> Any:
+        """The words of a constant, or what the promise stands for."""
+        found = _constant_words(self._module, self._names[0]) if len(self._names) == 1 else None
+        return self._kept() if found is None else found
+
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._kept())
+        return iter(self._words())
 
     def __contains__(self, value: Any) -> bool:
-        return value in self._kept()
+        return value in self._words()
 
     def __getitem__(self, key: Any) -> Any:
         return self._kept()[key]
+
+
+def _constant_words(module: str, name: str) -> tuple[str, ...] | None:
+    """The entries of a tuple, or the keys of a dictionary, that is written out in a module of hushgraph."""
+    path = _SOURCE.parent.joinpath(*module.split(".")).with_suffix(".py")
+    if not path.is_file():
+        return None
+    for line in ast.parse(path.read_text(encoding="utf-8")).body:
+        targets = line.targets if isinstance(line, ast.Assign) else [getattr(line, "target", None)]
+        if isinstance(line, ast.Assign | ast.AnnAssign) and name in (getattr(one, "id", None) for one in targets):
+            entries = line.value.keys if isinstance(line.value, ast.Dict) else getattr(line.value, "elts", [None])
+            words: list[Any] = [getattr(entry, "value", None) for entry in entries]
+            return tuple(words) if all(isinstance(word, str) for word in words) else None
+    return None

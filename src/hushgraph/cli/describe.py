@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hushgraph.cli.console import Json, command, echo, show_json, show_words
-from hushgraph.cli.data import load_graph
+from hushgraph.cli.data import load_graph, require_data
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data as Graph
@@ -21,6 +21,7 @@ def describe(
     as_json: Json = False,
 ) -> None:
     """Describe a graph: what is in it, what is public under which unit, and what to declare before training."""
+    require_data(data)
     graph = load_graph(data, needs_split=False, quiet=True)
     shown = {"data": data, **public_facts(graph), "holder": holder_facts(graph), "lines": _lines(data)}
     show_json(shown) if as_json else _show(shown)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -43,6 +44,9 @@ def import_graph(
     numeric: Annotated[
         Repeated, typer.Option(metavar="COLUMN=LOW:HIGH", help="A number and its public range; repeatable.")
     ] = None,
+    date: Annotated[
+        Repeated, typer.Option(metavar="COLUMN=FIRST:LAST", help="A date and its public range; repeatable.")
+    ] = None,
     category: Annotated[
         Repeated, typer.Option(metavar="COLUMN=A,B,C", help="A word and its public list; repeatable.")
     ] = None,
@@ -75,13 +79,13 @@ def import_graph(
 
     Features are made by public rules only: a range or a list of words is declared, never read off the data.
     """
+    InputError.collect(_problems(source, edges, nodes, num_nodes, out, directed))
+    features = declared_features(numeric, category, hashed, as_is, date)
+    named = _classes(classes, number_range)
     from hushgraph.importing.edges import EdgeColumns
     from hushgraph.importing.importer import import_files, import_whole
     from hushgraph.importing.nodes import NodeColumns
 
-    InputError.collect(_problems(source, edges, nodes, num_nodes))
-    features = declared_features(numeric, category, hashed, as_is)
-    named = _classes(classes, number_range)
     columns = NodeColumns(id_column, label, split, features, named, _words(ignore))
     if source is not None:
         done = import_whole(out, source, columns)
@@ -94,12 +98,15 @@ def import_graph(
     show_json(_summary(done)) if as_json else _show(done, columns)
 
 
-def declared_features(numeric: Repeated, category: Repeated, hashed: Repeated, as_is: Repeated) -> dict[str, Any]:
+def declared_features(
+    numeric: Repeated, category: Repeated, hashed: Repeated, as_is: Repeated, date: Repeated = None
+) -> dict[str, Any]:
     """The options that declare columns, as `features` takes them; everything wrong is told together."""
     found: dict[str, Any] = dict.fromkeys(_words(as_is))
     problems = []
     for option, given, form, read in (
         ("--numeric", numeric, "COLUMN=LOW:HIGH", _range),
+        ("--date", date, "COLUMN=2010-01-01:2026-01-01", _dates),
         ("--category", category, "COLUMN=A,B,C", _list),
         ("--hashed", hashed, "COLUMN=BUCKETS", int),
     ):
@@ -138,6 +145,11 @@ def _range(value: str) -> tuple[float, float]:
     return float(low), float(high)
 
 
+def _dates(value: str) -> tuple[datetime.date, datetime.date]:
+    first, last = value.split(":")
+    return datetime.date.fromisoformat(first.strip()), datetime.date.fromisoformat(last.strip())
+
+
 def _list(value: str) -> list[str]:
     return [word.strip() for word in value.split(",")]
 
@@ -146,12 +158,24 @@ def _words(given: Repeated) -> list[str]:
     return [word.strip() for one in given or [] for word in one.split(",")]
 
 
-def _problems(source: Path | None, edges: Path | None, nodes: Path | None, num_nodes: int | None) -> list[str]:
+def _problems(
+    source: Path | None, edges: Path | None, nodes: Path | None, num_nodes: int | None, out: Path, directed: bool | None
+) -> list[str]:
+    """What is wrong with the options and the paths, all at once, before anything large is imported."""
+    from hushgraph.importing.findings import NO_DIRECTION
+
     if source is not None and (edges is not None or nodes is not None or num_nodes is not None):
         return ["expected one whole graph, or --edges with --nodes; got both; remove one"]
     if source is None and edges is None:
         return ["expected a graph: --edges FILE --nodes FILE, or one file that holds both; got neither"]
-    return []
+    found = [
+        f"expected a {kind} at {path}; there is no such file; check the path"
+        for kind, path in (("graph", source), ("table", edges), ("table", nodes))
+        if path is not None and not path.expanduser().exists()
+    ]
+    found += [NO_DIRECTION] if edges is not None and directed is None else []
+    taken = f"--out: expected a new folder; got '{out}', which exists; name another, or remove it"
+    return [*found, taken] if out.exists() else found
 
 
 def _summary(done: Imported) -> dict[str, Any]:

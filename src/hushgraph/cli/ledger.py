@@ -295,11 +295,11 @@ def _known_by_content(
 ) -> str:
     """The dataset of the ledger that holds this data, entered if it is new."""
     from hushgraph.cli.data import read_graph
+    from hushgraph.graph.checks import check_graph
     from hushgraph.ledger.identity import arrays_of
 
-    graph = read_graph(data, directed=directed, quiet=True)
-    called = name or str(getattr(graph, "name", None) or "graph")
-    return book.dataset_for(book.identify(arrays_of(graph)), called, continues, separate)
+    graph = check_graph(read_graph(data, directed=directed, quiet=True))
+    return book.dataset_for(book.identify(arrays_of(graph)), name or graph.metadata.name, continues, separate)
 
 
 def _place(folder: Path | None) -> Path:

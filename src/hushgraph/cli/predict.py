@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushgraph.cli.console import Json, command, echo, show_json, show_words
-from hushgraph.cli.data import Directed, load_graph
+from hushgraph.cli.console import Json, command, echo, require_model, show_json, show_words
+from hushgraph.cli.data import Directed, load_graph, require_data
 from hushgraph.cli.ledger import LedgerOption, Operator, Purpose, occasion_of
 from hushgraph.cli.plan import Edges, number
 from hushgraph.cli.train import Continues, Separate
@@ -44,16 +44,17 @@ def predict(
     as_json: Json = False,
 ) -> None:
     """Predict every node's class. Without --on nothing is charged: what was released before is used again."""
+    InputError.collect(_problems(data, on, {"--epsilon": epsilon, "--delta": delta, "--edges": edges}, out))
+    require_model(model)
+    require_data(data or on)
     import torch
 
-    from hushgraph.ledger.identity import arrays_of
     from hushgraph.ledger.manifest import require_uncontradicted
     from hushgraph.ledger.project import default_ledger
     from hushgraph.methods.evaluation import EVALUATION
     from hushgraph.methods.model import Model
 
     torch.set_num_threads(1)
-    InputError.collect(_problems(data, on, {"--epsilon": epsilon, "--delta": delta, "--edges": edges}, out))
     book = default_ledger(ledger)
     files = require_uncontradicted(model, default_ledger(ledger, near=model))
     trained = Model.load(model)
@@ -61,7 +62,7 @@ def predict(
     shown["charged"] = on is not None
     if on is not None:
         about = graph = load_graph(on, directed=directed, needs_split=False)
-        book = book.on(occasion_of(operator, purpose, arrays=arrays_of(graph), continues=continues, separate=separate))
+        book = book.on(occasion_of(operator, purpose, continues=continues, separate=separate))
         answering = _predict_on(trained, graph, epsilon, delta, book, edges)
         probabilities = answering.predict_proba()
         shown["certificate"] = answering.certificate.as_dict()

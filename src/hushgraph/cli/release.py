@@ -18,7 +18,7 @@ from hushgraph.cli.console import (
     show_json,
     words,
 )
-from hushgraph.cli.data import read_graph
+from hushgraph.cli.data import read_graph, require_data
 from hushgraph.cli.ledger import LedgerOption, Operator, Purpose, occasion_of
 from hushgraph.cli.plan import Delta, Edges, Epsilon, PaperMode
 from hushgraph.cli.train import Continues, Data, Directed, Group, Seed, Separate, Split, Unpublished
@@ -73,6 +73,8 @@ def release(
     The folder is taken by --data and by hushgraph.datasets.load; `hushgraph verify` and `hushgraph audit` check it.
     With --feature-epsilon features are randomized too, each person's by itself: a second promise, for the unit local.
     """
+    require_data(data)
+    require_new_folder(out)
     from hushgraph.cli.choices import read_choices
 
     if method == "hetero-rr" and feature_epsilon is None:
@@ -80,10 +82,8 @@ def release(
     own = {key: word for key, word in words(settings).items() if feature_epsilon is not None and key in _OF_FEATURES}
     rest = {key: word for key, word in words(settings).items() if key not in own}
     choices = read_choices("edge-rr" if method == "hetero-rr" else method, unit, epsilon, delta, rest)
-    require_new_folder(out)
     if feature_epsilon is not None and paper_mode:
         raise InputError("--paper-mode: expected it without --feature-epsilon; publications state no such pair")
-    from hushgraph.ledger.identity import arrays_of
     from hushgraph.ledger.project import default_ledger
     from hushgraph.methods.feature_rr import FeatureRR
     from hushgraph.methods.hetero_rr import HeteroRR
@@ -91,7 +91,7 @@ def release(
 
     graph = read_graph(data, split, directed=directed)
     declared = {"unpublished": unpublished, "group": group, "continues": continues, "separate": separate}
-    book = default_ledger(ledger).on(occasion_of(operator, purpose, arrays=arrays_of(graph), **declared))
+    book = default_ledger(ledger).on(occasion_of(operator, purpose, **declared))
     with progress_bar(as_json) as progress:
         common: dict[str, Any] = {"ledger": book, "num_edges": edges, "seed": seed, "progress": progress}
         if feature_epsilon is None:

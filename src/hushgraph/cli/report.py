@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hushgraph.cli.console import Json, command, echo, show_json, show_words
+from hushgraph.cli.console import Json, command, echo, require_model, show_json, show_words
 
 
 @command
@@ -29,6 +29,7 @@ def report(
 
     Exit code 4 if the model is contradicted, 6 if it was rejected.
     """
+    require_model(model)
     from hushgraph.ledger.checking import EXIT_CODES, Status
     from hushgraph.report.context import read_context, with_ledger
     from hushgraph.report.page import write_page

@@ -25,10 +25,10 @@ from hushgraph.graph.rows import SparseRows
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.project import default_ledger
 from hushgraph.ledger.run import open_run
-from hushgraph.methods.base import finished
 from hushgraph.methods.local import LocalMethod
 from hushgraph.methods.lpgnn import LPGNN
 from hushgraph.methods.model import Model
+from hushgraph.methods.running import finished
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.metadata import Metadata

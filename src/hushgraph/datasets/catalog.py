@@ -13,6 +13,8 @@ from pathlib import Path
 
 from numpy.lib import format as npy
 
+from hushgraph.errors import InputError, did_you_mean
+
 DATA_VARIABLE = "HUSHGRAPH_DATA"
 CACHE_VARIABLE = "HUSHGRAPH_CACHE"
 
@@ -214,6 +216,26 @@ def known_file(name: str | Path) -> DatasetRecord | None:
     last_two = "/".join(Path(name).parts[-2:]).removesuffix(".npz")
     last_two = last_two if "/" in last_two else f"{last_two}/{last_two}"
     return next((record for record in FILES if record.name == last_two), None)
+
+
+def require_known(name: str) -> None:
+    """Refuse a word that is neither a file or folder, nor a name that could be one of a dataset."""
+    path = Path(name).expanduser()
+    if path.exists() or name in MAKERS or public_dataset(name) or known_file(name):
+        return
+    if path.is_absolute() or name.startswith("."):
+        raise InputError(f"expected a graph at {name}; there is none; check the path")
+    if "/" in name:
+        return  # of a file in the data folder, which the loader looks for
+    if path.suffix == ".npz":
+        raise InputError(f"expected a graph file at {name}; there is none; check the path")
+    records = available()
+    if name not in (record.name for record in records):
+        known = [record.name for record in records if "/" not in record.name]
+        raise InputError(
+            f"expected the path of a graph or the name of a dataset; there is no '{name}'. hushgraph import makes a "
+            f"graph from your own files; {did_you_mean(name, known)}"
+        )
 
 
 def declares_classes(path: Path) -> bool:

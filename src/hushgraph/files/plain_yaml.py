@@ -62,9 +62,10 @@ def _loader() -> Any:
                 seen.add(name)
             return super().construct_mapping(node, deep)
 
+    added: Any = Loader.add_constructor
     for kind in ("binary", "set", "omap", "pairs"):
-        Loader.add_constructor(f"tag:yaml.org,2002:{kind}", Loader.construct_undefined)
-    Loader.add_constructor("tag:yaml.org,2002:timestamp", Loader.construct_yaml_str)
+        added(f"tag:yaml.org,2002:{kind}", Loader.construct_undefined)
+    added("tag:yaml.org,2002:timestamp", Loader.construct_yaml_str)
     return yaml, Loader
 
 

@@ -11,6 +11,7 @@ The files hold the private edges as they are. Keep them where the raw data may b
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import tempfile
 import weakref
@@ -24,9 +25,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hushgraph.errors import InputError
+from hushgraph.files.remote import RemoteFile
 from hushgraph.graph.buckets import Lists, Pairs, in_order
 from hushgraph.graph.degree import capped
-from hushgraph.graph.disk_reading import OFFSET_TYPE, OFFSETS, SOURCE_TYPE, SOURCES, read_header, verify
+from hushgraph.graph.disk_reading import (
+    OFFSET_TYPE,
+    OFFSETS,
+    SOURCE_TYPE,
+    SOURCES,
+    read_header,
+    refuse_strangers,
+    verify,
+)
 from hushgraph.graph.disk_writing import (
     Progress,
     new_folder,
@@ -61,13 +72,17 @@ class DiskEdges:
     """A folder of edges opened for reading: an `Edges` of any size. `memory_limit` bytes are used at a time.
 
     `open` reads and checks everything once; a folder that was just written is taken as it is. Repeated edges and self
-    loops were left out when the folder was written; `repeated` and `self_loops` tell how many.
+    loops were left out when the folder was written; `repeated` and `self_loops` tell how many. With `elsewhere`, the
+    file of senders is behind that URL, and the folder holds the others.
     """
 
-    def __init__(self, folder: str | Path, memory_limit: int = MEMORY_LIMIT) -> None:
+    def __init__(
+        self, folder: str | Path, memory_limit: int = MEMORY_LIMIT, *, elsewhere: RemoteFile | None = None
+    ) -> None:
         self.folder = Path(folder)
         self.memory_limit = memory_limit
-        self._header = read_header(self.folder)
+        self._header = read_header(self.folder, elsewhere)
+        self._sources_file = elsewhere or self.folder / SOURCES
 
     @classmethod
     def open(cls, folder: str | Path, *, memory_limit: int = MEMORY_LIMIT) -> DiskEdges:
@@ -161,6 +176,24 @@ class DiskEdges:
             begin += len(targets)
         return torch.equal(self.in_degree(), self.out_degree())
 
+    def require_symmetric(self) -> None:
+        """Refuse a folder whose header calls it symmetric and whose edges are not.
+
+        The edges and the same edges turned round are one set exactly if keyed hashes of both have the same sum, but for
+        a chance of about 2^-64: the key is drawn here, so nobody could have fitted a file to it.
+        """
+        if self._header.get("symmetric") is not True:
+            return  # nothing was believed
+        key, balance = np.uint64(secrets.randbits(64)), 0
+        for targets, sources in self._pairs():
+            for sign, pairs in ((1, pack(targets, sources)), (-1, pack(sources, targets))):
+                balance += sign * int(_hashes(pairs.astype(np.uint64), key).sum(dtype=np.uint64))
+        if balance % (1 << 64):
+            raise InputError(
+                f"{self.folder}: expected every edge in both directions, as its header says; got others. The folder "
+                "was changed after it was written; import the graph again"
+            )
+
     def pairs_by_source(self) -> Iterator[np.ndarray]:
         """All edges as sorted numbers `source << 32 | target`, a part at a time, those that are equal in one part."""
         # Of a symmetric graph the same numbers come sorted by target; they are sorted only where that is not known.
@@ -226,12 +259,16 @@ class DiskEdges:
         try:
             with new_folder(place / "edges") as work:
                 write_lists(lists, work, self.num_nodes)
-            result = DiskEdges(place / "edges", self.memory_limit)
+            result = self._opened(place / "edges")
         except BaseException:
             shutil.rmtree(place, ignore_errors=True)
             raise
         weakref.finalize(result, _remove, place, os.getpid())
         return result
+
+    def _opened(self, folder: Path) -> DiskEdges:
+        """Edges in another folder, used as these are."""
+        return DiskEdges(folder, self.memory_limit)
 
     @contextmanager
     def _place(self, kind: str) -> Iterator[Path]:
@@ -258,6 +295,8 @@ class DiskEdges:
 
     def mapped(self) -> tuple[np.ndarray, np.ndarray]:
         """Offsets (int64) and senders (int32) as they lie on the disk; the system reads what is looked at."""
+        if isinstance(self._sources_file, RemoteFile):
+            return self._offsets(0, self.num_nodes), self._sources(0, self.num_edges)
         files = ((OFFSETS, OFFSET_TYPE, self.num_nodes + 1), (SOURCES, SOURCE_TYPE, self.num_edges))
         offsets, sources = (
             np.asarray(np.memmap(self.folder / name, kind, "r", shape=(count,))) if count else np.empty(0, kind)
@@ -266,8 +305,15 @@ class DiskEdges:
         return offsets, sources
 
     def verify(self) -> None:
-        """Read both files and compare them with the header, and every number in them with what it may be."""
-        verify(self.folder, self._header)
+        """Compare both files with the header, and every number in them with what it may be.
+
+        Senders that are elsewhere are looked at as they are read.
+        """
+        verify(self.folder, self._header, None if self._is_elsewhere else self.folder / SOURCES)
+
+    @property
+    def _is_elsewhere(self) -> bool:
+        return isinstance(self._sources_file, RemoteFile)
 
     # Reading
 
@@ -277,7 +323,8 @@ class DiskEdges:
 
     def _sources(self, begin: int, end: int) -> np.ndarray:
         """The senders stored at positions `begin .. end`, int32."""
-        return read_array(self.folder / SOURCES, SOURCE_TYPE, begin, end - begin)
+        found = read_array(self._sources_file, SOURCE_TYPE, begin, end - begin)
+        return refuse_strangers(found, self.num_nodes) if self._is_elsewhere else found
 
     def _runs(self, entries: int, targets: int) -> Iterator[tuple[int, int, np.ndarray, np.ndarray]]:
         """Runs of targets: (first, last, offsets, sources) with at most so many of each, one target at least."""
@@ -304,6 +351,16 @@ class DiskEdges:
 def _entries(memory_limit: int) -> int:
     """How many pairs are sorted at a time."""
     return max(memory_limit // _BYTES_PER_ENTRY, 1)
+
+
+def _hashes(values: np.ndarray, key: np.uint64) -> np.ndarray:
+    """Keyed hashes of 64-bit numbers: two rounds of multiply and shift, the key added before each."""
+    for _ in range(2):
+        values = values + key
+        values ^= values >> np.uint64(30)
+        values *= np.uint64(0xBF58476D1CE4E5B9)
+        values ^= values >> np.uint64(27)
+    return values
 
 
 def _remove(folder: Path, process: int) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from hushgraph.errors import InputError
 from hushgraph.files.reading import damage_named, read_json, require_fields
+from hushgraph.files.remote import RemoteFile
 from hushgraph.graph.external_sort import read_array
 
 FORMAT = "hushgraph edges 1"
@@ -24,8 +25,8 @@ _COUNTS = ("num_nodes", "num_edges", "repeated", "self_loops")
 _AT_ONCE = 1 << 20
 
 
-def read_header(folder: Path) -> dict[str, Any]:
-    """The header of a folder of edges, if its files have the size that it says."""
+def read_header(folder: Path, elsewhere: RemoteFile | None = None) -> dict[str, Any]:
+    """The header of a folder of edges, if its files have the size it says; that of senders may be elsewhere."""
     header = read_json(folder / HEADER, of="a folder of edges")
     if header.get("format") != FORMAT:
         raise InputError(f"expected the format '{FORMAT}' in '{folder}'; got another one; write the edges again")
@@ -42,14 +43,19 @@ def read_header(folder: Path) -> dict[str, Any]:
     for name, size in sizes.items():
         path = folder / name
         found = path.stat().st_size if path.is_file() else 0
+        if elsewhere is not None and name == SOURCES:
+            found = elsewhere.size() or 0
         if found != size:
             problems.append(f"expected {size} bytes in '{name}'; got {found}; copy or write it again")
     InputError.collect(problems)
     return header
 
 
-def verify(folder: Path, header: dict[str, Any]) -> None:
-    """Read both files: their checksums are those of the header, and their lists are lists of distinct neighbors."""
+def verify(folder: Path, header: dict[str, Any], senders: Path | None) -> None:
+    """Read both files: their checksums are those of the header, and their lists are lists of distinct neighbors.
+
+    Without `senders`, what can be said without them.
+    """
     offsets, sources = hashlib.sha256(), hashlib.sha256()
     count, begin = header["num_nodes"], 0
     with damage_named(folder, do="Write the edges again"):
@@ -60,23 +66,23 @@ def verify(folder: Path, header: dict[str, Any]) -> None:
             if ends[0] != begin or (ends[1:] < ends[:-1]).any() or ends[-1] > header["num_edges"]:
                 raise ValueError("its lists do not follow one another")
             begin = int(ends[-1])
-            _verify_lists(folder, first, ends, count, sources)
+            if senders is not None:
+                _verify_lists(senders, first, ends, count, sources)
         if begin != header["num_edges"]:
             raise ValueError("its lists do not hold all of its edges")
-    for name, found in ((OFFSETS, offsets), (SOURCES, sources)):
+    for name, found in ((OFFSETS, offsets), *([] if senders is None else [(SOURCES, sources)])):
         if found.hexdigest() != header["sha256"].get(name):
             raise InputError(f"expected the stored checksum of '{name}'; got another one; write the edges again")
 
 
-def _verify_lists(folder: Path, first: int, ends: np.ndarray, num_nodes: int, digest: Any) -> None:
+def _verify_lists(senders: Path, first: int, ends: np.ndarray, num_nodes: int, digest: Any) -> None:
     """The lists of the nodes from `first` on, a part at a time."""
     before = -1
     for begin in range(int(ends[0]), int(ends[-1]), _AT_ONCE):
         end = min(begin + _AT_ONCE, int(ends[-1]))
-        found = read_array(folder / SOURCES, SOURCE_TYPE, begin, end - begin)
+        found = read_array(senders, SOURCE_TYPE, begin, end - begin)
         digest.update(found.data)
-        if found.min() < 0 or found.max() >= num_nodes:
-            raise ValueError(f"it names a node that is not among the {num_nodes:,} there are")
+        refuse_strangers(found, num_nodes)
         owner = int(np.searchsorted(ends, begin, side="right")) - 1
         until = int(np.searchsorted(ends, end, side="left"))
         places = np.clip(ends[owner : until + 1], begin, end)
@@ -88,3 +94,10 @@ def _verify_lists(folder: Path, first: int, ends: np.ndarray, num_nodes: int, di
         if not (rises | starts[:-1]).all() or (found == owners).any():
             raise ValueError("a list is not in order, names a node twice, or its own node")
         before = int(found[-1])
+
+
+def refuse_strangers(found: np.ndarray, num_nodes: int) -> np.ndarray:
+    """The senders, if each is one of the nodes."""
+    if len(found) and not 0 <= found.min() <= found.max() < num_nodes:
+        raise InputError(f"edges: expected senders among the {num_nodes:,} nodes; got others; write the edges again")
+    return found

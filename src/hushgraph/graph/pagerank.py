@@ -58,6 +58,7 @@ def pagerank(
 def neighbor_lists(edges: Edges) -> tuple[np.ndarray, np.ndarray]:
     """Offsets and neighbors, each edge in both directions once. What lies on the disk in both stays there."""
     if isinstance(edges, DiskEdges) and edges.is_symmetric():
+        edges.require_symmetric()
         return edges.mapped()
     held = edges.load()
     if not held.is_symmetric():

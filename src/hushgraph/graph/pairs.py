@@ -11,21 +11,8 @@ import numpy as np
 import torch
 from scipy import sparse
 
-from hushgraph.errors import InputError
 from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.packed import INT32_LIMIT, distinct
-
-_MOST_PAIRS = 1 << 53
-"""As many coins as a noise source tosses in one go."""
-
-
-def count_pairs(num_nodes: int, *, undirected: bool) -> int:
-    """How many pairs of different nodes there are."""
-    ordered = num_nodes * (num_nodes - 1)
-    found = ordered // 2 if undirected else ordered
-    if found > _MOST_PAIRS:
-        raise InputError(f"pairs of nodes: expected at most 2^53; got {found:.3g} of {num_nodes} nodes")
-    return found
 
 
 def pair_numbers(edges: MemoryEdges, *, undirected: bool) -> np.ndarray:

@@ -19,6 +19,7 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _DECIMAL = {"K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _CGROUP = Path("/sys/fs/cgroup/memory.max")
 _SHARE = 0.5  # of what is free: others want some of it too
+_LEAST_BYTES = 1 << 20  # what a number without a unit is taken for at its word
 _LEAST_AT_ONCE, _MOST_AT_ONCE = 1 << 26, 1 << 28
 
 
@@ -37,6 +38,8 @@ def bytes_of(size: str | int | None) -> int:
         found = int(float(number) * units[unit.upper()])
     if found < 1:
         raise InputError(f"memory: expected more than nothing; got {size!r}")
+    if found < _LEAST_BYTES and str(size).strip().isdecimal():
+        raise InputError(f"memory: expected a size such as 4GiB; got {found} bytes; did you mean {found}GiB")
     return found
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from hushgraph.errors import InputError
-from hushgraph.importing.findings import Code, Finding, tallied
+from hushgraph.importing.findings import NO_DIRECTION, Code, Finding, tallied
 from hushgraph.importing.ids import Ids
 from hushgraph.importing.tables import Table, open_table
 
@@ -36,11 +36,7 @@ class EdgeColumns:
     def require_direction(self) -> bool:
         """Whether lines have a direction; it has to be said, because it decides what one edge is."""
         if self.directed is None:
-            raise InputError(
-                "edges: expected to be told what a line is; got neither. A friendship or another mutual relation: "
-                "--undirected (directed=False). An edge from the first to the second node: --directed (directed=True). "
-                "The guarantee is about one such edge"
-            )
+            raise InputError(NO_DIRECTION)
         return self.directed
 
 

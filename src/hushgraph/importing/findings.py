@@ -9,6 +9,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+NO_DIRECTION = (
+    "edges: expected to be told what a line is; got neither. A friendship or another mutual relation: --undirected "
+    "(directed=False). An edge from the first to the second node: --directed (directed=True). The guarantee is about "
+    "one such edge"
+)
+"""What is said where nobody said it."""
+
 
 class Code(StrEnum):
     """The kinds of findings."""

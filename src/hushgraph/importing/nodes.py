@@ -78,8 +78,8 @@ def _undeclared(table: Table, name: str) -> str:
     return (
         f"{table.where}: expected a use for the column '{name}'; got none. Numbers need their range from public "
         f"knowledge, because the largest value is somebody's: --numeric {name}=LOW:HIGH, or --as-is {name} if their "
-        f"scale is right. Words need their list: --category {name}=A,B,... or --hashed {name}=64. Make a date a "
-        f"number first, such as its year. Without it: --ignore {name}. In Python: "
+        f"scale is right. Words need their list: --category {name}=A,B,... or --hashed {name}=64. Dates need the "
+        f"first and the last: --date {name}=2010-01-01:2026-01-01. Without it: --ignore {name}. In Python: "
         f"features={{'{name}': (LOW, HIGH)}}, None, ['A', 'B'] or 64; ignore=['{name}']"
     )
 

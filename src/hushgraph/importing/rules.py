@@ -7,6 +7,7 @@ post-processing of one record, and a unit that protects a record protects what c
 
 from __future__ import annotations
 
+import datetime
 import math
 import zlib
 from abc import ABC, abstractmethod
@@ -72,20 +73,59 @@ class Range(Rule):
 
     def encode(self, values: pa.Array, where: str) -> tuple[np.ndarray, list[Finding]]:
         """Clipped to the range and scaled."""
-        found = numbers_of(values, self.column, where)
-        missing = np.isnan(found)
-        outside = (found < self.low) | (found > self.high)
-        scaled = (np.clip(found, self.low, self.high) - self.low) / (self.high - self.low)
-        scaled[missing] = 0.5
-        notes = [
-            Finding(Code.MISSING_VALUES, int(missing.sum()), self.column, fill="the middle of the range"),
-            Finding(Code.CLIPPED, int(outside.sum()), self.column),
-        ]
-        return scaled.astype(np.float32)[:, None], notes
+        return _scaled(numbers_of(values, self.column, where), self.low, self.high, self.column)
 
     def as_words(self) -> str:
         """`--numeric age=0:120`."""
         return f"--numeric {self.column}={self.low:g}:{self.high:g}"
+
+
+@dataclass(frozen=True)
+class Dates(Rule):
+    """A date between two declared ones, moved to [0, 1]; what is missing becomes 1/2."""
+
+    first: datetime.date
+    last: datetime.date
+
+    def __post_init__(self) -> None:
+        if not self.first < self.last:
+            raise InputError(
+                f"column '{self.column}': expected a first date before the last; got {self.first} and {self.last}"
+            )
+
+    @property
+    def names(self) -> list[str]:
+        """One feature, named like the column."""
+        return [self.column]
+
+    def encode(self, values: pa.Array, where: str) -> tuple[np.ndarray, list[Finding]]:
+        """Clipped to the range and scaled, to the second."""
+        first, last = (float(np.datetime64(end, "s").astype(np.int64)) for end in (self.first, self.last))
+        return _scaled(seconds_of(values, self.column, where), first, last, self.column)
+
+    def as_words(self) -> str:
+        """`--date joined=2010-01-01:2026-01-01`."""
+        return f"--date {self.column}={self.first}:{self.last}"
+
+
+def date_of(word: Any) -> datetime.date:
+    """A date, or one written as 2026-01-31; a ValueError for anything else."""
+    if isinstance(word, datetime.datetime):
+        return word.date()
+    return word if isinstance(word, datetime.date) else datetime.date.fromisoformat(str(word).strip())
+
+
+def _scaled(found: np.ndarray, low: float, high: float, column: str) -> tuple[np.ndarray, list[Finding]]:
+    """A column of numbers between 0 and 1, and what was missing or outside."""
+    missing = np.isnan(found)
+    outside = (found < low) | (found > high)
+    scaled = (np.clip(found, low, high) - low) / (high - low)
+    scaled[missing] = 0.5
+    notes = [
+        Finding(Code.MISSING_VALUES, int(missing.sum()), column, fill="the middle of the range"),
+        Finding(Code.CLIPPED, int(outside.sum()), column),
+    ]
+    return scaled.astype(np.float32)[:, None], notes
 
 
 @dataclass(frozen=True)
@@ -185,12 +225,22 @@ def rule_of(column: str, given: Any) -> Rule:
         return Hashed(column, given)
     if isinstance(given, tuple) and len(given) == 2 and all(isinstance(end, int | float) for end in given):
         return Range(column, float(given[0]), float(given[1]))
+    if isinstance(given, tuple) and len(given) == 2 and all(_is_date(end) for end in given):
+        return Dates(column, date_of(given[0]), date_of(given[1]))
     if isinstance(given, Sequence | set | frozenset) and not isinstance(given, str):
         return Categories(column, tuple(str(word) for word in (sorted(given) if isinstance(given, set) else given)))
     raise InputError(
         f"features['{column}']: expected (low, high) for numbers, a list of words for categories, a number of buckets "
-        f"for hashed words, or None for numbers as they are; got {given!r}"
+        f"for hashed words, two dates (2010-01-01 or datetime.date), or None for numbers as they are; got {given!r}"
     )
+
+
+def _is_date(value: Any) -> bool:
+    try:
+        date_of(value)
+    except ValueError:
+        return False
+    return True
 
 
 def rules_of(features: Mapping[str, Any] | Sequence[str] | None) -> list[Rule]:
@@ -215,11 +265,45 @@ def numbers_of(values: pa.Array, column: str, where: str) -> np.ndarray:
     try:
         found = values.cast(pa.float64(), safe=False)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+        kind, dates = _kind(values), f"--date {column}=2010-01-01:2026-01-01"
+        words = f"Declare it as words (--category {column}=A,B,... or --hashed {column}=64)"
+        advice = f"Declare the first and the last date ({dates})" if _are_dates(values) else words
         raise InputError(
-            f"{where}: expected numbers in column '{column}'; got {_kind(values)}. Declare it as words "
-            f"(--category {column}=A,B,... or --hashed {column}=64), leave it out (--ignore {column}), or correct it"
+            f"{where}: expected numbers in column '{column}'; got {'dates' if _are_dates(values) else kind}. {advice}, "
+            f"leave it out (--ignore {column}), or correct it"
         ) from None
     return np.array(found.to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def seconds_of(values: pa.Array, column: str, where: str) -> np.ndarray:
+    """Dates and times as seconds, float64, NaN where one is missing; words that are no dates are refused."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if is_text(values.type):
+        trimmed = pc.utf8_trim_whitespace(values.cast(pa.string()))
+        missing = pc.is_in(pc.utf8_lower(trimmed), pa.array(sorted(NOT_A_NUMBER)))
+        values = pc.if_else(missing, pa.scalar(None, pa.string()), trimmed)
+    try:
+        if not (is_text(values.type) or pa.types.is_temporal(values.type) or pa.types.is_null(values.type)):
+            raise pa.ArrowInvalid("numbers are no dates")
+        found = values.cast(pa.timestamp("s"), safe=False).cast(pa.int64())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+        raise InputError(
+            f"{where}: expected dates such as 2026-01-31 in column '{column}'; got others. Write them like that, or "
+            f"leave the column out (--ignore {column})"
+        ) from None
+    return np.array(found.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def _are_dates(values: pa.Array) -> bool:
+    import pyarrow as pa
+
+    try:
+        seconds_of(values, "", "")
+    except InputError:
+        return False
+    return not pa.types.is_null(values.type)
 
 
 def words_of(values: pa.Array, column: str, where: str) -> tuple[list[str], np.ndarray, np.ndarray]:

@@ -12,7 +12,6 @@ import torch
 
 from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.pairs import (
-    count_pairs,
     merged,
     ordered_numbers,
     pair_edges,
@@ -22,6 +21,7 @@ from hushgraph.graph.pairs import (
 )
 from hushgraph.mechanisms.canaries import Evidence, OpenVault, audit_graph
 from hushgraph.privacy.mechanism import PureMechanism
+from hushgraph.privacy.metadata import count_pairs
 from hushgraph.privacy.plan import Stage
 from hushgraph.privacy.units import Unit
 

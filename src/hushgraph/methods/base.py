@@ -12,30 +12,29 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, cast
 
 import torch
 from torch import Tensor, nn
 
 from hushgraph import registry
 from hushgraph.errors import HushgraphError, InputError, UnprovenError
+from hushgraph.executors.base import Executor, takes_workers
 from hushgraph.graph.checks import CheckedGraph, check_graph
-from hushgraph.ledger.identity import digest_of
 from hushgraph.ledger.ledger import Ledger
-from hushgraph.ledger.project import default_ledger
-from hushgraph.ledger.resuming import resumed_run
-from hushgraph.ledger.run import Run, open_run
-from hushgraph.methods.model import Model, hash_of
+from hushgraph.methods.model import Model
+from hushgraph.methods.refusals import require_fitting, require_public_classes, require_weights_read, require_work
+from hushgraph.methods.running import enter, finished
 from hushgraph.nn.own import described, rebuilt
-from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.budget import Budget, as_budget
 from hushgraph.privacy.calibration import Accountant
-from hushgraph.privacy.metadata import Metadata
+from hushgraph.privacy.metadata import EXAMPLE, Metadata
 from hushgraph.privacy.notes import Code, Note, note
 from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units import DirectedEdge, UndirectedEdge, Unit, as_unit
 from hushgraph.settings import Settings
 from hushgraph.training.fit_options import Callback, FitOptions
+from hushgraph.training.ranks import Ranks
 from hushgraph.vault import PrivateRows, Progress, Vault
 from hushgraph.vault.checkpoint import Checkpoint
 
@@ -199,6 +198,7 @@ class Method(Settings):
         paper = self.paper_accountant(unit) if paper_mode else None
         return Plan.make(name, metadata, unit, budget, stages, public=public, unprotected=unprotected, paper=paper)
 
+    @takes_workers
     def fit(
         self,
         graph: Any,
@@ -213,11 +213,13 @@ class Method(Settings):
         checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
         optimizer: Any = None,
         schedule: Any = None,
-        callbacks: Sequence[Callback] | Callback = (),
+        callbacks: Sequence[Callback] | Callback | None = None,
         early_stopping: int | None = None,
         class_weights: Sequence[float] | Mapping[str, float] | None = None,
         device: str | torch.device | None = None,
         memory: str | int | None = None,
+        workers: int | str | Executor | None = None,
+        ranks: Ranks | None = None,
     ) -> Model:
         """Train on a graph and return the model with its certificate.
 
@@ -236,6 +238,10 @@ class Method(Settings):
 
         `memory` ("4GiB"; by default half of what is free) is for a graph that is named by its folder: edges that are
         too many for it are used from the disk, with the same result (docs/scale.md).
+
+        `workers` (a number of processes, "ray", or a `hushgraph.Ray`) add up the edges of a graph that is named by its
+        folder or URL, and train the teachers of PATE. They draw no noise; the result is the same, to the last byte.
+        `ranks` are the processes of torchrun, which share DP-SGD (`hushgraph.Ranks`): same law, same charge.
         """
         if not isinstance(self, Method):
             raise InputError("fit: expected a method that was made, such as GAP().fit(graph, ...); got its class")
@@ -243,7 +249,8 @@ class Method(Settings):
         needs_edges = named is None or named.has_edges
         checked = graph
         if not isinstance(graph, CheckedGraph):
-            data = graph if hasattr(graph, "edge_index") else _read(graph, memory)
+            executor = cast(Executor | None, workers)
+            data = graph if hasattr(graph, "edge_index") else _read(graph, memory, executor)
             checked = check_graph(data, num_edges=num_edges, needs_edges=needs_edges)
         default = self.default_unit(checked) if named is None else named
         unit = default.published if named is None and paper_mode else default
@@ -252,19 +259,26 @@ class Method(Settings):
         self.require(checked.metadata)
         plan = self.plan(checked.metadata, unit, budget, paper_mode=paper_mode)
         wanted = (optimizer, schedule, callbacks, early_stopping, class_weights, device)
-        options = FitOptions.of(*wanted, class_names=checked.class_names)
-        require_fitting(options, plan)
+        options = None
+        if any(one is not None for one in (*wanted, ranks)):
+            options = FitOptions.of(*wanted, class_names=checked.class_names, ranks=ranks)
+            require_fitting(options, plan)
+        changed = {} if options is None else options.changed()
+        if workers is not None:
+            require_work(checked, plan)
         if self.own_modules():
             self.network(plan, torch.Generator())  # a module that does not fit is refused before a run is entered
         started = time.perf_counter()
         kept = checkpoint if checkpoint is None or isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
+        if kept is not None and ranks is not None:
+            raise InputError("checkpoint: expected one process, which can go on by itself; got ranks; use one of them")
         if kept is not None:
             self._require_known_code(options)
-            kept.begin(self.name, {**self.as_dict(), **options.changed()}, plan, checked, seed)
+            kept.begin(self.name, {**self.as_dict(), **changed}, plan, checked, seed)
         run, noise = enter(checked, plan, ledger, seed, kept)
         try:
             network = self.network(plan, noise.torch_generator("weights"))
-            vault = Vault(checked, plan, run, noise, progress, kept, options)
+            vault = Vault(checked, plan, run, noise, progress, kept, options, cast(Executor | None, workers))
             output = self.run(vault, network, train=True)
         except HushgraphError:
             if kept is None:
@@ -272,22 +286,22 @@ class Method(Settings):
             raise
         model = finished(self, network, output, vault, run, checked, time.perf_counter() - started)
         model.checkpoint = kept
-        model.settings |= {"fit": options.changed()} if options.changed() else {}
+        model.settings |= {"fit": changed} if changed else {}
         return model
 
     @classmethod
     def units(cls) -> list[str]:
         """The names of the units under which no stage is refused with the default settings."""
-        metadata = Metadata(1_000, 750, 100, 150, 16, 4)
         proven = []
         for name in registry.names("units"):
-            if any(cls().proves(metadata, unit) for unit in registry.load("units", name).variants()):
+            if any(cls().proves(EXAMPLE, unit) for unit in registry.load("units", name).variants()):
                 proven.append(name)
         return proven
 
-    def _require_known_code(self, options: FitOptions) -> None:
+    def _require_known_code(self, options: FitOptions | None) -> None:
         """A checkpoint uses its noise again: nothing may enter a run that the settings and versions do not tell."""
-        if self.own_modules() or options.is_code or not type(self).__module__.startswith("hushgraph."):
+        written = options is not None and options.is_code
+        if self.own_modules() or written or not type(self).__module__.startswith("hushgraph."):
             raise InputError(
                 "checkpoint: expected a method of hushgraph without code of your own; got other code, which could "
                 "change between two calls, and the same noise on something else would give the data away. Train without"
@@ -312,128 +326,11 @@ class Method(Settings):
         return True
 
 
-def _read(graph: Any, memory: str | int | None) -> Any:
+def _read(graph: Any, memory: str | int | None, workers: Executor | None) -> Any:
     from hushgraph.importing.graph import as_graph  # loads PyTorch Geometric, which a plan does not need
 
-    return as_graph(graph, memory)
+    return as_graph(graph, memory, workers)
 
 
 def _is_proved(method: str, unit: Unit) -> bool:
     return unit.name in registry.load("methods", method).units()
-
-
-def enter(
-    graph: CheckedGraph,
-    plan: Plan,
-    ledger: Ledger | str | os.PathLike[str] | None,
-    seed: int | None,
-    checkpoint: Checkpoint | None = None,
-) -> tuple[Run, NoiseSource]:
-    """Enter `plan` in the ledger, which may refuse it; the run to charge, and its source of noise.
-
-    A run that a checkpoint knows goes on where it is in the ledger already.
-    """
-    book = (ledger if isinstance(ledger, Ledger) else default_ledger(ledger)).recognizing(graph)
-    seeded = seed is not None
-    if checkpoint is None:
-        run = open_run(book, plan, graph.metadata.name, seeded=seeded)
-        return run, NoiseSource.from_os() if seed is None else NoiseSource.seeded(seed)
-    if book.folder is None:
-        raise InputError("checkpoint: expected a ledger on the disk, which remembers the run; got one in memory")
-    known = resumed_run(book, plan, checkpoint.identity, seeded=seeded)
-    run = known or open_run(book, plan, graph.metadata.name, seeded=seeded, identity=checkpoint.identity)
-    return run, checkpoint.noise(seeded=seeded)
-
-
-def open_vault(
-    graph: CheckedGraph, plan: Plan, ledger: Ledger | None, seed: int | None, progress: Progress | None
-) -> tuple[Vault, Run]:
-    """Enter `plan` in the ledger and put the graph in a vault that charges to it."""
-    run, noise = enter(graph, plan, ledger, seed)
-    return Vault(graph, plan, run, noise, progress), run
-
-
-def finished(
-    method: Method,
-    network: nn.Module,
-    output: Output,
-    vault: Vault,
-    run: Run,
-    graph: CheckedGraph,
-    seconds: float,
-) -> Model:
-    """Close the run, certify it, and measure how well the model does."""
-    vault.charge_what_was_open()
-    scores, private = vault.hand_over(output.scores), isinstance(output.scores, PrivateRows)
-    nodes = {split: vault.nodes(split) for split in ("train", "val", "test")}
-    stages = {stage.name for stage in vault.plan.stages}
-    released = {name: values for name, values in vault.released.items() if name in stages}
-    network = (output.network or network).eval()
-    ended_with = None
-    if run.ledger.folder is not None:
-        ended_with = hash_of(vault.plan, network, released, output.kept, nodes, scores=None if private else scores)
-    run.close(tensors_hash=ended_with)
-    model = Model(
-        method=output.method or method,
-        plan=vault.plan,
-        run_plan=run.plan if run.plan is not vault.plan else None,
-        network=network,
-        released=released,
-        kept=output.kept,
-        scores=scores,
-        scores_are_private=private,
-        settings={**output.settings, **({"minibatches": vault.trained_how} if vault.trained_how else {})},
-        reason=output.reason,
-        class_names=graph.class_names,
-        nodes=nodes,
-        features_digest=digest_of(graph.features),
-        seconds={**vault.seconds, "total": seconds},
-        certificate=run.certificate(),
-        ledger=run.ledger,
-        ended_with=ended_with,
-    )
-    model.metrics = model.method.evaluate(model, graph)
-    return model
-
-
-def require_fitting(options: FitOptions, plan: Plan) -> None:
-    """Refuse options that a plan cannot follow: no free look at private labels, no weights that nobody reads."""
-    plans = plan.branches or (plan,)
-    training = [(one, stage) for one in plans for stage in one.stages if stage.mechanism.trains]
-    problems = []
-    private = [stage.name for one, stage in training if not one.runs_exactly(stage.name)]
-    if options.early_stopping is not None and private:
-        problems.append(
-            f"early_stopping: expected validation labels that are public; got the unit '{plan.unit.name}', under which "
-            "each look at them would have to be charged. Set epochs, or stop by a callback that looks at public data"
-        )
-    unread = [stage.name for _, stage in training if not stage.mechanism.takes_class_weights]
-    if options.class_weights is not None and (unread or not training):
-        problems.append(
-            f"class_weights: expected gap, progap, chorus, mlp or dp-mlp, which weigh classes; got {plan.method}"
-        )
-    if options.changed() and not training:
-        problems.append(
-            f"{', '.join(options.changed())}: expected a method that trains step by step; got {plan.method}"
-        )
-    InputError.collect(problems)
-
-
-def require_weights_read(plan: Plan) -> None:
-    """Refuse edges with weights where a stage sums them as if they had none."""
-    stages = [stage for one in (plan, *plan.branches) for stage in one.stages if "edges" in stage.mechanism.reads]
-    if any(not stage.mechanism.takes_edge_weights for stage in stages):
-        raise InputError(
-            f"edge_weight: expected a method that reads weights, gap or progap; got {plan.method}. Drop them "
-            "(data.edge_weight = None) if they do not matter"
-        )
-
-
-def require_public_classes(graph: CheckedGraph, unit: Unit, budget: Budget) -> None:
-    """Where labels are private, so is the list of classes that occur among them."""
-    if not graph.classes_declared and "labels" not in unit.public and budget.is_private:
-        raise InputError(
-            f"classes: expected their names or number to be declared, because labels are private under the unit "
-            f"'{unit}'; got neither. From public knowledge, set data.class_names = [...] or data.num_classes = C; on "
-            "the command line --classes C, or --classes NAME,NAME,..."
-        )

@@ -7,10 +7,38 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hushgraph.errors import InputError
+from hushgraph.graph.checks import CheckedGraph, is_labeled
+from hushgraph.graph.targets import NumberRange
 from hushgraph.training.losses import micro_f1
 
 EVALUATION = "not private: evaluation"
 """The mark of every figure that was computed on private data outside the guarantee."""
+
+
+def class_metrics(
+    scores: Tensor, graph: CheckedGraph, nodes: dict[str, Tensor], numbers: NumberRange | None
+) -> dict[str, Any]:
+    """How well class scores do on the labeled nodes of every split, and the numbers that the classes are parts of."""
+    known = is_labeled(graph.labels)
+    splits = {name: found[known[found]] for name, found in nodes.items()}
+    if graph.metadata.multilabel:
+        return evaluate_labels(scores, graph.labels, splits)
+    found = evaluate_classes(scores, graph.labels, splits, len(graph.class_names))
+    if graph.targets is None or numbers is None:
+        return found
+    return found | evaluate_numbers(numbers.expected(scores.softmax(dim=1)), graph.targets, splits)
+
+
+def score(predicted: Tensor, graph: CheckedGraph, split: str, *, are_numbers: bool) -> float:
+    """The share of right predictions among the labeled nodes of a split, or the R^2 of numbers."""
+    nodes = graph.split(split)
+    nodes = nodes[graph.labels[nodes] >= 0]
+    if not nodes.numel():
+        raise InputError(f"score: expected labeled nodes in the split '{split}'; got none")
+    if are_numbers and graph.targets is not None:
+        return r_squared(predicted[nodes], graph.targets[nodes])
+    return float((predicted[nodes] == graph.labels[nodes]).double().mean())
 
 
 def evaluate_classes(scores: Tensor, labels: Tensor, splits: dict[str, Tensor], num_classes: int) -> dict[str, Any]:

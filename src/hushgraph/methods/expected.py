@@ -13,7 +13,7 @@ from typing import Any
 from hushgraph.graph.room import BYTES_PER_ENTRY
 from hushgraph.privacy.metadata import MANY_ROWS
 from hushgraph.privacy.plan import Plan, Stage
-from hushgraph.privacy.units import EDGES_PER_NODE
+from hushgraph.privacy.units.edge import EDGES_PER_NODE
 
 _START, _IMPORT, _RECOGNIZE, _PER_NODE = 4.0, 55e-9, 25e-9, 2e-6
 _SUM, _SUM_COLUMN, _NOISE = 1.5e-9, 0.45e-9, 80e-9

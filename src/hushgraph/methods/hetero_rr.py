@@ -17,11 +17,11 @@ from typing import Any
 from hushgraph.errors import HushgraphError, InputError
 from hushgraph.graph.checks import CheckedGraph, check_graph
 from hushgraph.ledger.ledger import Ledger
-from hushgraph.methods.base import enter
 from hushgraph.methods.edge_rr import EdgeRR
 from hushgraph.methods.feature_rr import FeatureRR
 from hushgraph.methods.perturbed import GraphRelease
 from hushgraph.methods.released import FeaturePromise, ReleasedGraph, graph_of, require_release
+from hushgraph.methods.running import enter
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.plan import Plan

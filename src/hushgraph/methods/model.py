@@ -1,11 +1,7 @@
-"""A trained model: predictions, inference on another graph, and the folder it is saved in.
+"""A trained model: predictions, and inference on another graph.
 
 There is one class for all methods. A model keeps its method, its plan, its network and what was released; predictions
 about the training graph run the method again on a replay of the releases, which costs nothing more.
-
-A folder holds safetensors and JSON, never pickle: `model.safetensors` the weights and the released tensors,
-`config.json` the settings and the plan, `certificate.json` the promise, `metrics.json` the evaluation. What the unit
-does not protect (a node's own rows) is not written.
 """
 
 from __future__ import annotations
@@ -20,21 +16,17 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph import registry
-from hushgraph.errors import ContradictionError, InputError
-from hushgraph.files.modules import WithinBudget
-from hushgraph.files.reading import Form, damage_named, read_json, require_fields
-from hushgraph.files.tensors import described, read_tensors, write_tensors
-from hushgraph.files.writing import nothing_half_written, write_json, written_whole
-from hushgraph.graph.checks import CheckedGraph, check_graph, is_labeled
+from hushgraph.errors import InputError
+from hushgraph.graph.checks import CheckedGraph, check_graph
 from hushgraph.graph.rows import Rows
 from hushgraph.graph.targets import NumberRange
 from hushgraph.ledger.certificate import Certificate
 from hushgraph.ledger.checking import Status
 from hushgraph.ledger.identity import digest_of
 from hushgraph.ledger.ledger import Ledger
-from hushgraph.ledger.manifest import hash_of_tensors, require_uncontradicted, write_manifest
 from hushgraph.ledger.project import default_ledger
-from hushgraph.methods.evaluation import evaluate_classes, evaluate_labels, evaluate_numbers, r_squared
+from hushgraph.methods.evaluation import class_metrics, score
+from hushgraph.methods.folder import read_folder, write_folder
 from hushgraph.privacy.budget import Budget, as_budget
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.notes import Note
@@ -47,10 +39,7 @@ from hushgraph.vault.checkpoint import Checkpoint
 if TYPE_CHECKING:
     from hushgraph.methods.base import Method
 
-FORMAT = 2
 NOT_VERIFIED = "NOT VERIFIED: no ledger confirms these files. What follows is what they state themselves."
-_SCORES = "scores"
-_KINDS = ("weights", "released", "kept", "nodes")
 _ANOTHER = "Another graph is a new release: use predict_on with a budget (--on GRAPH --epsilon E)"
 
 
@@ -236,7 +225,7 @@ class Model:
 
         Nothing is trained. Returns a model of that graph: its `predict`, its `released` values and its certificate.
         """
-        from hushgraph.methods.base import finished, open_vault
+        from hushgraph.methods.running import finished, open_vault
 
         checked = self._other_graph(graph)
         unit = self.plan.stated_unit
@@ -257,16 +246,7 @@ class Model:
 
     def class_metrics(self, graph: CheckedGraph) -> dict[str, Any]:
         """Accuracies on the data: an evaluation, outside the guarantee."""
-        if self.scores is None:
-            return {}
-        known = is_labeled(graph.labels)
-        splits = {name: found[known[found]] for name, found in self.nodes.items()}
-        if graph.metadata.multilabel:
-            return evaluate_labels(self.scores, graph.labels, splits)
-        found = evaluate_classes(self.scores, graph.labels, splits, len(graph.class_names))
-        if graph.targets is None or self.numbers is None:
-            return found
-        return found | evaluate_numbers(self.numbers.expected(self.scores.softmax(dim=1)), graph.targets, splits)
+        return {} if self.scores is None else class_metrics(self.scores, graph, self.nodes, self.numbers)
 
     def score(self, graph: Any, split: str = "test") -> float:
         """The share of right predictions among the labeled nodes of a split, or the R^2 of numbers.
@@ -274,13 +254,9 @@ class Model:
         An evaluation, outside the guarantee.
         """
         checked = self._training_graph(graph)
-        nodes = checked.split(split)
-        nodes = nodes[checked.labels[nodes] >= 0]
-        if not nodes.numel():
-            raise InputError(f"score: expected labeled nodes in the split '{split}'; got none")
-        if checked.targets is not None and self.numbers is not None:
-            return r_squared(self.predict_values(checked)[nodes], checked.targets[nodes])
-        return float((self.predict(checked)[nodes] == checked.labels[nodes]).double().mean())
+        numbers = self.numbers if checked.targets is not None else None
+        predicted = self.predict(checked) if numbers is None else self.predict_values(checked)
+        return score(predicted, checked, split, are_numbers=numbers is not None)
 
     @torch.no_grad()
     def predict_nodes(self, x: Any) -> Tensor:
@@ -335,42 +311,11 @@ class Model:
         tuned on public data), `altered` says how; the folder is then labeled so, and never verified.
         """
         altered = altered or self.altered
-        tensors = _flat(self)
-        if self.ended_with is not None and altered is None and _hashed(tensors) != self.ended_with:
-            raise ContradictionError(
-                "save: expected the weights and released values that the run ended with; got others. What was done to "
-                "them since is not covered by the certificate. Say it (altered='tuned on public data ...'): the model "
-                "is then labeled 'altered after the run: not verified'"
-            )
-        target = Path(folder)
-        with nothing_half_written(target):
-            self._write(target, tensors, altered)
+        target = write_folder(self, Path(folder), altered)
         self.folder, self.altered = target, altered
         if self.checkpoint is not None:
             self.checkpoint.remove()
         return target
-
-    def _write(self, target: Path, tensors: dict[str, Tensor], altered: str | None) -> None:
-        with written_whole(target / "model.safetensors") as file:
-            write_tensors(file, tensors, {"ledger": self.certificate.ledger_hash})
-        config = {
-            "format": FORMAT,
-            "method": self.method.name,
-            "parameters": self.method.as_dict(),
-            "plan": self.plan.as_dict(),
-            "run_plan": None if self.run_plan is None else self.run_plan.as_dict(),
-            "trained": None if self.trained is None else self.trained.as_dict(),
-            "class_names": list(self.class_names),
-            "features_digest": self.features_digest if "features" in self.unit.public else None,
-            "settings": self.settings,
-            "reason": None if self.reason is None else self.reason.as_dict(),
-            "altered": altered,
-        }
-        write_json(target / "config.json", config)
-        write_json(target / "certificate.json", self.certificate.as_dict())
-        write_json(target / "metrics.json", {**self.metrics, "seconds": self.seconds})
-        if self.ledger is not None:
-            write_manifest(target, self.ledger, self.certificate.run, altered)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], **modules: nn.Module) -> Model:
@@ -379,150 +324,9 @@ class Model:
         `modules` are those of the user that it was trained with (`encoder=MyModule()`): a folder holds their weights
         and, unless they are plain sequences of layers, only the name of their class.
         """
-        source = Path(folder)
-        with damage_named(source, do="Restore the folder from a copy, or train again"):
-            return cls._read(source, modules)
-
-    @classmethod
-    def _read(cls, source: Path, modules: dict[str, nn.Module]) -> Model:
-        files = require_uncontradicted(source, default_ledger(near=source))
-        config = read_json(source / "config.json", of="a trained model")
-        if config.get("format") != FORMAT:
-            raise InputError(
-                f"{source}: expected a model of format {FORMAT}; got {config.get('format')!r}, which another version "
-                f"wrote. Train it again: hushgraph train {config.get('method', 'METHOD')} --data ... --out ..."
-            )
-        require_fields(config, _CONFIG, source / "config.json")
-        _require_known(source, config)
-        plan = Plan.from_dict(config["plan"])
-        tensors = read_tensors(source / "model.safetensors")
-        kept = _under("kept", tensors)
-        trained = None if config["trained"] is None else Plan.from_dict(config["trained"])
-        weights = _under("weights", tensors)
-        with WithinBudget(weights.values(), source / "config.json"):
-            method: Method = registry.load("methods", config["method"]).from_dict(config["parameters"], modules)
-        with WithinBudget(weights.values(), source / "config.json"):
-            network = method.network(trained or plan, torch.Generator())
-        network.load_state_dict(weights)
-        _check_tensors(source, plan, config, tensors)
-        metrics = read_json(source / "metrics.json", of="a trained model")
-        return cls(
-            method=method,
-            plan=plan,
-            network=network.eval(),
-            released=_read_released(plan, _under("released", tensors)),
-            nodes=_under("nodes", tensors),
-            kept={name: value for name, value in kept.items() if name != _SCORES},
-            scores=kept.get(_SCORES),
-            settings=config["settings"],
-            reason=None if config["reason"] is None else Note.from_dict(config["reason"]),
-            class_names=tuple(config["class_names"]),
-            seconds=metrics.pop("seconds", {}),
-            metrics=metrics,
-            run_plan=None if config["run_plan"] is None else Plan.from_dict(config["run_plan"]),
-            trained=trained,
-            features_digest=config.get("features_digest"),
-            folder=source,
-            altered=config.get("altered"),
-            files=files,
-            certificate=Certificate.from_dict(read_json(source / "certificate.json", of="a trained model")),
-        )
-
-
-_CONFIG: dict[str, Form] = {
-    "method": str,
-    "parameters": dict,
-    "plan": dict,
-    "run_plan": (dict, type(None)),
-    "trained": (dict, type(None)),
-    "class_names": list,
-    "features_digest": (str, type(None)),
-    "settings": dict,
-    "reason": (dict, type(None)),
-    "altered": (str, type(None)),
-}
-
-
-def _check_tensors(source: Path, plan: Plan, config: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-    """Refuse tensors that do not fit one another: predictions are read off them without another look."""
-    classes, nodes = len(config["class_names"]), plan.metadata.num_nodes
-    problems = [f"{source}: unknown tensor '{name}'" for name in tensors if name.split("/")[0] not in _KINDS]
-    if not all(isinstance(name, str) for name in config["class_names"]) or classes != plan.metadata.num_classes:
-        problems.append(f"{source}: expected {plan.metadata.num_classes} class names; got {classes}, or not all words")
-    scores = _under("kept", tensors).get(_SCORES)
-    if scores is not None and (tuple(scores.shape) != (nodes, classes) or not bool(torch.isfinite(scores).all())):
-        problems.append(f"{source}: expected finite scores [{nodes}, {classes}]; got {list(scores.shape)}")
-    for name, listed in _under("nodes", tensors).items():
-        inside = listed.dtype is torch.int64 and listed.dim() == 1
-        if not inside or (listed.numel() and not 0 <= int(listed.min()) <= int(listed.max()) < nodes):
-            problems.append(f"{source}: expected the nodes of '{name}' as numbers below {nodes}; got others")
-    InputError.collect(problems)
+        return cls(**read_folder(Path(folder), modules))
 
 
 def load(folder: str | os.PathLike[str], **modules: nn.Module) -> Model:
     """Read the folder of a trained model; `modules` are the user's own, where they are needed (`Model.load`)."""
     return Model.load(folder, **modules)
-
-
-def _require_known(source: Path, config: dict[str, Any]) -> None:
-    """Refuse a model of a method, mechanism or unit that nobody has made known here."""
-    plan = config["plan"]
-    used: list[tuple[registry.Kind, str]] = [("methods", config["method"]), ("units", plan["unit"]["name"])]
-    used += [("mechanisms", stage["mechanism"]["name"]) for stage in plan["stages"]]
-    InputError.collect(
-        f"{source}: the {kind.removesuffix('s')} '{name}' of this model is not known here. It comes from another "
-        "package: install it (with its entry point), or import its module before loading the model"
-        for kind, name in dict.fromkeys(used)
-        if not registry.knows(kind, name)
-    )
-
-
-def _flat(model: Model) -> dict[str, Tensor]:
-    """Everything that may be written, under names that say what it is."""
-    shown = {} if model.scores is None or model.scores_are_private else {_SCORES: model.scores}
-    return flat_tensors(model.plan, model.network, model.released, {**model.kept, **shown}, model.nodes)
-
-
-def hash_of(*parts: Any, scores: Tensor | None) -> str:
-    """The hash of a model's tensors, from its parts as `flat_tensors` takes them; `scores` if they may be written."""
-    plan, network, released, kept, nodes = parts
-    shown = {} if scores is None else {_SCORES: scores}
-    return _hashed(flat_tensors(plan, network, released, {**kept, **shown}, nodes))
-
-
-def _hashed(tensors: dict[str, Tensor]) -> str:
-    return hash_of_tensors(described(dict(sorted(tensors.items()))))
-
-
-def flat_tensors(
-    plan: Plan,
-    network: nn.Module,
-    released: dict[str, list[Any]],
-    kept: dict[str, Tensor],
-    nodes: dict[str, Tensor],
-) -> dict[str, Tensor]:
-    """Weights, released values, kept tensors and the split, under one name each."""
-    tensors = {f"weights/{name}": value for name, value in network.state_dict().items()}
-    for stage, values in released.items():
-        mechanism = plan[stage].mechanism
-        for number, value in enumerate(values):
-            tensors |= {f"released/{stage}/{number}/{k}": v for k, v in mechanism.to_tensors(value).items()}
-    tensors |= {f"kept/{name}": value for name, value in kept.items()}
-    tensors |= {f"nodes/{name}": value for name, value in nodes.items()}
-    return {name: value.detach() for name, value in tensors.items()}
-
-
-def _under(kind: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name.removeprefix(f"{kind}/"): value for name, value in tensors.items() if name.startswith(f"{kind}/")}
-
-
-def _read_released(plan: Plan, tensors: dict[str, Tensor]) -> dict[str, list[Any]]:
-    """The releases of every stage, in their order, as the mechanism gave them."""
-    grouped: dict[str, dict[int, dict[str, Tensor]]] = {}
-    for name, value in tensors.items():
-        stage, number, part = name.rsplit("/", 2)
-        grouped.setdefault(stage, {}).setdefault(int(number), {})[part] = value
-    return {
-        stage: [plan[stage].mechanism.from_tensors(values[number]) for number in sorted(values)]
-        for stage, values in grouped.items()
-    }

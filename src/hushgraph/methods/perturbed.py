@@ -19,7 +19,6 @@ from torch import Tensor, nn
 
 from hushgraph.errors import InputError
 from hushgraph.graph.edges import MemoryEdges
-from hushgraph.graph.pairs import count_pairs
 from hushgraph.graph.rows import Rows
 from hushgraph.mechanisms.edge_count import EdgeCount
 from hushgraph.mechanisms.edge_flip import EdgeFlip
@@ -29,7 +28,7 @@ from hushgraph.methods.base import Method, Output
 from hushgraph.nn.graph_network import AGGREGATIONS, JUMPS, GraphNetwork
 from hushgraph.nn.layers import ACTIVATIONS
 from hushgraph.privacy.budget import Budget
-from hushgraph.privacy.metadata import Metadata
+from hushgraph.privacy.metadata import Metadata, count_pairs
 from hushgraph.privacy.notes import Code, Note, note
 from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units import Unit

@@ -24,8 +24,9 @@ from hushgraph.graph.rows import Rows, SparseRows
 from hushgraph.ledger.certificate import Certificate
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.manifest import CERTIFICATE, CONFIG, FEATURES_CERTIFICATE, GRAPH, write_manifest
-from hushgraph.methods.base import Method, open_vault
+from hushgraph.methods.base import Method
 from hushgraph.methods.perturbed import GraphRelease
+from hushgraph.methods.running import open_vault
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.plan import Plan
 from hushgraph.privacy.units import Unit

@@ -21,8 +21,10 @@ from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.run import CoveredCharges
 from hushgraph.mechanisms.best_of import BestOf
 from hushgraph.mechanisms.hit_count import HitCount
-from hushgraph.methods.base import Method, Output, enter, finished, require_public_classes
+from hushgraph.methods.base import Method, Output
 from hushgraph.methods.model import Model
+from hushgraph.methods.refusals import require_public_classes
+from hushgraph.methods.running import enter, finished
 from hushgraph.noise.discrete import uniform_below
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.budget import Budget

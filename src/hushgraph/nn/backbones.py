@@ -196,7 +196,7 @@ class Gat(Backbone):
         return GatLayer(columns, width, 1 if last else _HEADS)
 
 
-BACKBONES: dict[str, type[Backbone]] = {kind.name: kind for kind in (Sage, Gcn, Gat)}
+BACKBONES: dict[str, type[Backbone]] = {"sage": Sage, "gcn": Gcn, "gat": Gat}
 
 
 def backbone(name: str, columns: int, width: int, classes: int, dropout: float, activation: str = "selu") -> Backbone:

@@ -24,7 +24,15 @@ from torch.fx.node import map_arg
 from hushgraph.errors import InputError, UnprovenError
 from hushgraph.graph.rows import Rows, dense_rows
 from hushgraph.nn.layers import Dropout, Linear, fresh_generator
-from hushgraph.nn.rowwise import has_hooks, is_registered, objection, require_rowwise, rowwise, unfolds
+from hushgraph.nn.rowwise import (
+    has_hooks,
+    is_message_passing,
+    is_registered,
+    objection,
+    require_rowwise,
+    rowwise,
+    unfolds,
+)
 
 _ENTRYWISE: set[Any] = {
     *(torch.relu, torch.tanh, torch.sigmoid, torch.abs, torch.exp, torch.neg, torch.square, torch.clamp, torch.selu),
@@ -147,6 +155,12 @@ def _proved(module: nn.Module, name: str, plain: bool) -> list[Step]:
     hooked = [place or "itself" for place, layer in module.named_modules() if has_hooks(layer)]
     if hooked:
         raise UnprovenError(f"{name}: expected plain layers; got hooks or a replaced forward on {', '.join(hooked)}")
+    passing = [place or "itself" for place, layer in module.named_modules() if is_message_passing(layer)]
+    if passing:
+        raise UnprovenError(
+            f"{name}: expected a row-wise module; got message passing ({', '.join(passing)}), which mixes the rows of "
+            "neighbors. Give the layers before and after it: the method itself sums over neighbors, with noise"
+        )
     traced = [_traced(module.train(mode), name) for mode in (True, False)]
     steps, others = ([_signature(node) for node in graph.nodes] for graph in traced)
     if steps != others:

@@ -15,16 +15,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from hushgraph.errors import UnprovenError
+from hushgraph.graph.rows import narrow_rows
 
 Condition = Callable[[Any], str | None]
 """Says why this particular layer is not row-wise, or None when it is."""
 
 Module = TypeVar("Module", bound=type[nn.Module])
 
+_BLOCK = 1 << 17
 _ROWWISE: dict[type[nn.Module], tuple[str, Condition | None]] = {}
 
 
@@ -107,10 +110,35 @@ def treats_rows_alone(module: object) -> bool:
     )
 
 
+@torch.no_grad()
+def apply_to(rows: Any, function: Callable[[Any], Any], owner: object) -> Any:
+    """`function(rows)`; some rows at a time where they are many and `owner`, whose function it is, treats each alone.
+
+    What it needs on the way, such as hidden layers, then never grows with the number of rows.
+    """
+    count = int(rows.shape[0])
+    if count <= _BLOCK or not treats_rows_alone(owner):
+        return function(rows)
+    first = function(narrow_rows(rows, 0, _BLOCK))
+    if not isinstance(first, Tensor):
+        return function(rows)
+    out = torch.empty((count, *first.shape[1:]), dtype=first.dtype)
+    out[:_BLOCK] = first
+    for start in range(_BLOCK, count, _BLOCK):
+        some = min(_BLOCK, count - start)
+        out[start : start + some] = function(narrow_rows(rows, start, some))
+    return out
+
+
 def has_hooks(layer: nn.Module) -> bool:
     """Whether code was attached to this instance that its class does not have."""
     hooks = (layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks)
     return any(hooks) or "forward" in vars(layer)
+
+
+def is_message_passing(layer: nn.Module) -> bool:
+    """Whether a layer is a convolution of PyTorch Geometric."""
+    return any(base.__name__ == "MessagePassing" for base in type(layer).__mro__)
 
 
 def objection(layer: nn.Module) -> str | None:
@@ -118,7 +146,7 @@ def objection(layer: nn.Module) -> str | None:
     alternative = "use norm='group', i.e. GroupNorm(1, channels), which looks at one row at a time"
     if isinstance(layer, _BatchNorm):
         return f"expected a row-wise layer; got batch norm, which mixes the rows of a batch; {alternative}"
-    if any(base.__name__ == "MessagePassing" for base in type(layer).__mro__):
+    if is_message_passing(layer):
         return (
             "expected a row-wise layer; got message passing, which mixes the rows of neighbors; aggregate with a"
             " private mechanism first, or use per-root gradients on rooted subgraphs"

@@ -19,11 +19,10 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache, reduce
 
 from dp_accounting import dp_event as dpa
-from dp_accounting import gaussian_mechanism
 from dp_accounting.pld import privacy_loss_distribution as pld_lib
 from dp_accounting.privacy_accountant import NeighboringRelation
 from dp_accounting.rdp import RdpAccountant
-from scipy import stats
+from scipy import special
 
 from hushgraph.errors import CalibrationError, InputError, UnprovenError
 from hushgraph.privacy import renyi
@@ -50,7 +49,7 @@ COARSE_GRID = 1e-3
 FINE_GRID = 5e-4
 NO_LOSS = "none"
 """The accountant of a run that reads nothing of what is protected; epsilon 0 at some delta does not mean that."""
-_ROOT_TOLERANCE = 4e-12  # of the root finding of the library, with room
+_ROOT_TOLERANCE = 1e-12  # of the root finding, relative beyond epsilon 1
 _FEW_POINTS_MU = 5.0  # beyond, the loss of one release spreads over too many points to be worth it
 RENYI_ORDERS = tuple([1 + x / 10 for x in range(1, 100)] + list(range(11, 64)) + [80, 96, 128, 256, 512, 1024])
 
@@ -293,20 +292,33 @@ def _gaussian_pld(mu: float, grid: float) -> pld_lib.PrivacyLossDistribution:
 
 @lru_cache(maxsize=1024)
 def _gaussian_epsilon(mu: float, delta: float) -> float:
-    """From above: what rounding and the root finding of the library may have taken is added (docs/proofs/fft.md)."""
-    value = float(gaussian_mechanism.get_epsilon_gaussian(1.0 / mu, delta))
-    if value == 0.0:
+    """From above: the upper end of what bisection leaves, and what rounding may have taken (docs/proofs/fft.md)."""
+    log_delta = math.log(delta)
+    if _gaussian_log_delta(mu, 0.0) < log_delta:
         return 0.0
-    upper, lower = (float(stats.norm.logcdf(side * mu / 2 - value / mu)) for side in (1.0, -1.0))
-    size = abs(upper) + abs(lower) + 2.0 * value + 1.0
-    rounding = 16.0 * sys.float_info.epsilon * size * math.exp(min(upper - lower - value, 700.0))
-    return value + rounding + _ROOT_TOLERANCE
+    low, high = 0.0, 1.0
+    while _gaussian_log_delta(mu, high) > log_delta:
+        low, high = high, 10.0 * high
+    while high - low > _ROOT_TOLERANCE * max(1.0, low):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if _gaussian_log_delta(mu, middle) > log_delta else (low, middle)
+    upper, lower = (float(special.log_ndtr(side * mu / 2 - high / mu)) for side in (1.0, -1.0))
+    size = abs(upper) + abs(lower) + 2.0 * high + 1.0
+    rounding = 16.0 * sys.float_info.epsilon * size * math.exp(min(upper - lower - high, 700.0))
+    return high + rounding
+
+
+def _gaussian_log_delta(mu: float, epsilon: float) -> float:
+    """log delta(epsilon) of mu-Gaussian DP."""
+    upper = float(special.log_ndtr(mu / 2 - epsilon / mu))
+    lower = epsilon + float(special.log_ndtr(-mu / 2 - epsilon / mu))
+    return upper + math.log1p(-math.exp(lower - upper)) if lower < upper else -math.inf
 
 
 def _gaussian_delta(mu: float, epsilon: float) -> float:
     """delta(epsilon) of mu-Gaussian DP: Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu)."""
-    upper = stats.norm.cdf(mu / 2 - epsilon / mu)
-    lower = math.exp(min(700.0, epsilon + float(stats.norm.logcdf(-mu / 2 - epsilon / mu))))
+    upper = special.ndtr(mu / 2 - epsilon / mu)
+    lower = math.exp(min(700.0, epsilon + float(special.log_ndtr(-mu / 2 - epsilon / mu))))
     return max(0.0, float(upper) - lower)
 
 

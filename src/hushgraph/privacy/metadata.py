@@ -14,6 +14,8 @@ MANY_ROWS = 200_000
 MOST_CLASSES, MOST_FEATURES = 1 << 17, 1 << 24
 MOST_NODES, MOST_EDGES = 1 << 40, 1 << 48
 """No dataset has more; a file that says so is damaged, or wants the memory."""
+_MOST_PAIRS = 1 << 53
+"""As many coins as a noise source tosses in one go."""
 
 
 @dataclass(frozen=True)
@@ -101,3 +103,16 @@ class Metadata:
     def from_dict(cls, values: dict[str, Any]) -> Metadata:
         """The inverse of `as_dict`."""
         return cls(**values)
+
+
+EXAMPLE = Metadata(1_000, 750, 100, 150, 16, 4)
+"""Sizes of a small graph, to ask a method what it would do."""
+
+
+def count_pairs(num_nodes: int, *, undirected: bool) -> int:
+    """How many pairs of different nodes there are."""
+    ordered = num_nodes * (num_nodes - 1)
+    found = ordered // 2 if undirected else ordered
+    if found > _MOST_PAIRS:
+        raise InputError(f"pairs of nodes: expected at most 2^53; got {found:.3g} of {num_nodes} nodes")
+    return found

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any, ClassVar, Literal
 
 from hushgraph import registry
+from hushgraph.errors import InputError
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.notes import Code, Note, note
 
@@ -149,3 +150,32 @@ class Unit:
 
     def __str__(self) -> str:
         return self.name
+
+
+def as_unit(given: Any) -> Unit:
+    """A unit, its class or its name as a unit."""
+    if isinstance(given, Unit):
+        return given
+    if isinstance(given, str):
+        return by_name(given)
+    if isinstance(given, type) and issubclass(given, Unit):
+        return given()
+    known = ", ".join(registry.names("units"))
+    raise InputError(f"unit: expected a unit such as hushgraph.units.Node(), or a name ({known}); got {given!r}")
+
+
+def by_name(name: str, **parameters: Any) -> Unit:
+    """The unit called `name`; parameters such as `max_degree` go to those that take them."""
+    found: Any = registry.load("units", name)
+    try:
+        unit: Unit = found(**parameters)
+        return unit
+    except TypeError as error:
+        raise InputError(f"the unit '{name}' takes no parameter {', '.join(sorted(parameters))}") from error
+
+
+def from_dict(values: dict[str, Any]) -> Unit:
+    """The inverse of `Unit.as_dict`."""
+    parameters = dict(values)
+    parameters.pop("range_from_data", None)  # of older files; a parameter of the report now
+    return by_name(parameters.pop("name"), **parameters)

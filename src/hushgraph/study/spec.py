@@ -10,7 +10,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -120,12 +120,14 @@ class Study:
     choose: Choice | None = None
     views: tuple[View, ...] = ()
     folder: Path = field(default_factory=Path.cwd)
+    file: Path | None = None
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Study:
         """The study in a YAML file."""
-        source = Path(path)
-        return cls.from_dict(read_yaml(source, of="a study file"), folder=source.absolute().parent, name=source.stem)
+        source, whole = Path(path), Path(path).absolute()
+        found = cls.from_dict(read_yaml(source, of="a study file"), folder=whole.parent, name=source.stem)
+        return replace(found, file=whole)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], *, folder: Path | None = None, name: str = "study") -> Study:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from torch import Tensor
 
@@ -12,7 +12,7 @@ from hushgraph.settings import Settings, setting
 from hushgraph.training.optimizers import OptimizerName, Update, check_optimizer, check_schedule, make_optimizer
 
 BestBy = Literal["accuracy", "loss"]
-BEST_BY: tuple[BestBy, ...] = get_args(BestBy)
+BEST_BY: tuple[BestBy, ...] = ("accuracy", "loss")
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,8 @@ class Training(Settings):
     schedule: str | Callable[[float], float] = "constant"
     class_weights: tuple[float, ...] | None = None
     device: str = "cpu"
+    ranks: object = None
+    """The processes that share private training (`hushgraph.training.ranks.Ranks`); None: this one alone."""
     is_fixed: bool = False
     """Whether something is read off the steps as they are here: options of `fit` leave it alone."""
 

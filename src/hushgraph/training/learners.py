@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules import batchnorm
 
 from hushgraph.errors import InputError, did_you_mean
 from hushgraph.graph.edges import MemoryEdges
@@ -195,7 +195,7 @@ def fit_classes(
     Batch norm refuses a batch of one row, which is left out then: how many rows there are must not stop a run.
     """
     optimizer = torch.optim.Adam(module.parameters(), lr)
-    fewest = 2 if any(isinstance(layer, _BatchNorm) for layer in module.modules()) else 1
+    fewest = 2 if any(isinstance(layer, batchnorm._BatchNorm) for layer in module.modules()) else 1
     module.train()
     for epoch in range(epochs):
         for batch in torch.randperm(len(x), generator=generator).split(batch_size):

@@ -264,12 +264,3 @@ def _batches(labeled: int, unlabeled: int, size: int) -> Iterator[tuple[Tensor, 
 
 def _repeated(count: int, length: int) -> Tensor:
     return torch.cat([torch.randperm(count) for _ in range(-(-length // count))])[:length]
-
-
-GAN_STUDENTS: dict[str, type[GanStudent]] = {
-    "gan": GanStudent,
-    "co-teaching": CoTeaching,
-    "pate+": PatePlus,
-    "pate++": PatePlusPlus,
-}
-"""By name."""

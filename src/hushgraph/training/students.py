@@ -14,7 +14,7 @@ from hushgraph.nn.pictures import KernelStudent
 from hushgraph.training.kernel_ridge import best_weights, fit_kernels
 from hushgraph.training.learners import PICTURE_LEARNERS, fit_classes, fit_nodes, neighborhood, sage, small_convnet
 from hushgraph.training.lesson import Lesson, Report, Student
-from hushgraph.training.semi_gan import GAN_STUDENTS
+from hushgraph.training.semi_gan import CoTeaching, GanStudent, PatePlus, PatePlusPlus
 
 _GRAPH_RIDGES = tuple(10.0 ** (step / 2.0) for step in range(-2, 9))
 
@@ -111,7 +111,10 @@ STUDENTS: dict[str, type[Student]] = {
     "cnn": Convolutions,
     "gnn": GraphStudent,
     "neighbors": NeighborStudent,
-    **GAN_STUDENTS,
+    "gan": GanStudent,
+    "co-teaching": CoTeaching,
+    "pate+": PatePlus,
+    "pate++": PatePlusPlus,
 }
 """By name."""
 GRAPH_STUDENTS = ("gnn", "neighbors")

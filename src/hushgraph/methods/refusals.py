@@ -1,0 +1,101 @@
+"""What is refused before a run is entered: data and options that a plan cannot follow without a free look."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+from hushgraph import registry
+from hushgraph.errors import InputError
+from hushgraph.graph.checks import CheckedGraph
+from hushgraph.graph.spread import SpreadEdges
+from hushgraph.privacy.budget import Budget
+from hushgraph.privacy.metadata import EXAMPLE
+from hushgraph.privacy.plan import Plan, Stage
+from hushgraph.privacy.units import Unit
+from hushgraph.training.fit_options import FitOptions
+
+
+def require_fitting(options: FitOptions, plan: Plan) -> None:
+    """Refuse options that a plan cannot follow: no free look at private labels, no weights that nobody reads."""
+    training = _training(plan)
+    problems = []
+    private = [stage.name for one, stage in training if not one.runs_exactly(stage.name)]
+    if options.early_stopping is not None and private:
+        problems.append(
+            f"early_stopping: expected validation labels that are public; got the unit '{plan.unit.name}', under which "
+            "each look at them would have to be charged. Set epochs, or stop by a callback that looks at public data"
+        )
+    if options.class_weights is not None and not weighs_classes(plan):
+        known = ", ".join(methods_where(weighs_classes))
+        problems.append(f"class_weights: expected a method that weighs classes ({known}); got {plan.method}")
+    private_stages = [stage for one, stage in training if not one.runs_exactly(stage.name)]
+    if options.ranks is not None and not (private_stages and all(one.mechanism.takes_ranks for one in private_stages)):
+        problems.append(
+            f"ranks: expected DP-SGD on rows, as dp-mlp, gap, progap and chorus have it at node level; got "
+            f"{plan.method} under '{plan.unit.name}', which one process trains"
+        )
+    if options.changed() and not training:
+        problems.append(
+            f"{', '.join(options.changed())}: expected a method that trains step by step; got {plan.method}"
+        )
+    InputError.collect(problems)
+
+
+def require_weights_read(plan: Plan) -> None:
+    """Refuse edges with weights where a stage sums them as if they had none."""
+    if _reads_edges(plan) and not weighs_edges(plan):
+        raise InputError(
+            f"edge_weight: expected a method that reads weights ({', '.join(methods_where(weighs_edges))}); got "
+            f"{plan.method}. Drop them (data.edge_weight = None) if they do not matter"
+        )
+
+
+def require_work(graph: CheckedGraph, plan: Plan) -> None:
+    """Refuse workers that would have nothing to do."""
+    stages = [stage for one in (plan, *plan.branches) for stage in one.stages]
+    if not isinstance(graph.edges, SpreadEdges) and not any(stage.mechanism.takes_workers for stage in stages):
+        raise InputError(
+            "workers: expected a graph that is named by its folder or URL, whose edges they read there, or pate, whose "
+            f"teachers they train; got a graph in memory and {plan.method}. `hushgraph import` makes such a folder"
+        )
+
+
+def weighs_classes(plan: Plan) -> bool:
+    """Whether all that is trained takes public factors of the loss."""
+    return bool(_training(plan)) and all(stage.mechanism.takes_class_weights for _, stage in _training(plan))
+
+
+def weighs_edges(plan: Plan) -> bool:
+    """Whether edges are read, and nowhere as if they had no weights."""
+    return bool(_reads_edges(plan)) and all(stage.mechanism.takes_edge_weights for stage in _reads_edges(plan))
+
+
+def methods_where(holds: Callable[[Plan], bool]) -> list[str]:
+    """The methods for whose plan, of a small graph and the first unit they are proved under, something holds."""
+    found = []
+    for name in registry.names("methods"):
+        kind = registry.load("methods", name)
+        for unit in kind.units()[:1]:
+            with contextlib.suppress(InputError):  # settings that only a user knows, such as a range
+                if holds(kind().plan(EXAMPLE, registry.load("units", unit)(), Budget(4.0, 1e-6))):
+                    found.append(name)
+    return found
+
+
+def _training(plan: Plan) -> list[tuple[Plan, Stage]]:
+    return [(one, stage) for one in plan.branches or (plan,) for stage in one.stages if stage.mechanism.trains]
+
+
+def _reads_edges(plan: Plan) -> list[Stage]:
+    return [stage for one in (plan, *plan.branches) for stage in one.stages if "edges" in stage.mechanism.reads]
+
+
+def require_public_classes(graph: CheckedGraph, unit: Unit, budget: Budget) -> None:
+    """Where labels are private, so is the list of classes that occur among them."""
+    if not graph.classes_declared and "labels" not in unit.public and budget.is_private:
+        raise InputError(
+            f"classes: expected their names or number to be declared, because labels are private under the unit "
+            f"'{unit}'; got neither. From public knowledge, set data.class_names = [...] or data.num_classes = C; on "
+            "the command line --classes C, or --classes NAME,NAME,..."
+        )

@@ -1,0 +1,99 @@
+"""The ends of a run: a plan is entered in the ledger and the graph put in a vault; then it is closed and certified."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from torch import nn
+
+from hushgraph.errors import InputError
+from hushgraph.graph.checks import CheckedGraph
+from hushgraph.ledger.identity import digest_of
+from hushgraph.ledger.ledger import Ledger
+from hushgraph.ledger.project import default_ledger
+from hushgraph.ledger.resuming import resumed_run
+from hushgraph.ledger.run import Run, open_run
+from hushgraph.methods.folder import hash_of
+from hushgraph.methods.model import Model
+from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy.plan import Plan
+from hushgraph.vault import PrivateRows, Progress, Vault
+from hushgraph.vault.checkpoint import Checkpoint
+
+if TYPE_CHECKING:
+    from hushgraph.methods.base import Method, Output
+
+
+def enter(
+    graph: CheckedGraph,
+    plan: Plan,
+    ledger: Ledger | str | os.PathLike[str] | None,
+    seed: int | None,
+    checkpoint: Checkpoint | None = None,
+) -> tuple[Run, NoiseSource]:
+    """Enter `plan` in the ledger, which may refuse it; the run to charge, and its source of noise.
+
+    A run that a checkpoint knows goes on where it is in the ledger already.
+    """
+    book = (ledger if isinstance(ledger, Ledger) else default_ledger(ledger)).recognizing(graph)
+    seeded = seed is not None
+    if checkpoint is None:
+        run = open_run(book, plan, graph.metadata.name, seeded=seeded)
+        return run, NoiseSource.from_os() if seed is None else NoiseSource.seeded(seed)
+    if book.folder is None:
+        raise InputError("checkpoint: expected a ledger on the disk, which remembers the run; got one in memory")
+    known = resumed_run(book, plan, checkpoint.identity, seeded=seeded)
+    run = known or open_run(book, plan, graph.metadata.name, seeded=seeded, identity=checkpoint.identity)
+    return run, checkpoint.noise(seeded=seeded)
+
+
+def open_vault(
+    graph: CheckedGraph, plan: Plan, ledger: Ledger | None, seed: int | None, progress: Progress | None
+) -> tuple[Vault, Run]:
+    """Enter `plan` in the ledger and put the graph in a vault that charges to it."""
+    run, noise = enter(graph, plan, ledger, seed)
+    return Vault(graph, plan, run, noise, progress), run
+
+
+def finished(
+    method: Method,
+    network: nn.Module,
+    output: Output,
+    vault: Vault,
+    run: Run,
+    graph: CheckedGraph,
+    seconds: float,
+) -> Model:
+    """Close the run, certify it, and measure how well the model does."""
+    vault.charge_what_was_open()
+    scores, private = vault.hand_over(output.scores), isinstance(output.scores, PrivateRows)
+    nodes = {split: vault.nodes(split) for split in ("train", "val", "test")}
+    stages = {stage.name for stage in vault.plan.stages}
+    released = {name: values for name, values in vault.released.items() if name in stages}
+    network = (output.network or network).eval()
+    ended_with = None
+    if run.ledger.folder is not None:
+        ended_with = hash_of(vault.plan, network, released, output.kept, nodes, scores=None if private else scores)
+    run.close(tensors_hash=ended_with)
+    model = Model(
+        method=output.method or method,
+        plan=vault.plan,
+        run_plan=run.plan if run.plan is not vault.plan else None,
+        network=network,
+        released=released,
+        kept=output.kept,
+        scores=scores,
+        scores_are_private=private,
+        settings={**output.settings, **({"minibatches": vault.trained_how} if vault.trained_how else {})},
+        reason=output.reason,
+        class_names=graph.class_names,
+        nodes=nodes,
+        features_digest=digest_of(graph.features),
+        seconds={**vault.seconds, "total": seconds},
+        certificate=run.certificate(),
+        ledger=run.ledger,
+        ended_with=ended_with,
+    )
+    model.metrics = model.method.evaluate(model, graph)
+    return model
