@@ -22,7 +22,7 @@ from hushgraph.errors import HushgraphError, InputError, UnprovenError
 from hushgraph.graph.checks import CheckedGraph, check_graph
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.methods.model import Model
-from hushgraph.methods.refusals import require_fitting, require_public_classes, require_weights_read
+from hushgraph.methods.refusals import require_fitting, require_public_classes, require_weights_read, with_types
 from hushgraph.methods.running import enter, finished
 from hushgraph.nn.own import described, rebuilt
 from hushgraph.privacy.budget import Budget, as_budget
@@ -127,6 +127,7 @@ class Method(Settings):
         sizes = note(Code.SIZES, nodes=metadata.num_nodes, train=metadata.num_train)
         records = [note(Code.PUBLIC_RECORDS, records=metadata.num_public)] if metadata.num_public else []
         own = [note(Code.OWN_MODULES, modules=modules)] if modules else []
+        own += [note(Code.EDGE_TYPES, types=", ".join(metadata.edge_types))] if metadata.edge_types else []
         return [sizes, note(Code.SETTINGS), *own, *records, *unit.notes(metadata)]
 
     def unprotected_notes(self, metadata: Metadata, unit: Unit) -> Sequence[Note]:
@@ -142,7 +143,7 @@ class Method(Settings):
 
     def default_unit(self, graph: CheckedGraph) -> Unit:
         """The undirected edge for a symmetric graph, the directed edge otherwise."""
-        return UndirectedEdge() if graph.edges.is_symmetric() else DirectedEdge()
+        return UndirectedEdge() if graph.is_symmetric() else DirectedEdge()
 
     def evaluate(self, model: Model, graph: CheckedGraph) -> dict[str, Any]:
         """How well the model does on the data: an evaluation, outside the guarantee."""
@@ -194,7 +195,8 @@ class Method(Settings):
         if not any("edges" in stage.mechanism.reads for stage in stages):
             public = [one for one in public if one.code is not Code.DEGREE_CAP]
         paper = self.paper_accountant(unit) if paper_mode else None
-        return Plan.make(name, metadata, unit, budget, stages, public=public, unprotected=unprotected, paper=paper)
+        made = Plan.make(name, metadata, unit, budget, stages, public=public, unprotected=unprotected, paper=paper)
+        return with_types(made)
 
     def fit(
         self,

@@ -228,6 +228,9 @@ class Model:
         from hushgraph.methods.running import finished, open_vault
 
         checked = self._other_graph(graph)
+        if checked.metadata.edge_types != self.metadata.edge_types:
+            types, found = (", ".join(one) or "none" for one in (self.metadata.edge_types, checked.metadata.edge_types))
+            raise InputError(f"predict: expected the types of edges as in training ({types}); got {found}")
         unit = self.plan.stated_unit
         unit.check(checked, paper_mode=paper_mode)
         plan = self.method.inference_plan(checked.metadata, unit, as_budget(budget), paper_mode=paper_mode)
