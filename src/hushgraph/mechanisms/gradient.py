@@ -30,7 +30,7 @@ from hushgraph.training.config import Training
 from hushgraph.training.ensemble import train_ensemble, train_ensemble_in_minibatches
 from hushgraph.training.examples import NoisySteps, RowExamples
 from hushgraph.training.loop import train_private
-from hushgraph.training.losses import weighted_labels
+from hushgraph.training.losses import loss_for, weighted_labels
 from hushgraph.training.minibatches import Minibatches
 from hushgraph.training.plain_rows import train as train_plain
 from hushgraph.training.plain_rows import train_in_minibatches
@@ -125,6 +125,7 @@ class Gradient(Mechanism):
             train,
             replace(training, select_best=val is not None),
             val=val,
+            loss=loss_for(data.labels),
             generator=data.generator("batches"),
             on_epoch=data.report,
         )
@@ -183,7 +184,8 @@ class Gradient(Mechanism):
         if training.class_weights is not None:
             labels = weighted_labels(labels, training.class_weights)
         steps = NoisySteps(PoissonSampler(train.numel(), self.sample_rate), self.steps, self.max_grad_norm, scale)
-        examples = RowExamples(module, rows, labels, steps, index=train, normalize=training.normalize)
+        loss = loss_for(labels)
+        examples = RowExamples(module, rows, labels, steps, index=train, loss=loss, normalize=training.normalize)
         train_private(examples, training, noise, on_step=data.report, keeper=data.keeper)
 
     @classmethod

@@ -60,6 +60,7 @@ class GAP(Method):
     name = "gap"
     summary = "noisy multi-hop sums of learned rows, computed once, then a classifier on them"
     paper = "Sajadmanesh et al., USENIX Security 2023"
+    takes_multilabel = True
     aliases = {"hidden": "hidden_channels"}
 
     def stages(self, metadata: Metadata, unit: Unit, budget: Budget) -> Sequence[Stage]:

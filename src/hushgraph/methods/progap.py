@@ -61,6 +61,7 @@ class ProGAP(Method):
     name = "progap"
     summary = "one noisy sum of learned rows per stage, each stage trained on all sums so far"
     paper = "Sajadmanesh and Gatica-Perez, WSDM 2024"
+    takes_multilabel = True
     aliases = {"hidden": "hidden_channels", "depth": "hops"}
 
     def stages(self, metadata: Metadata, unit: Unit, budget: Budget) -> Sequence[Stage]:

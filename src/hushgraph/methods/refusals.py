@@ -32,6 +32,8 @@ def require_fitting(options: FitOptions, plan: Plan) -> None:
     if options.class_weights is not None and not weighs_classes(plan):
         known = ", ".join(methods_where(weighs_classes))
         problems.append(f"class_weights: expected a method that weighs classes ({known}); got {plan.method}")
+    if options.class_weights is not None and plan.metadata.multilabel:
+        problems.append("class_weights: expected one class for each node; got a matrix of labels")
     if options.changed() and not training:
         problems.append(
             f"{', '.join(options.changed())}: expected a method that trains step by step; got {plan.method}"
