@@ -66,6 +66,8 @@ class Method(Settings):
     trust: ClassVar[Literal["central", "local"]] = "central"
     takes_multilabel: ClassVar[bool] = False
     """Whether nodes may have several classes: the proof must not need one class a node."""
+    one_class: ClassVar[str] = "nothing is proved for several"
+    """Why a method that takes one class a node takes no more."""
 
     # Modules of the user
 
@@ -158,8 +160,8 @@ class Method(Settings):
         if metadata.multilabel and not self.takes_multilabel:
             others = [name for name in registry.names("methods") if registry.load("methods", name).takes_multilabel]
             raise InputError(
-                f"{self.name}: expected one class for each node; got a matrix of labels, several a node. Nothing is "
-                f"proved of {self.name} for these; use one of {', '.join(others)}, or one column of y"
+                f"{self.name}: expected one class for each node; got a matrix of labels, several a node. It "
+                f"{self.one_class}; use one of {', '.join(others)}, or one column of y"
             )
         try:
             self._require_trust(unit, budget)
