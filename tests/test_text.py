@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hushgraph.text import rounded_up, visible
+from hushgraph.text import rounded_down, rounded_up, visible
 
 
 def test_printed_numbers_are_rounded_up() -> None:
@@ -25,6 +25,18 @@ def test_no_printed_number_is_below_the_proved_one(value: float, digits: int) ->
     shown = float(rounded_up(value, digits))
     assert shown >= value * (1.0 - 1e-8)  # what is a rounding error away from a short number is taken for it
     assert shown <= value * (1.0 + 1.01 * 10.0 ** (1 - digits))
+
+
+@given(st.floats(1e-6, 1e6), st.integers(2, 6))
+def test_what_is_left_is_never_shown_as_more(value: float, digits: int) -> None:
+    shown = float(rounded_down(value, digits))
+    assert shown <= value * (1.0 + 1e-8)
+    assert shown >= value * (1.0 - 1.01 * 10.0 ** (1 - digits))
+
+
+def test_nothing_left_is_nothing() -> None:
+    assert rounded_down(0.0) == "0"
+    assert rounded_down(1.2079) == "1.207"
 
 
 def test_what_steers_a_terminal_is_written_out() -> None:

@@ -15,6 +15,11 @@ def rounded_up(value: float, digits: int = 4) -> str:
     return f"{math.ceil(round(value / unit, 9)) * unit:.{digits}g}"
 
 
+def rounded_down(value: float, digits: int = 4) -> str:
+    """The largest number of `digits` digits not above `value`: what is left of a limit is never shown as more."""
+    return rounded_up(-value, digits).removeprefix("-") if value > 0.0 else rounded_up(value, digits)
+
+
 def counted(count: int, noun: str) -> str:
     """`1 run`, `2 runs`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

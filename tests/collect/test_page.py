@@ -1,19 +1,17 @@
 from __future__ import annotations
 
 import re
-import shutil
 import socket
-import subprocess
 import threading
 import time
 
 import pytest
 
+from browsing import browsing, needs_browser
 from hushgraph.collect import FeatureQuestion, LabelQuestion, admin
 from hushgraph.collect.admin import SCRIPT, SECURITY_HEADERS, STYLE, _source, index_page, task_page
 
 STATUS = {"state": "open", "reports_at_least": 20, "enrolled_at_least": 40, "rounded_to": 10}
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 def test_nothing_comes_from_elsewhere(task_maker):
@@ -62,7 +60,7 @@ def test_what_is_shown(task_maker):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed here")
+@needs_browser
 def test_the_page_lives_in_a_browser(world, tmp_path):
     import uvicorn
 
@@ -80,30 +78,21 @@ def test_the_page_lives_in_a_browser(world, tmp_path):
     try:
         while not server.started:
             time.sleep(0.02)
-        page = browse(f"http://127.0.0.1:{port}/tasks/survey", tmp_path / "before")
-        admin.require_task(world.store, "survey")
-        world.store.close_task("survey")
-        closed = browse(f"http://127.0.0.1:{port}/tasks/survey", tmp_path / "after")
+        with browsing() as page:
+            page.goto(f"http://127.0.0.1:{port}/tasks/survey")
+            page.locator("[data-live=yes]").wait_for()  # set by the script after it has fetched the status
+            before = page.content()
+            admin.require_task(world.store, "survey")
+            world.store.close_task("survey")
+            page.reload()
+            page.locator("[data-live=yes]").wait_for()
+            closed = page.content()
+            complaints = [one for one in page.complaints if "favicon" not in one and "404" not in one]
     finally:
         server.should_exit = True
         thread.join()
-    # `data-live` is set by the script after it has fetched the status: script, policy and address all work.
-    assert 'data-live="yes"' in page
-    assert ">20+</b>" in page
-    assert ">open</span>" in page
+    assert complaints == []
+    assert ">20+</b>" in before
+    assert ">open</span>" in before
     assert ">closed</span>" in closed
     assert 'id="stop" disabled' in closed
-
-
-def browse(url, profile):
-    command = [
-        BROWSER,
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--no-first-run",
-        "--disable-background-networking",
-    ]
-    command += ["--disable-component-update", "--disable-sync", f"--user-data-dir={profile}"]
-    command += ["--virtual-time-budget=3000", "--dump-dom", url]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout

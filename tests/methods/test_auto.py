@@ -4,6 +4,8 @@ import json
 import math
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
@@ -19,7 +21,10 @@ from hushgraph.ledger.run import check_history, spent
 from hushgraph.mechanisms.edge_count import EdgeCount
 from hushgraph.methods import auto as rule
 from hushgraph.methods.auto import COUNT, COUNT_CAP, COUNT_SHARE, PAIR_SHARE, PAIRS, Answers, Auto, needed_degree
+from hushgraph.methods.base import Method, Output
 from hushgraph.methods.chorus import Chorus
+from hushgraph.methods.chorus_codes import ChorusCodes
+from hushgraph.methods.mlp import MLP
 from hushgraph.methods.model import load
 from hushgraph.privacy import units
 from hushgraph.privacy.budget import Budget
@@ -51,8 +56,8 @@ def test_the_choice_at_node_level_follows_sizes_and_degree() -> None:
         (node, common, 6.0, 2.0, "dp-mlp"),
         (node, common, 60.0, 2.0, "chorus-codes"),
         (node, common, 39.0, 1.0, "dp-mlp"),
-        (node, small, 7.0, 8.0, "dp-mlp"),
-        (node, small, 9.0, 8.0, "chorus-codes"),
+        (node, small, 4.9, 8.0, "dp-mlp"),
+        (node, small, 5.1, 8.0, "chorus-codes"),
         (promised, common, 6.0, 8.0, "chorus"),
         (promised, common, 12.0, 4.0, "dp-mlp"),
         (promised, common, 22.0, 4.0, "chorus"),
@@ -132,6 +137,8 @@ def test_what_is_asked_depends_on_what_decides() -> None:
         (common, units.Node(), Budget(8.0), Auto(average_degree=9.0), pairs),
         (common, units.Node(), Budget(8.0), Auto(average_degree=2.0), []),
         (rare, units.Node(), Budget(8.0), Auto(), []),
+        (common, units.Node(), Budget(2.0), Auto(), both[:1]),  # so few pairs answer that the question is too dear
+        (Metadata(11_000, 8_500), units.Node(), Budget(2.0), Auto(), both),
         (common, units.UndirectedEdge(), Budget(1.0), Auto(), []),
     ):
         plan = auto.plan(sizes, unit, budget)
@@ -155,7 +162,7 @@ def test_the_count_takes_a_small_part_and_the_whole_meets_the_budget(
     # Never more noise (deviation: the root of 2 times the scale) than the choice can bear, unless the most that may be
     # spent does not buy less.
     noise = math.sqrt(2.0) * float(count.scale or math.nan)
-    assert noise / nodes <= 0.051 * 10.0 or share == pytest.approx(COUNT_SHARE, rel=0.01)
+    assert noise / nodes <= 1.02 * rule.COUNT_ERROR * 10.0 or share == pytest.approx(COUNT_SHARE, rel=0.01)
 
 
 def price(stage: Stage, unit: units.Unit) -> float:
@@ -235,13 +242,13 @@ def test_neighbors_with_nothing_in_common_leave_the_features(
     ends = (torch.arange(400).unsqueeze(1) + steps) % 400
     one = torch.stack([order.repeat_interleave(len(steps)), order[ends.flatten()]])
     graph.edge_index = torch.cat([one, one.flip(0)], 1)
-    model = Auto().fit(graph, NODE, Budget(60.0, 1e-4), seed=0)
+    model = Auto().fit(graph, NODE, Budget(120.0, 1e-4), seed=0)
     assert model.method.name == expected
     assert model.reason is not None
     assert model.reason.code is Code.CHOSE_AGREEMENT
     assert (model.reason.values["points"] >= model.reason.values["needed_points"]) == together
     assert (PAIRS, "pair-count", 1) in [(c.stage, c.mechanism, c.count) for c in model.certificate.charges]
-    assert model.certificate.epsilon <= 60.0
+    assert model.certificate.epsilon <= 120.0
 
 
 @pytest.mark.usefixtures("a_degree_decides")
@@ -316,6 +323,30 @@ def test_at_edge_level_a_model_of_features_wins_where_edges_say_nothing() -> Non
     assert model.metrics["accuracy"]["val"] > 95.0
     assert model.reason is not None
     assert (model.reason.code, model.reason.values["method"]) == (Code.CHOSE_VALIDATION, model.method.name)
+
+
+@pytest.mark.parametrize(
+    ("sums_alone", "features_alone", "expected"),
+    [(0, 0, "chorus-codes"), (4, 4, "chorus-codes"), (3, 6, "chorus-codes"), (3, 7, "mlp"), (0, 1, "chorus-codes")],
+)
+def test_features_alone_must_be_clearly_better(sums_alone: int, features_alone: int, expected: str) -> None:
+    """Of the nodes on which the two differ, more must go to features than a fair coin would give."""
+    labels = torch.zeros(30, dtype=torch.int64)
+
+    def output(method: Method, wrong: range) -> Output:
+        scores = torch.zeros(30, 2).index_fill_(0, torch.tensor([*wrong], dtype=torch.int64), 1.0)
+        found = Output(scores=torch.stack([0.5 - scores[:, 0], scores[:, 1]], dim=1))
+        found.method = method
+        return found
+
+    vault = SimpleNamespace(labels=labels, labeled=lambda _: torch.arange(30))
+    ours = output(ChorusCodes(), range(features_alone))
+    plain = output(MLP(), range(features_alone, features_alone + sums_alone))
+    kept = rule._better(cast(Any, vault), ours, plain)
+    assert kept.method is not None
+    assert kept.reason is not None
+    assert kept.method.name == expected == kept.reason.values["method"]
+    assert kept.reason.values["ours"] == f"{1 - (features_alone if kept is ours else sums_alone) / 30:.1%}"
 
 
 def test_the_release_is_charged_whichever_model_is_kept() -> None:

@@ -42,7 +42,7 @@ def test_node_level_charges_a_first_sum_rounds_and_one_lesson() -> None:
         (LESSONS, 1, 2),
     ]
     first, later = (1.0 / plan[name].scale ** 2 for name in (FIRST, ROUNDS))
-    assert first / (first + 5 * later) == pytest.approx(0.45)
+    assert first / (first + 5 * later) == pytest.approx(0.3)
     batch = math.ceil((SIZES.num_train - ChorusCodes().num_learners(SIZES)) / 6)
     assert first + 5 * later == pytest.approx((0.5 * math.sqrt(768 / batch) * plan[LESSONS].scale) ** -2)
     assert plan.mechanism(LESSONS, Gradient).steps == 72

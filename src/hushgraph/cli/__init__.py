@@ -24,6 +24,7 @@ from hushgraph.cli import (
     report,
     study,
     train,
+    ui,
     verify,
 )
 from hushgraph.cli.console import command
@@ -66,6 +67,7 @@ app.add_typer(study.app, name="study")
 app.command("verify")(verify.verify)
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(collect.app, name="collect")
+app.command("ui", short_help="Serve a local page: limits, runs, studies, sign-offs.")(ui.ui)
 app.command("methods", short_help="List the methods, or the settings of one.")(methods.methods)
 app.command("import", short_help="Import a graph from your own tables.")(importing.import_graph)
 app.command("describe", short_help="Describe a graph, and what is private in it.")(describe.describe)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from hushgraph.errors import InputError
 from hushgraph.ledger.datasets import known_datasets
 from hushgraph.ledger.entries import Entry
 from hushgraph.ledger.ledger import Ledger
@@ -62,6 +63,16 @@ def statement(
             "refused": [_refusal(entry) for entry in rows.of_kind("refused", last, chosen)],
             "refused_in_all": rows.count("refused", chosen),
         }
+
+
+def run_of(ledger: Ledger, run: str) -> dict[str, Any]:
+    """One run by its whole id, as a statement shows it."""
+    book = ledger.readable()
+    with book.reading() as rows:
+        entries = rows.of_run(run)
+        if not any(entry.kind == "open" for entry in entries):
+            raise InputError(f"run: expected one of this ledger; it has no run '{run}'. See `hushgraph ledger show`")
+        return _run(entries)
 
 
 def _totals(book: Ledger, dataset: str, unit: Unit | None, delta: float | None) -> list[dict[str, Any]]:

@@ -28,12 +28,13 @@ from hushgraph.privacy.plan import Stage
 from hushgraph.privacy.units import Unit
 from hushgraph.training.config import Training
 from hushgraph.training.ensemble import train_ensemble, train_ensemble_in_minibatches
-from hushgraph.training.examples import NoisySteps, RowExamples
+from hushgraph.training.examples import Examples, NoisySteps, RowExamples
 from hushgraph.training.loop import train_private
 from hushgraph.training.losses import loss_for, weighted_labels
 from hushgraph.training.minibatches import Minibatches
 from hushgraph.training.plain_rows import train as train_plain
 from hushgraph.training.plain_rows import train_in_minibatches
+from hushgraph.training.ranks import RankedExamples, Ranks
 from hushgraph.training.sampler import PoissonSampler
 
 LOUD = 1e4  # a feature so large that the gradient is clipped
@@ -59,6 +60,7 @@ class Gradient(Mechanism):
     reads = frozenset({"labels"})
     trains = True
     takes_class_weights = True
+    takes_ranks = True
     sampling = "poisson"
     released = "sums of per-example gradients"
 
@@ -184,8 +186,12 @@ class Gradient(Mechanism):
         if training.class_weights is not None:
             labels = weighted_labels(labels, training.class_weights)
         steps = NoisySteps(PoissonSampler(train.numel(), self.sample_rate), self.steps, self.max_grad_norm, scale)
-        loss = loss_for(labels)
-        examples = RowExamples(module, rows, labels, steps, index=train, loss=loss, normalize=training.normalize)
+        settings: Any = {"index": train, "normalize": training.normalize, "loss": loss_for(labels)}
+        examples: Examples
+        if training.ranks is None:
+            examples = RowExamples(module, rows, labels, steps, **settings)
+        else:
+            examples = RankedExamples(cast(Ranks, training.ranks), module, rows, labels, steps, noise=noise, **settings)
         train_private(examples, training, noise, on_step=data.report, keeper=data.keeper)
 
     @classmethod

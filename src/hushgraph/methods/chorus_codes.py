@@ -69,9 +69,9 @@ class ChorusCodes(Method):
         0.1, above=0, below=1, help="training nodes that teach, at least 500 (node level)"
     )
     aggregation_noise: float | None = setting(
-        None, above=0, help="noise multiplier of all sums over that of gradients; by rule 0.5, less for large batches"
+        None, above=0, help="noise multiplier of all sums over that of gradients; by rule 0.4, less for large batches"
     )
-    first_share: float = setting(0.45, above=0, below=1, help="of the sums' budget, spent on the first (node level)")
+    first_share: float = setting(0.3, above=0, below=1, help="of the sums' budget, spent on the first (node level)")
     mean_share: float = setting(0.05, above=0, below=1, help="of a first message, spent on the number of neighbors")
     guesses: bool = setting(True, help="nodes without a label send what they are taken to be")
     louder: bool = setting(True, help="speak louder to nodes in doubt (node level)")
@@ -91,8 +91,9 @@ class ChorusCodes(Method):
         others = metadata.num_train - self.num_learners(metadata)
         batch = self.batch_size or max(_LEAST_BATCH, math.ceil(others / _BATCHES))
         lesson = Gradient.of(others, batch, self.epochs or _PRIVATE_EPOCHS, max_grad_norm=1.0)
-        # Gradients of larger batches bear more noise: the root keeps the sums' part of the budget what it is.
-        noise = self.aggregation_noise or 0.5 * math.sqrt(_LEAST_BATCH / max(_LEAST_BATCH, batch))
+        # Gradients of larger batches bear more noise: the root keeps the sums' part of the budget what it is. Few
+        # training nodes teach little about features by DP-SGD: sums get more there.
+        noise = self.aggregation_noise or min(0.4, 0.5 * math.sqrt(_LEAST_BATCH / batch))
         later = (1.0 - self.first_share) / (self.rounds - 1)
         return [
             Stage(FIRST, self._first_sum(metadata, unit), noise=noise / math.sqrt(self.first_share)),
@@ -302,13 +303,14 @@ class _RecordTalk(_Talk):
 
     def learn(self, learners: Tensor, receivers: Tensor) -> None:
         """Sums of first rows by class, from the learners' labels; then sizes and spread from everyone's rows."""
-        steps = self.vault.plan.mechanism(LESSONS, Gradient).steps
-        lesson, released = fit.QuietLesson(self.classes, steps), self.first[receivers]
+        gradient = self.vault.plan.mechanism(LESSONS, Gradient)
+        lesson, released = fit.QuietLesson(self.classes, gradient.steps), self.first[receivers]
         limit = float(released.norm(dim=1).median().clamp(min=1e-6))
         rows = lesson.rows(self.first, limit)
         self.vault.release(LESSONS, self.network.lesson, rows, lesson.training, nodes=learners)
         sums, counts = lesson.sums(self.network.lesson.weight.detach(), rows[learners])
-        model, shares = fit.from_lesson(sums, counts, released, limit, self.decode, self.first_noise, SIZES)
+        deviation = lesson.deviation(self.vault.plan[LESSONS].scale or 0.0, gradient.sample_rate)
+        model, shares = fit.from_lesson(sums, counts, deviation, released, limit, self.decode, self.first_noise, SIZES)
         self.network.remember(model)
         self.network.shares.copy_(shares)
         self._start(self.network.recall())  # as it was rounded to be kept

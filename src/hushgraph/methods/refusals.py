@@ -9,6 +9,7 @@ from dataclasses import replace
 from hushgraph import registry
 from hushgraph.errors import InputError
 from hushgraph.graph.checks import CheckedGraph
+from hushgraph.graph.spread import SpreadEdges
 from hushgraph.privacy import relations
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.metadata import EXAMPLE
@@ -34,6 +35,12 @@ def require_fitting(options: FitOptions, plan: Plan) -> None:
         problems.append(f"class_weights: expected a method that weighs classes ({known}); got {plan.method}")
     if options.class_weights is not None and plan.metadata.multilabel:
         problems.append("class_weights: expected one class for each node; got a matrix of labels")
+    private_stages = [stage for one, stage in training if not one.runs_exactly(stage.name)]
+    if options.ranks is not None and not (private_stages and all(one.mechanism.takes_ranks for one in private_stages)):
+        problems.append(
+            f"ranks: expected DP-SGD on rows, as dp-mlp, gap, progap and chorus have it at node level; got "
+            f"{plan.method} under '{plan.unit.name}', which one process trains"
+        )
     if options.changed() and not training:
         problems.append(
             f"{', '.join(options.changed())}: expected a method that trains step by step; got {plan.method}"
@@ -74,6 +81,16 @@ def with_types(plan: Plan) -> Plan:
 def tells_types_apart(plan: Plan) -> bool:
     """Whether edges are read, and nowhere as if they had no types."""
     return bool(_reads_edges(plan)) and all(stage.mechanism.takes_edge_types for stage in _reads_edges(plan))
+
+
+def require_work(graph: CheckedGraph, plan: Plan) -> None:
+    """Refuse workers that would have nothing to do."""
+    stages = [stage for one in (plan, *plan.branches) for stage in one.stages]
+    if not isinstance(graph.edges, SpreadEdges) and not any(stage.mechanism.takes_workers for stage in stages):
+        raise InputError(
+            "workers: expected a graph that is named by its folder or URL, whose edges they read there, or pate, whose "
+            f"teachers they train; got a graph in memory and {plan.method}. `hushgraph import` makes such a folder"
+        )
 
 
 def weighs_classes(plan: Plan) -> bool:

@@ -76,12 +76,13 @@ def write_page(
     if form not in FILES:
         raise InputError(f"unknown form of report '{form}'; {did_you_mean(form, FILES)}")
     target = _target(out, context, FILES[form])
-    text = render(context, title=title) if form == "html" else _render_text(context, form)
+    text = render(context, title=title) if form == "html" else render_form(context, form)
     target.parent.mkdir(parents=True, exist_ok=True)
     return write_whole(target, text)
 
 
-def _render_text(context: RunContext, form: str) -> str:
+def render_form(context: RunContext, form: str) -> str:
+    """One of the forms other than the page, as text."""
     from hushgraph.report import deployments, facts, markdown
 
     renderers = {

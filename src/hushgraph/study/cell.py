@@ -143,7 +143,7 @@ def digest(values: Any) -> str:
 
 # Which code made a result: commands, pages and tables do not change one
 
-_SHOWS_ONLY = {"cli", "report", "collect"}
+_SHOWS_ONLY = {"cli", "report", "collect", "tracking", "ui"}
 _MAKES_RESULTS = {"cell.py", "lab.py", "metrics.py", "experiments"}
 _LIBRARIES = ("torch", "torch_geometric", "numpy", "scipy", "dp-accounting")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
@@ -113,12 +113,13 @@ class Study:
     choose: Choice | None = None
     views: tuple[View, ...] = ()
     folder: Path = field(default_factory=Path.cwd)
+    file: Path | None = None
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Study:
         """The study in a YAML file."""
-        source = Path(path)
-        return cls.from_dict(_yaml(source), folder=source.absolute().parent, name=source.stem)
+        source, whole = Path(path), Path(path).absolute()
+        return replace(cls.from_dict(_yaml(source), folder=whole.parent, name=source.stem), file=whole)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], *, folder: Path | None = None, name: str = "study") -> Study:

@@ -27,6 +27,7 @@ CREATE TABLE IF NOT EXISTS results (
     metrics TEXT NOT NULL, facts TEXT NOT NULL, message TEXT NOT NULL, seconds REAL NOT NULL, finished REAL NOT NULL
 );
 CREATE TABLE IF NOT EXISTS attempts (key TEXT NOT NULL, started REAL NOT NULL, process INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS progress (study TEXT PRIMARY KEY, facts TEXT NOT NULL, updated REAL NOT NULL);
 CREATE INDEX IF NOT EXISTS results_by_identity ON results (identity);
 CREATE INDEX IF NOT EXISTS attempts_by_key ON attempts (key);
 """
@@ -105,6 +106,11 @@ class Store:
             "seconds = excluded.seconds, finished = excluded.finished WHERE results.state != 'done'",
             (*row, message, seconds, time.time()),
         )
+
+    def note(self, study: str, facts: dict[str, Any]) -> None:
+        """Write down how far a study is, for whoever looks on from another process."""
+        text = json.dumps(plain(facts), sort_keys=True)
+        self._run("INSERT OR REPLACE INTO progress VALUES (?, ?, ?)", (study, text, time.time()))
 
     def result(self, key: str) -> Result | None:
         """The result under a key."""

@@ -111,6 +111,10 @@ class QuietLesson:
         short = released / released.norm(dim=1, keepdim=True).clamp(min=limit)
         return self._length * torch.cat([short, torch.full((len(short), 1), _COUNT)], dim=1)
 
+    def deviation(self, noise: float, sample_rate: float) -> float:
+        """Of the noise of every sum, where each step adds `noise` to the gradients of a batch."""
+        return noise / (sample_rate * math.sqrt(self.steps) * self._length)
+
     def sums(self, weight: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """The noisy sums of shortened rows by class, and how many rows each class has; `rows` are the examples'."""
         total = weight * len(rows) / _QUIET + rows.sum(dim=0) / self.classes
@@ -118,21 +122,50 @@ class QuietLesson:
 
 
 def from_lesson(
-    sums: Tensor, counts: Tensor, released: Tensor, limit: float, decode: Tensor, noise: Tensor, sizes: int
+    sums: Tensor,
+    counts: Tensor,
+    deviation: float,
+    released: Tensor,
+    limit: float,
+    decode: Tensor,
+    noise: Tensor,
+    sizes: int,
 ) -> tuple[Neighborhoods, Tensor]:
     """Neighborhoods and shares of classes, from the sums by class of a lesson and all `released` rows.
 
-    `decode` turns a released row into a histogram, whose noise then has the covariance `noise`.
+    Sums have noise of this `deviation`. `decode` turns a released row into a histogram, whose noise then has the
+    covariance `noise`.
     """
     counts = counts.clamp(min=_LEAST_SHARE * max(float(counts.sum()), 1.0))
     shares = counts / counts.sum()
     short = released / released.norm(dim=1, keepdim=True).clamp(min=limit)
     lengthen = float(released.mean(dim=0).norm() / short.mean(dim=0).norm().clamp(min=1e-9))
     mix = (sums / counts.unsqueeze(1)) * lengthen @ decode
+    # Of a mean: the noise of its sum, and that of its rows, which have length one at most.
+    variance = lengthen**2 * (deviation**2 / counts.square() + 1.0 / (len(counts) * counts))
+    mix = steadied(mix, variance.unsqueeze(1) * decode.square().sum(dim=0), (released @ decode).mean(dim=0), shares)
     total = mix.sum(dim=1)
     total = total.clamp(min=max(0.2 * float(total.abs().mean()), 1e-3)).unsqueeze(1)
     mix = torch.maximum(mix, 0.01 * total)
     return _sized(mix, shares, released[:_SAMPLE] @ decode, noise, sizes), shares
+
+
+def steadied(mix: Tensor, variances: Tensor, overall: Tensor, shares: Tensor) -> Tensor:
+    """Noisy mean histograms by class, `[classes, classes]`, drawn toward what all of them say together.
+
+    Few members tell little about their class. All classes together tell well how much more neighbors agree than
+    chance, around the mean histogram of all nodes, `overall`; and how far entries differ from that beyond what their
+    `variances` explain. Each entry is believed as far as these two ask (empirical Bayes).
+    """
+    overall = torch.maximum(overall, _LEAST_SHARE * overall.clamp(min=0.0).sum() * shares).clamp(min=1e-4)
+    total, trust = overall.sum(), variances.clamp(min=1e-12).reciprocal()
+    agreeing = total * torch.eye(len(shares)) - overall
+    agreement = (trust * (mix - overall) * agreeing).sum() / (trust * agreeing.square()).sum().clamp(min=1e-12)
+    expected = (overall + agreement.clamp(-1.0, 0.98) * agreeing).clamp(min=1e-3 * float(total))
+    beyond, scale = mix - expected, expected * total
+    excess = (trust.square() * scale * (beyond.square() - variances)).sum() / (trust * scale).square().sum()
+    varies = excess.clamp(min=0.0) * scale
+    return expected + varies / (varies + variances.clamp(min=1e-12)) * beyond
 
 
 def _sized(mix: Tensor, shares: Tensor, rows: Tensor, noise: Tensor, sizes: int) -> Neighborhoods:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.errors import InputError, PrivateAccessError, UnprovenError
+from hushgraph.executors.base import Executor
 from hushgraph.graph.checks import CheckedGraph
 from hushgraph.graph.edges import Edges
 from hushgraph.graph.rows import JoinedRows, Rows, dense_rows, in_blocks, take_rows
@@ -81,7 +82,7 @@ class _Act:
 class Vault:
     """Holds `graph` for one `run` under one `plan`. `progress(stage, done, total)` is called while it works.
 
-    `options` are a user's wishes about all trainings.
+    `options` are a user's wishes about all trainings; `executor` does what a mechanism hands out.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class Vault:
         progress: Progress | None = None,
         checkpoint: Checkpoint | None = None,
         options: FitOptions | None = None,
+        executor: Executor | None = None,
     ) -> None:
         self.plan, self.unit = plan, plan.unit
         self.seconds: dict[str, float] = {}
@@ -101,7 +103,7 @@ class Vault:
         self.released: dict[str, list[Any]] = {}
         self._graph = graph if plan.holds is None else graph.only(plan.holds)
         self._run, self._noise, self._progress = run, noise, progress or NOBODY
-        self._checkpoint, self._options = checkpoint, options
+        self._checkpoint, self._options, self._executor = checkpoint, options, executor
         self._nodes = {"train": graph.train, "val": graph.val, "test": graph.test}
         self._cut: dict[int | str, Edges] = {}
         self._count: Counter[str] = Counter()
@@ -246,7 +248,8 @@ class Vault:
         report: Callable[[int, int], object] = self.progress_of(stage.name)
         if self._options is not None and self._options.callbacks:
             report = self._options.watched(stage.name, inputs, self.progress_of(stage.name))
-        return View(self._graph, stage.mechanism.reads, cap, self._noise, stage.name, report, self._cut)
+        given = (self._graph, stage.mechanism.reads, cap, self._noise, stage.name, report, self._cut)
+        return View(*given, executor=self._executor)
 
     def _checked_nodes(self, nodes: Tensor) -> Tensor:
         mask = torch.zeros(self.metadata.num_nodes, dtype=torch.bool)
