@@ -346,4 +346,4 @@ def _feature_rows(x: Any) -> Tensor:
     """Rows of a tensor, an array, a table, a sparse matrix or lists, as float32."""
     if isinstance(x, Tensor):
         return (x if x.layout is torch.strided else x.to_dense()).to(torch.float32)
-    return torch.from_numpy(np.asarray(x.toarray() if hasattr(x, "toarray") else x, dtype=np.float32))
+    return torch.from_numpy(np.array(x.toarray() if hasattr(x, "toarray") else x, dtype=np.float32))
