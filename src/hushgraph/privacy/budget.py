@@ -55,9 +55,9 @@ class Budget:
         return Budget(self.epsilon, delta, self.relations)
 
     def as_dict(self) -> dict[str, Any]:
-        """The budget as plain values."""
+        """The budget as plain JSON values."""
         relations = {"relations": [list(pair) for pair in self.relations]} if self.relations else {}
-        return {"epsilon": self.epsilon, "delta": self.delta, **relations}
+        return {"epsilon": as_word(self.epsilon), "delta": self.delta, **relations}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Budget:
@@ -93,6 +93,11 @@ def as_budget(given: Any) -> Budget:
         "budget: expected a Budget(epsilon, delta), 4.0 or (4.0, 1e-6), or for types of edges "
         f"{{'follows': 4.0, 'pays': 1.0}}; got {got}"
     )
+
+
+def as_word(epsilon: float) -> float | str:
+    """An epsilon as JSON can hold it."""
+    return epsilon if math.isfinite(epsilon) else str(epsilon)
 
 
 def default_delta(units: int) -> float:
