@@ -213,7 +213,7 @@ class Method(Settings):
         checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
         optimizer: Any = None,
         schedule: Any = None,
-        callbacks: Sequence[Callback] | Callback = (),
+        callbacks: Sequence[Callback] | Callback | None = None,
         early_stopping: int | None = None,
         class_weights: Sequence[float] | Mapping[str, float] | None = None,
         device: str | torch.device | None = None,
@@ -259,8 +259,11 @@ class Method(Settings):
         self.require(checked.metadata)
         plan = self.plan(checked.metadata, unit, budget, paper_mode=paper_mode)
         wanted = (optimizer, schedule, callbacks, early_stopping, class_weights, device)
-        options = FitOptions.of(*wanted, class_names=checked.class_names, ranks=ranks)
-        require_fitting(options, plan)
+        options = None
+        if any(one is not None for one in (*wanted, ranks)):
+            options = FitOptions.of(*wanted, class_names=checked.class_names, ranks=ranks)
+            require_fitting(options, plan)
+        changed = {} if options is None else options.changed()
         if workers is not None:
             require_work(checked, plan)
         if self.own_modules():
@@ -271,7 +274,7 @@ class Method(Settings):
             raise InputError("checkpoint: expected one process, which can go on by itself; got ranks; use one of them")
         if kept is not None:
             self._require_known_code(options)
-            kept.begin(self.name, {**self.as_dict(), **options.changed()}, plan, checked, seed)
+            kept.begin(self.name, {**self.as_dict(), **changed}, plan, checked, seed)
         run, noise = enter(checked, plan, ledger, seed, kept)
         try:
             network = self.network(plan, noise.torch_generator("weights"))
@@ -283,7 +286,7 @@ class Method(Settings):
             raise
         model = finished(self, network, output, vault, run, checked, time.perf_counter() - started)
         model.checkpoint = kept
-        model.settings |= {"fit": options.changed()} if options.changed() else {}
+        model.settings |= {"fit": changed} if changed else {}
         return model
 
     @classmethod
@@ -295,9 +298,10 @@ class Method(Settings):
                 proven.append(name)
         return proven
 
-    def _require_known_code(self, options: FitOptions) -> None:
+    def _require_known_code(self, options: FitOptions | None) -> None:
         """A checkpoint uses its noise again: nothing may enter a run that the settings and versions do not tell."""
-        if self.own_modules() or options.is_code or not type(self).__module__.startswith("hushgraph."):
+        written = options is not None and options.is_code
+        if self.own_modules() or written or not type(self).__module__.startswith("hushgraph."):
             raise InputError(
                 "checkpoint: expected a method of hushgraph without code of your own; got other code, which could "
                 "change between two calls, and the same noise on something else would give the data away. Train without"

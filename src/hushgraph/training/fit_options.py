@@ -51,7 +51,7 @@ class FitOptions:
         cls,
         optimizer: Any,
         schedule: Any,
-        callbacks: Sequence[Callback] | Callback,
+        callbacks: Sequence[Callback] | Callback | None,
         early_stopping: int | None,
         class_weights: Sequence[float] | Mapping[str, float] | None,
         device: str | torch.device | None,
@@ -59,7 +59,7 @@ class FitOptions:
         ranks: Any = None,
     ) -> FitOptions:
         """The options, checked, with all that is wrong in one error."""
-        many = (callbacks,) if callable(callbacks) else tuple(callbacks)
+        many = (callbacks,) if callable(callbacks) else tuple(callbacks or ())
         problems = [
             *([] if optimizer is None else check_optimizer(optimizer)),
             *([] if schedule is None else check_schedule(schedule)),

@@ -19,10 +19,10 @@ from hushgraph.errors import InputError, PrivateAccessError, UnprovenError
 from hushgraph.executors.base import Executor
 from hushgraph.graph.checks import CheckedGraph
 from hushgraph.graph.edges import Edges
-from hushgraph.graph.rows import JoinedRows, Rows, dense_rows, in_blocks, take_rows
+from hushgraph.graph.rows import JoinedRows, Rows, dense_rows, take_rows
 from hushgraph.ledger.run import Run
 from hushgraph.mechanisms.view import View
-from hushgraph.nn.rowwise import require_rowwise, treats_rows_alone
+from hushgraph.nn.rowwise import apply_to, require_rowwise
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.notes import Code, Note
@@ -284,14 +284,12 @@ class Vault:
         """A row-wise module (or a bound method of one) on every row; private rows give a new handle."""
         owner = function if isinstance(function, nn.Module) else getattr(function, "__self__", None)
         if not isinstance(rows, PrivateRows):
-            with torch.no_grad():
-                return cast(Rows, in_blocks(function, rows) if treats_rows_alone(owner) else function(rows))
+            return cast(Rows, apply_to(rows, function, owner))
         if not isinstance(owner, nn.Module):
             raise UnprovenError("private rows: expected a module, or a method of one; got an arbitrary function")
         opened = self._open(rows)
         require_rowwise(owner)
-        with torch.no_grad():
-            return self._keep(in_blocks(function, opened), f"rows computed from {rows.what}")
+        return self._keep(apply_to(opened, function, owner), f"rows computed from {rows.what}")
 
     def stack(self, parts: Sequence[Held], *more: Held) -> Held:
         """The parts of one width side by side, `[nodes, parts, columns]`; private as soon as one part is."""
@@ -322,10 +320,7 @@ class Vault:
         if isinstance(rows, PrivateRows):
             require_rowwise(module)
         expected = (self.metadata.num_nodes, self.metadata.num_classes)
-        module.eval()
-        with torch.no_grad():
-            opened = self._open(rows)
-            scores: Tensor = in_blocks(module, opened) if treats_rows_alone(module) else module(opened)
+        scores: Tensor = apply_to(self._open(rows), module.eval(), module)
         if scores.shape != expected:
             raise UnprovenError(f"predictions: expected class scores; got shape {tuple(scores.shape)}")
         return self._keep(scores, "class scores", are_scores=True) if isinstance(rows, PrivateRows) else scores
