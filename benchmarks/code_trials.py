@@ -1,6 +1,6 @@
 """Ideas for Chorus with codes, each in pairs with the method as it is: validation accuracy, seeds, three graphs.
 
-    python benchmarks/code_trials.py [--seeds 5] [--only NAME ...] [--json]      (needs HUSHGRAPH_DATA)
+    python benchmarks/code_trials.py [--seeds 5] [--only NAME ...] [--graphs NAME ...] [--json]  (needs HUSHGRAPH_DATA)
 
 Noise is seeded and the same in both runs of a pair. An idea is worth keeping if it wins over all graphs and seeds
 together. Test nodes are not looked at. Ideas at edge level:
@@ -334,12 +334,12 @@ def unsteadied(idea: str | None) -> Iterator[None]:
         lessons.steadied = usual
 
 
-def compared(level: str, only: list[str], seeds: int, say: Callable[[str], None]) -> dict[str, Any]:
+def compared(level: str, graphs: list[str], only: list[str], seeds: int, say: Callable[[str], None]) -> dict[str, Any]:
     """Every idea against the method as it is: mean difference and half of its 95% interval, by graph and epsilon."""
     ideas = [idea for idea in (TALKS if level == "edge" else NODE_IDEAS) if not only or idea in only]
     found: dict[str, Any] = {idea: {} for idea in ideas}
     every: dict[str, list[float]] = {idea: [] for idea in ideas}
-    for name, epsilon in itertools.product(GRAPHS if ideas else (), LEVELS[level][2]):
+    for name, epsilon in itertools.product(graphs if ideas else (), LEVELS[level][2]):
         graph = _graph(name)
         place = f"{name.split('/')[1]}, {epsilon:g}"
 
@@ -382,11 +382,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--only", nargs="*", default=[], help="names of ideas")
+    parser.add_argument("--graphs", nargs="*", default=list(GRAPHS), help="as `hushgraph.datasets.load` names them")
     parser.add_argument("--levels", nargs="*", default=list(LEVELS))
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
     say: Callable[[str], None] = (lambda _: None) if asked.json else (lambda line: print(line, flush=True))
-    found = {level: compared(level, asked.only, asked.seeds, say) for level in asked.levels}
+    found = {level: compared(level, asked.graphs, asked.only, asked.seeds, say) for level in asked.levels}
     if asked.json:
         print(json.dumps(found, indent=1))
         return
