@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -63,6 +64,18 @@ def test_a_ledger_is_read_without_torch() -> None:
     code = "; ".join(["import sys", *lines, "print('torch' in sys.modules)"])
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_ray_is_imported_by_one_file_and_by_no_other_use() -> None:
+    files = {str(path.relative_to(measures.SOURCE)) for path in measures.files() if "ray" in _outside(path)}
+    assert files == {"executors/ray.py"}
+    code = "import sys, hushgraph, hushgraph.study.run; hushgraph.Ray, hushgraph.fit; print('ray' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def _outside(path: Path) -> set[str]:
+    return {module.split(".")[0] for module, _ in measures.imports(path)}
 
 
 @pytest.mark.parametrize("habit", MOST)

@@ -12,6 +12,7 @@ if _TYPE_CHECKING:
     from typing import Any as _Any
 
     from hushgraph import datasets, local, mechanisms, testing
+    from hushgraph.executors.ray import Ray
     from hushgraph.graph.disk import DiskEdges
     from hushgraph.graph.targets import NumberRange
     from hushgraph.importing.graph import Graph
@@ -50,6 +51,8 @@ if _TYPE_CHECKING:
     from hushgraph.privacy.units import Unit
     from hushgraph.registry import register
     from hushgraph.study.run import study
+    from hushgraph.tracking.base import track
+    from hushgraph.training.ranks import Ranks
 
 __version__ = "0.2.0"
 
@@ -94,6 +97,8 @@ _PLACES = {
     "PrivHRG": "methods.edge_rr",
     "ProGAP": "methods.progap",
     "Quorum": "methods.quorum",
+    "Ranks": "training.ranks",
+    "Ray": "executors.ray",
     "ReleasedGraph": "methods.released",
     "SageEDP": "methods.perturbed",
     "Stage": "privacy.plan",
@@ -105,6 +110,7 @@ _PLACES = {
     "load": "methods.model",
     "register": "registry",
     "release_graph": "methods.released",
+    "track": "tracking.base",
 }
 _MODULES = {name: name for name in ("datasets", "local", "mechanisms", "study", "testing")} | {"units": "privacy.units"}
 
@@ -149,6 +155,8 @@ __all__ = [
     "PrivHRG",
     "ProGAP",
     "Quorum",
+    "Ranks",
+    "Ray",
     "ReleasedGraph",
     "SageEDP",
     "Stage",
@@ -166,6 +174,7 @@ __all__ = [
     "release_graph",
     "study",
     "testing",
+    "track",
     "units",
 ]
 

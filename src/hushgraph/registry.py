@@ -1,4 +1,4 @@
-"""Everything that has a name: methods, units, mechanisms, attacks, experiments, and the views of a model.
+"""Everything that has a name: methods, units, mechanisms, attacks, experiments, executors, trackers, views of a model.
 
 A name leads to "module:Class"; the module is imported when the name is asked for, so listing names imports nothing.
 Other packages add theirs with `register`, or by an entry point in the group "hushgraph.<kind>" (for example
@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 
 from hushgraph.errors import InputError, did_you_mean
 
-Kind = Literal["methods", "units", "mechanisms", "attacks", "experiments", "views"]
+Kind = Literal["methods", "units", "mechanisms", "attacks", "experiments", "executors", "trackers", "views"]
 
 _METHODS = "hushgraph.methods."
 _MECHANISMS = "hushgraph.mechanisms."
@@ -113,6 +113,14 @@ _KNOWN: dict[str, dict[str, str | type]] = {
         "fit": _EXPERIMENTS + "fit:fit",
         "select": _EXPERIMENTS + "select:select",
     },
+    "executors": {
+        "processes": "hushgraph.executors.processes:Processes",
+        "ray": "hushgraph.executors.ray:Ray",
+    },
+    "trackers": {
+        "tensorboard": "hushgraph.tracking.tensorboard:TensorBoard",
+        "mlflow": "hushgraph.tracking.mlflow:MLflow",
+    },
     "views": {
         "words": "hushgraph.report.words:explain",
         "audit": "hushgraph.audit.run:audit_run",
@@ -155,7 +163,7 @@ def load(kind: Kind, name: str) -> Any:
 def register(found: Any, kind: Kind | None = None, name: str | None = None) -> Any:
     """Make a class known by its `name`; also a decorator: `@hushgraph.register`. A taken name is refused.
 
-    Methods, mechanisms, units and attacks know their own kind.
+    Methods, mechanisms, units, attacks and trackers know their own kind.
     """
     kind = kind or cast(Kind, getattr(found, "kind", "methods"))
     own = name or getattr(found, "name", None)

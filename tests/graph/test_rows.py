@@ -8,7 +8,7 @@ from torch import Tensor
 
 from hushgraph.errors import InputError
 from hushgraph.graph import rows as sparse
-from hushgraph.graph.rows import dense_rows, narrow_rows, row_square_norms
+from hushgraph.graph.rows import dense_rows, for_many_steps, narrow_rows, row_square_norms
 from hushgraph.nn import SparseRows, linear_input, take_rows
 
 
@@ -46,7 +46,7 @@ def test_gradient_of_the_weight(way: str, ones: bool, monkeypatch: pytest.Monkey
     dense = some_matrix(40, 13, 5, ones)
     rows = SparseRows.from_tensor(dense)
     if way == "kept":
-        assert rows.keep_transposed() is rows
+        assert for_many_steps(rows) is rows
     weight = torch.randn(6, 13, generator=torch.Generator().manual_seed(1), requires_grad=True)
     other = weight.detach().clone().requires_grad_()
     factor = torch.randn(40, 6, generator=torch.Generator().manual_seed(2))

@@ -15,6 +15,7 @@ from hushgraph.graph.rows import SparseRows
 from hushgraph.nn.rooted import (
     CONVOLUTIONS,
     NoisyMean,
+    NoisyPair,
     NoisySum,
     RootedNetwork,
     WithConstant,
@@ -53,6 +54,8 @@ def dense_scores(net: RootedNetwork, convolution: str, x: Tensor, edges: MemoryE
     for conv in net.convolutions:
         if convolution == "gcn":
             h = conv.linear((with_self @ h) / (a.sum(1, keepdim=True) + 1))
+        elif convolution == "sage":
+            h = conv.linear(torch.cat((h, (a @ h) / a.sum(1, keepdim=True).clamp(min=1.0)), dim=1))
         elif convolution == "gin":
             h = conv.second(conv.linear(with_self @ h).tanh())
         else:
@@ -115,6 +118,9 @@ def test_a_mean_survives_the_way_through_constants() -> None:
     torch.testing.assert_close(alone[0], rows[0])
     pushed = NoisyMean()(torch.stack((sent[0], torch.tensor([0, 0, 0, 0, 0, -9.0]).double())).unsqueeze(0))
     torch.testing.assert_close(pushed[0], rows[0])
+    pair = NoisyPair()(torch.stack((sent[0], sent[1:].sum(0))).unsqueeze(0))
+    torch.testing.assert_close(pair[0, :5], rows[0])
+    torch.testing.assert_close(pair[0, 5:], (weights[1:] @ rows[1:]) / weights[1:].sum())
 
 
 def test_impossible_networks_are_refused() -> None:

@@ -151,3 +151,31 @@ def test_the_page_of_five_hundred_runs_is_one_file_of_less_than_five_megabytes(t
     assert "http" not in text.replace("http-equiv", "")
     assert text.count("<svg") == 2
     assert "Research" in text
+
+
+def test_a_published_figure_stands_beside_ours_also_where_nothing_was_run(tmp_path: Path) -> None:
+    places = [
+        {"dataset": "campus", "epsilon": 1, "method": "gap", "is": 70.5, "within": 0.4},
+        {"method": "mlp", "is": 50},
+        {"dataset": "reddit", "epsilon": 1, "method": "gap", "is": "97.5"},
+    ]
+    table = {"name": "beside", "where": {"part": "methods"}, "published": places}
+    results = filled(tmp_path, {**VALUES, "tables": [table]})
+    shown = results.table(results.study.views[0])
+    text = in_form(shown, "markdown")
+    assert "(4) / 70.5 ± 0.4 |" in text
+    assert text.count("(4) / 50 |") == 6
+    assert "| reddit | 1 | not run / 97.5 | not run / 50 |" in text
+    assert "After a slash: the published figure" in text
+    rows = list(csv.DictReader(io.StringIO(in_form(shown, "csv"))))
+    assert [row["published"] for row in rows if row["method"] == "mlp"] == ["50.0"] * 6
+    entry = next(one for one in table_as_dict(shown)["entries"] if one["method"] == "gap")
+    assert (entry["published"], entry["published_half_width"]) == (70.5, 0.4)
+
+
+def test_a_published_figure_needs_a_number_and_an_axis_of_the_study() -> None:
+    with pytest.raises(InputError) as caught:
+        Study.from_dict({**VALUES, "tables": [{"name": "beside", "published": [{"method": "gap"}]}]})
+    assert "tables[0].published[0].is: expected the published figure, one number; got None" in str(caught.value)
+    with pytest.raises(InputError, match="no axis 'school' in this study"):
+        Study.from_dict({**VALUES, "tables": [{"name": "beside", "published": [{"school": "a", "is": 1}]}]})

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from hushgraph.errors import InputError
+from hushgraph.executors.processes import Processes
 from hushgraph.graph.edges import MemoryEdges
 from hushgraph.training import learners
 from hushgraph.training.learners import (
@@ -74,7 +75,7 @@ def test_a_module_that_teachers_share_carries_nothing_from_part_to_part(monkeypa
 
 
 def test_processes_change_nothing() -> None:
-    assert torch.equal(votes(Ensemble(5, Ridge())), votes(Ensemble(5, Ridge(), workers=2)))
+    assert torch.equal(votes(Ensemble(5, Ridge())), votes(Ensemble(5, Ridge(), executor=Processes(2))))
 
 
 def test_a_stopped_run_goes_on_with_the_votes_that_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

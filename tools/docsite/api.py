@@ -6,7 +6,7 @@ import hushgraph
 from docsite.markdown import table
 
 GROUPS = {
-    "training": ("Train, load, predict", ["Budget", "fit", "fit_best", "load", "Model", "Certificate"]),
+    "training": ("Train, load, predict", ["Budget", "fit", "fit_best", "load", "Model", "Certificate", "track"]),
     "methods": ("Methods", ["Method", "Output"]),
     "data": ("Graphs and datasets", ["Graph", "DiskEdges", "datasets"]),
     "units": ("Units", ["units"]),

@@ -28,6 +28,15 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instea
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the method or unit; repeatable.")
 ]
+Track = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME:PLACE", help="Show the run in tensorboard:FOLDER or mlflow:URI when it ends; repeatable."
+    ),
+]
+TrackEvaluation = Annotated[
+    bool, typer.Option("--track-evaluation", help="Also send figures on the data's labels, which are not private.")
+]
 
 P = ParamSpec("P")
 

@@ -14,6 +14,7 @@ from hushgraph.errors import InputError
 if TYPE_CHECKING:
     from torch_geometric.data import Data as Graph
 
+    from hushgraph.executors.base import Executor
     from hushgraph.ledger.ledger import Ledger
     from hushgraph.privacy.units import Unit
 
@@ -44,6 +45,13 @@ Memory = Annotated[
         help="Memory for an imported graph, such as 4GiB; other edges stay on disk. Default: half of what is free.",
     ),
 ]
+Workers = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N|ray",
+        help="Who adds up the edges of an imported graph: processes, ray, ray:N, ray@HOST:PORT.",
+    ),
+]
 Classes = Annotated[
     str | None, typer.Option(help="The classes, from public knowledge: their number, or names A,B,C in order.")
 ]
@@ -67,12 +75,13 @@ def load_graph(
     needs_split: bool = True,
     quiet: bool = False,
     memory: str | None = None,
+    workers: Executor | None = None,
 ) -> Graph:
     """The graph, with the split and the classes that were asked for; says so where a split had to be made."""
     from hushgraph.datasets import random_split
 
     shares = None if split is None else _shares(split)
-    graph = read_graph(name, None if shares else split, directed=directed, quiet=quiet, memory=memory)
+    graph = read_graph(name, None if shares else split, directed=directed, quiet=quiet, memory=memory, workers=workers)
     made = "split_seed" in graph
     if shares is not None:
         graph = random_split(graph, *shares, seed=split_seed or 0)
@@ -92,6 +101,7 @@ def read_graph(
     directed: bool = False,
     quiet: bool = False,
     memory: str | None = None,
+    workers: Executor | None = None,
 ) -> Graph:
     """The graph of a name, a file or a folder; of another tool's file, says what was done to it."""
     from hushgraph.datasets import load
@@ -108,6 +118,8 @@ def read_graph(
         options: dict[str, Any] = {"directed": True} if directed else {}
         if memory is not None and is_stored(name):
             options["memory"] = memory
+        if workers is not None and is_stored(name):
+            options["workers"] = workers
         return load(name, split=split, **options)
     from hushgraph.datasets.splits import split_from
     from hushgraph.importing.graph import Graph as Own

@@ -28,8 +28,10 @@ CORE = (
 OPTIONAL = {
     "numba": "faster sums over large graphs",
     "fastapi": "hushgraph ui, hushgraph collect serve",
+    "tensorboard": "train --track tensorboard:FOLDER",
+    "mlflow": "train --track mlflow:URI",
     "opacus": "benchmarks",
-    "ray": "distributed studies",
+    "ray": "edges, teachers and studies on several machines",
     "ogb": "OGB datasets",
 }
 

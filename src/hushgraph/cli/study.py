@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushgraph.cli.console import Json, command, echo, show_json, show_table, show_words
+from hushgraph.cli.console import Json, Track, TrackEvaluation, command, echo, show_json, show_table, show_words
 
 if TYPE_CHECKING:
     from hushgraph.study.results import Results
@@ -42,27 +42,37 @@ def run(
         bool, typer.Option("--timed", help="With --dry-run: time one run of each kind first; its result is kept.")
     ] = False,
     workers: Annotated[
-        int | None, typer.Option(min=0, help="Processes; default: one per core. 0: this process.")
+        str | None,
+        typer.Option(
+            metavar="N|ray", help="Processes (default: one per core; 0: this one), ray, ray:N or ray@HOST:PORT."
+        ),
     ] = None,
     retry: Annotated[bool, typer.Option("--retry", help="Run again what was refused or failed.")] = False,
     where: Where = None,
     store: StoreOption = None,
     any_code: AnyCode = False,
+    track: Track = None,
+    track_evaluation: TrackEvaluation = False,
     as_json: Json = False,
 ) -> None:
     """Run what is missing from a study. It resumes where it was stopped or killed; nothing runs twice."""
-    from hushgraph.study.run import cores, study, time_kinds
+    from hushgraph.executors.base import as_executor, cores
+    from hushgraph.study.run import study, time_kinds
+    from hushgraph.study.tracked import tracked
+    from hushgraph.tracking.base import tracker_of
 
+    trackers = [tracker_of(one) for one in track or []]
     results = _read(file, store, any_code)
     if dry_run:
         if timed:
             results = time_kinds(results, workers)
-        _show_dry_run(results, cores() if workers is None else workers, as_json)
+        _show_dry_run(results, cores() if workers is None else as_executor(workers).count, as_json)
         return
     watch = _Line(quiet=as_json)
     started = time.perf_counter()
     options: dict[str, Any] = {"workers": workers, "retry": retry, "where": _where(where), "any_code": any_code}
-    done = study(results.study, store=results.store.path, watch=watch, **options)
+    told = tracked(results.store, trackers, evaluation=track_evaluation, watch=watch) if trackers else watch
+    done = study(results.study, store=results.store.path, watch=told, **options)
     watch.end()
     if as_json:
         seconds = time.perf_counter() - started

@@ -10,6 +10,8 @@ import typer
 from hushgraph.cli.console import (
     Json,
     Settings,
+    Track,
+    TrackEvaluation,
     command,
     echo,
     known,
@@ -17,14 +19,28 @@ from hushgraph.cli.console import (
     require_new_folder,
     show_json,
     show_words,
+    tell,
     words,
 )
-from hushgraph.cli.data import Classes, Data, Directed, Memory, Split, SplitSeed, load_graph, require_data, why_separate
+from hushgraph.cli.data import (
+    Classes,
+    Data,
+    Directed,
+    Memory,
+    Split,
+    SplitSeed,
+    Workers,
+    load_graph,
+    require_data,
+    why_separate,
+)
 from hushgraph.cli.ledger import LedgerOption, Operator, Purpose, occasion_of
 from hushgraph.cli.plan import Delta, Edges, Epsilon, Method, PaperMode
+from hushgraph.errors import InputError
 
 if TYPE_CHECKING:
     from hushgraph.methods.model import Model
+    from hushgraph.training.ranks import Ranks
 
 Continues = Annotated[str | None, typer.Option(help="The known dataset that this data continues.")]
 Separate = Annotated[str | None, typer.Option(help="Why this data is separate from the datasets it resembles.")]
@@ -68,6 +84,12 @@ def train(
     operator: Operator = None,
     purpose: Purpose = "",
     memory: Memory = None,
+    workers: Workers = None,
+    ranks: Annotated[
+        bool, typer.Option("--ranks", help="Share DP-SGD among the processes that torchrun started (docs/scale.md).")
+    ] = False,
+    track: Track = None,
+    track_evaluation: TrackEvaluation = False,
     threads: Annotated[int, typer.Option(min=1, metavar="N", help="Threads of the numeric library.")] = 1,
     settings: Settings = None,
     as_json: Json = False,
@@ -78,16 +100,25 @@ def train(
     """
     require_data(data)
     require_new_folder(out)
+    together = _ranks() if ranks else None
+    if together is not None and not together.leads:
+        together.help()
+        return
     from hushgraph.cli.choices import read_choices
 
     choices = read_choices(method, unit, epsilon, delta, words(settings))
+    from hushgraph.tracking.base import entry_of, tracker_of
+
+    trackers = [tracker_of(one) for one in track or []]  # before anything is charged
     import torch
 
+    from hushgraph.executors.base import as_executor
     from hushgraph.graph.checks import check_graph
     from hushgraph.ledger.project import default_ledger
 
     torch.set_num_threads(threads)
-    graph = load_graph(data, split, split_seed, directed=directed, classes=classes, memory=memory)
+    executor = None if workers is None else as_executor(workers)
+    graph = load_graph(data, split, split_seed, directed=directed, classes=classes, memory=memory, workers=executor)
     book = default_ledger(ledger)
     if continues is None and separate is None:
         separate = why_separate(data, lambda: choices.unit or choices.method.default_unit(check_graph(graph)), book)
@@ -104,13 +135,30 @@ def train(
             seed=seed,
             progress=progress,
             checkpoint=checkpoint,
+            workers=executor,
+            ranks=together,
         )
+    if executor is not None:
+        executor.close()
+    if together is not None:
+        together.leave()
     model.save(out)
+    for one in trackers:
+        try:
+            one.log(entry_of(model, evaluation=track_evaluation))
+        except InputError as error:
+            tell(f"{error}. The model is saved all the same")
     shown = summary(model, out, book.folder)
     if as_json:
         show_json(shown)
     else:
         _show(model, out, graph)
+
+
+def _ranks() -> Ranks:
+    from hushgraph.training.ranks import Ranks
+
+    return Ranks.join()
 
 
 def summary(model: Model, out: Path, ledger: Path | None) -> dict[str, Any]:

@@ -41,6 +41,7 @@ from hushgraph.datasets.splits import MASKS, has_split, random_split, split_from
 from hushgraph.datasets.splits import project as reduced
 from hushgraph.datasets.stored import is_stored, read_stored
 from hushgraph.errors import HushgraphError, InputError, did_you_mean
+from hushgraph.executors.base import as_executor
 from hushgraph.ledger.manifest import GRAPH
 
 Split = int | str | Path | tuple[float, ...] | list[float] | None
@@ -57,8 +58,8 @@ def load(
     project: int | None = None,
     **options: Any,
 ) -> Data:
-    """Load a graph by name (`available()` lists them), from an npz file, or from the folder of a graph that was
-    imported or released.
+    """Load a graph by name (`available()` lists them), from an npz file, or from the folder, or the URL of a folder, of
+    a graph that was imported or released.
 
     Names with a slash are files in the data folder, which the environment variable HUSHGRAPH_DATA names.
 
@@ -72,7 +73,8 @@ def load(
     public_only: leave the private edges out, for a comparison with what is public anyway.
     project: how many features to keep, by a public random projection to [0, 1]; see `hushgraph.datasets.project`.
     options: passed to the reader, for example `num_nodes` for "campus", `task=False` for a file, or `memory="4GiB"` for
-        an imported graph: what it may take decides whether its edges are used from memory or from the disk.
+        an imported graph: what it may take decides whether its edges are used from memory or from the disk;
+        `workers="ray"` or a `hushgraph.Ray` lets others add up its edges (docs/scale.md).
 
     The result has `x` (dense or sparse CSR, float32), `edge_index`, `y`, the three masks, `name`, and `class_names`
     where they are declared.
@@ -110,9 +112,10 @@ def _read(source: str | Path, root: str | Path | None, split: Split, seed: int, 
             raise InputError(f"expected a split number only for files with several splits; got {number} for {name}")
         return _read_named(name, root, seed, options)
     if is_stored(source):
-        if number is not None or options.keys() - {"memory"}:
+        if number is not None or options.keys() - {"memory", "workers"}:
             raise InputError(f"{name}: expected no split number and no options for an imported graph; got some")
-        return read_stored(source, options.get("memory"))
+        workers = options.get("workers")
+        return read_stored(source, options.get("memory"), None if workers is None else as_executor(workers))
     path = _graph_file(source)
     known = known_file(path)
     if known is not None and not declares_classes(path):

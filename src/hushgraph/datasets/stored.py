@@ -11,6 +11,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import tempfile
+import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -24,11 +27,14 @@ from torch_geometric.data import Data
 
 from hushgraph.datasets.splits import MASKS
 from hushgraph.errors import InputError
+from hushgraph.executors.base import Executor
 from hushgraph.files.reading import damage_named, read_json
+from hushgraph.files.remote import RemoteFile, is_url, local_path
 from hushgraph.files.writing import told_if_unwritable, write_whole
 from hushgraph.graph import disk_writing, room
 from hushgraph.graph.disk import DiskEdges
 from hushgraph.graph.external_sort import read_array
+from hushgraph.graph.spread import SpreadEdges
 
 FORMAT = "hushgraph graph 1"
 HEADER = "graph.json"
@@ -55,7 +61,9 @@ class GraphFacts:
 
 def is_stored(path: str | Path) -> bool:
     """Whether this is the folder of a graph."""
-    return (Path(path).expanduser() / HEADER).is_file()
+    return (
+        (RemoteFile(str(path)) / HEADER).size() is not None if is_url(path) else (local_path(path) / HEADER).is_file()
+    )
 
 
 @contextmanager
@@ -77,7 +85,11 @@ def write_arrays(folder: Path, facts: GraphFacts, arrays: dict[str, np.ndarray |
 
 def read_facts(folder: str | Path) -> GraphFacts:
     """What is in the folder of a graph."""
-    source = Path(folder).expanduser()
+    if is_url(folder):
+        with tempfile.TemporaryDirectory() as here:
+            (RemoteFile(str(folder)) / HEADER).copy_to(Path(here) / HEADER)
+            return read_facts(here)
+    source = local_path(folder)
     values = read_json(source / HEADER, of="an imported graph")
     if values.get("format") != FORMAT:
         raise InputError(f"{source}: expected a graph of '{FORMAT}'; got {values.get('format')!r}; import it again")
@@ -85,21 +97,45 @@ def read_facts(folder: str | Path) -> GraphFacts:
         return GraphFacts(**values)
 
 
-def read_stored(folder: str | Path, memory: str | int | None = None) -> Data:
+def read_stored(folder: str | Path, memory: str | int | None = None, workers: Executor | None = None) -> Data:
     """The graph in a folder, as `fit` takes it; edges stay on the disk where `memory` is too little for them.
 
-    Without `memory`, half of what is free is meant. Features and labels are read where they are used.
+    Without `memory`, half of what is free is meant. Features and labels are read where they are used. With `workers`,
+    edges stay where they are and the workers add them up. Of a folder behind a URL, all but the edges is copied to a
+    temporary folder of this machine; edges are read where they lie, or loaded where `memory` suffices.
 
     `user_ids` are the ids that the data came with, in the order of the nodes.
     """
-    source, facts = Path(folder).expanduser(), read_facts(folder)
-    with damage_named(source, do="Import the graph again"):
-        return _read_graph(source, facts, room.bytes_of(memory))
+    budget, elsewhere = room.bytes_of(memory), None
+    source = local_path(folder)
+    if is_url(folder):
+        remote, source = RemoteFile(str(folder)), Path(tempfile.mkdtemp(prefix="hushgraph-"))
+        elsewhere = remote / "edges" / disk_writing.SOURCES
+        weakref.finalize(elsewhere, shutil.rmtree, source, True)
+        _copy_nodes(remote, source)
+    facts = read_facts(source)
+    with damage_named(source if elsewhere is None else folder, do="Import the graph again"):
+        return _read_graph(source, facts, _edges_of(source, elsewhere, budget, workers), budget)
 
 
-def _read_graph(source: Path, facts: GraphFacts, memory: int) -> Data:
+_NODE_FILES = (HEADER, "features.bin", "labels.bin", "targets.bin", "parts.bin", "ids.bin")
+
+
+def _copy_nodes(remote: RemoteFile, source: Path) -> None:
+    (source / "edges").mkdir()
+    for name in (*_NODE_FILES, f"edges/{disk_writing.HEADER}", f"edges/{disk_writing.OFFSETS}"):
+        (remote / name).copy_to(source / name)
+
+
+def _edges_of(source: Path, elsewhere: RemoteFile | None, memory: int, workers: Executor | None) -> DiskEdges:
+    folder, at_once = source / "edges", room.at_once(memory)
+    if workers is None:
+        return DiskEdges(folder, at_once, elsewhere=elsewhere)
+    return SpreadEdges(folder, at_once, executor=workers, elsewhere=elsewhere)
+
+
+def _read_graph(source: Path, facts: GraphFacts, edges: DiskEdges, memory: int) -> Data:
     count, width = facts.num_nodes, len(facts.feature_names)
-    edges = DiskEdges.open(source / "edges", memory_limit=room.at_once(memory))
     data = Data(
         x=torch.from_numpy(_mapped(source / "features.bin", "<f4", count * width).reshape(count, width)),
         y=torch.from_numpy(_mapped(source / "labels.bin", "<i8", count)),
@@ -108,7 +144,7 @@ def _read_graph(source: Path, facts: GraphFacts, memory: int) -> Data:
         user_ids=read_ids(source, facts),
         directed=facts.directed,
     )
-    if room.fits(edges.num_edges, count, width, memory):
+    if not isinstance(edges, SpreadEdges) and room.fits(edges.num_edges, count, width, memory):
         data.edge_index = edges.edge_index()
     else:
         data.edges = edges

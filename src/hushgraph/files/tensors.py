@@ -29,7 +29,7 @@ KINDS = {
 
 
 def described(tensors: dict[str, Tensor]) -> Iterator[tuple[str, str, list[int], memoryview]]:
-    """Name, kind, shape and bytes of every tensor; one that is not contiguous is copied while it is looked at."""
+    """Name, kind, shape and bytes of every tensor in turn; one that is not contiguous is copied while it is read."""
     for name, tensor in tensors.items():
         values = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().data
         yield name, KINDS[tensor.dtype], list(tensor.shape), values

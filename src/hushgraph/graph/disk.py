@@ -10,7 +10,6 @@ The files hold the private edges as they are. Keep them where the raw data may b
 
 from __future__ import annotations
 
-import hashlib
 import os
 import secrets
 import shutil
@@ -27,6 +26,7 @@ import torch
 from torch import Tensor
 
 from hushgraph.errors import InputError
+from hushgraph.files.remote import RemoteFile, digest_of
 from hushgraph.graph.buckets import Lists, Pairs, in_order
 from hushgraph.graph.degree import capped
 from hushgraph.graph.disk_writing import (
@@ -68,13 +68,17 @@ class DiskEdges:
     """A folder of edges opened for reading: an `Edges` of any size. `memory_limit` bytes are used at a time.
 
     Opening checks the header and the sizes; `verify` reads everything. Repeated edges and self loops were left out
-    when the folder was written; `repeated` and `self_loops` tell how many.
+    when the folder was written; `repeated` and `self_loops` tell how many. With `elsewhere`, the file of senders is
+    behind that URL, and the folder holds the others.
     """
 
-    def __init__(self, folder: str | Path, memory_limit: int = MEMORY_LIMIT) -> None:
+    def __init__(
+        self, folder: str | Path, memory_limit: int = MEMORY_LIMIT, *, elsewhere: RemoteFile | None = None
+    ) -> None:
         self.folder = Path(folder)
         self.memory_limit = memory_limit
-        self._header = read_header(self.folder)
+        self._header = read_header(self.folder, elsewhere)
+        self._sources_file = elsewhere or self.folder / SOURCES
 
     @classmethod
     def open(cls, folder: str | Path, *, memory_limit: int = MEMORY_LIMIT) -> DiskEdges:
@@ -249,12 +253,16 @@ class DiskEdges:
         try:
             with new_folder(place / "edges") as work:
                 write_lists(lists, work, self.num_nodes)
-            result = DiskEdges(place / "edges", self.memory_limit)
+            result = self._opened(place / "edges")
         except BaseException:
             shutil.rmtree(place, ignore_errors=True)
             raise
         weakref.finalize(result, _remove, place, os.getpid())
         return result
+
+    def _opened(self, folder: Path) -> DiskEdges:
+        """Edges in another folder, used as these are."""
+        return DiskEdges(folder, self.memory_limit)
 
     @contextmanager
     def _place(self, kind: str) -> Iterator[Path]:
@@ -281,6 +289,8 @@ class DiskEdges:
 
     def mapped(self) -> tuple[np.ndarray, np.ndarray]:
         """Offsets (int64) and senders (int32) as they lie on the disk; the system reads what is looked at."""
+        if isinstance(self._sources_file, RemoteFile):
+            return self._offsets(0, self.num_nodes), self._sources(0, self.num_edges)
         files = ((OFFSETS, OFFSET_TYPE, self.num_nodes + 1), (SOURCES, SOURCE_TYPE, self.num_edges))
         offsets, sources = (
             np.asarray(np.memmap(self.folder / name, kind, "r", shape=(count,))) if count else np.empty(0, kind)
@@ -290,10 +300,8 @@ class DiskEdges:
 
     def verify(self) -> None:
         """Read both files and compare their checksums with the header."""
-        for name in (OFFSETS, SOURCES):
-            with (self.folder / name).open("rb") as file:
-                found = hashlib.file_digest(file, "sha256").hexdigest()
-            if found != self._header["sha256"][name]:
+        for name, file in ((OFFSETS, self.folder / OFFSETS), (SOURCES, self._sources_file)):
+            if digest_of(file) != self._header["sha256"][name]:
                 raise InputError(f"expected the stored checksum of '{name}'; got another one; write the edges again")
 
     # Reading
@@ -304,7 +312,7 @@ class DiskEdges:
 
     def _sources(self, begin: int, end: int) -> np.ndarray:
         """The senders stored at positions `begin .. end`, int32."""
-        return read_array(self.folder / SOURCES, SOURCE_TYPE, begin, end - begin)
+        return read_array(self._sources_file, SOURCE_TYPE, begin, end - begin)
 
     def _runs(self, entries: int, targets: int) -> Iterator[tuple[int, int, np.ndarray, np.ndarray]]:
         """Runs of targets: (first, last, offsets, sources) with at most so many of each, one target at least."""

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from hushgraph.errors import InputError
 from hushgraph.files.reading import read_json
+from hushgraph.files.remote import RemoteFile
 from hushgraph.files.writing import write_whole
 from hushgraph.graph.buckets import Buckets, Lists, Pairs, distinct_lists, in_order
 from hushgraph.graph.packed import checked_edges
@@ -300,8 +301,8 @@ def told_if_full(folder: Path) -> Iterator[None]:
         raise
 
 
-def read_header(folder: Path) -> dict[str, Any]:
-    """The header of a folder of edges, if its files have the size that it says."""
+def read_header(folder: Path, sources: RemoteFile | None = None) -> dict[str, Any]:
+    """The header of a folder of edges, if its files, of which `sources` may be elsewhere, have the size it says."""
     try:
         header = json.loads((folder / HEADER).read_text())
     except (OSError, ValueError) as error:
@@ -312,6 +313,8 @@ def read_header(folder: Path) -> dict[str, Any]:
     for name in (OFFSETS, SOURCES):
         path = folder / name
         found = path.stat().st_size if path.is_file() else 0
+        if sources is not None and name == SOURCES:
+            found = sources.size() or 0
         if found != _expected_size(name, header):
             problems.append(
                 f"expected {_expected_size(name, header)} bytes in '{name}'; got {found}; copy or write it again"

@@ -257,3 +257,14 @@ class MemoryEdges:
         starts = self.offsets[:-1][self.offsets[:-1] < self.offsets[1:]]
         repeats[starts.to(torch.int64)] = False
         return repeats
+
+
+def narrow_sum(edges: Edges, sent: Quantized) -> Tensor:
+    """The exact sums, in 32 bits if no list is so long that they could need more."""
+    longest = int(edges.in_degree().max()) if edges.num_nodes else 0
+    if longest << sent.bits >= 1 << 31:
+        return edges.sum(sent)
+    sums = torch.empty(sent.shape, dtype=torch.int32)
+    for first, last, part in edges.sum_blocks(sent):
+        sums[first:last] = part
+    return sums

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from hushgraph.errors import InputError
+from hushgraph.files.remote import RemoteFile
 
 OWNER = 1 << 32
 _SMALLEST_RUN = 1 << 10
@@ -77,8 +78,11 @@ class _SortedRun:
         return read_array(self.path, np.dtype("<i8"), first, count)
 
 
-def read_array(path: Path, dtype: np.dtype, first: int, count: int) -> np.ndarray:
+def read_array(path: Path | RemoteFile, dtype: np.dtype, first: int, count: int) -> np.ndarray:
     """`count` values of a flat file from position `first`; refuses a file that ends before."""
+    if isinstance(path, RemoteFile):
+        found = path.read(first * dtype.itemsize, count * dtype.itemsize) if count else b""
+        return np.frombuffer(bytearray(found), dtype=dtype)
     values = np.empty(count, dtype=dtype)
     if count == 0:
         return values

@@ -14,8 +14,8 @@ the other kinds of rows (`rows`, `narrow`, `row_square_norms`, `to_dense`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 import scipy.sparse
@@ -38,10 +38,10 @@ class SparseRows:
     """A matrix stored row by row: row `i` has columns `indices[indptr[i]:indptr[i+1]]`, each at most once.
 
     `values` is None when every stored entry is one (one-hot data); it is data, so no gradient flows to it. Rows may be
-    empty. Instances are never changed after construction; a transposed copy is made and kept on demand.
+    empty. Entries never change after construction. Rows that are `reused` keep a transposed copy once it was needed.
     """
 
-    __slots__ = ("_owners", "_transposed", "indices", "indptr", "shape", "values")
+    __slots__ = ("_owners", "_transposed", "indices", "indptr", "reused", "shape", "values")
 
     def __init__(self, indptr: Tensor, indices: Tensor, values: Tensor | None, shape: tuple[int, int]) -> None:
         """Check the structure and keep it; indices are stored as int64. Values that are all one are dropped."""
@@ -51,6 +51,7 @@ class SparseRows:
         self.shape = (int(shape[0]), int(shape[1]))
         self._transposed: SparseRows | None = None
         self._owners: Tensor | None = None
+        self.reused = False
         InputError.collect(self._problems())
         if self.values is not None and not self.values.is_floating_point():
             self.values = self.values.to(torch.get_default_dtype())
@@ -63,6 +64,7 @@ class SparseRows:
         rows = cls.__new__(cls)
         rows.indptr, rows.indices, rows.values, rows.shape = indptr, indices, values, shape
         rows._transposed = rows._owners = None
+        rows.reused = False
         return rows
 
     @classmethod
@@ -178,7 +180,8 @@ class SparseRows:
 
     def transpose_matmul(self, grad: Tensor) -> Tensor:
         """The transposed matrix times `grad` ([rows, out]): the gradient of the weight in `matmul`."""
-        if self._transposed is not None:
+        if self.reused:
+            self._transposed = self._transpose() if self._transposed is None else self._transposed
             return self._transposed._matmul(grad)
         values = self._weights(grad.dtype)
         if self.indices.numel() < _SMALL:
@@ -200,12 +203,6 @@ class SparseRows:
         entries = self._row_of_entry().index_select(0, order)
         return self._trusted(indptr, entries, values, (self.shape[1], self.shape[0]))
 
-    def keep_transposed(self) -> SparseRows:
-        """Keep a transposed copy, for a matrix that is used in many steps (full-batch training). Returns self."""
-        if self._transposed is None:
-            self._transposed = self._transpose()
-        return self
-
 
 class _SparseMatmul(torch.autograd.Function):
     """`SparseRows` times a dense weight, with the gradient of the weight computed without densifying."""
@@ -221,6 +218,7 @@ class _SparseMatmul(torch.autograd.Function):
 
 
 Rows = Tensor | SparseRows
+AnyRows = TypeVar("AnyRows", bound="Tensor | SparseRows | JoinedRows")
 
 
 def take_rows(x: Rows, index: Tensor) -> Rows:
@@ -241,24 +239,6 @@ def row_square_norms(x: Rows) -> Tensor:
 def dense_rows(x: Rows) -> Tensor:
     """The rows as an ordinary tensor."""
     return x if isinstance(x, Tensor) else x.to_dense()
-
-
-def in_blocks(function: Callable[[Any], Any], rows: Any, size: int = 1 << 17) -> Any:
-    """`function(rows)` for a function that treats every row alone, computed some rows at a time where they are many.
-
-    What it needs on the way, such as hidden layers, then never grows with the number of rows.
-    """
-    if len(rows) <= size:
-        return function(rows)
-    first = function(narrow_rows(rows, 0, size))
-    if not isinstance(first, Tensor):
-        return function(rows)
-    out = torch.empty((len(rows), *first.shape[1:]), dtype=first.dtype)
-    out[:size] = first
-    for start in range(size, len(rows), size):
-        count = min(size, len(rows) - start)
-        out[start : start + count] = function(narrow_rows(rows, start, count))
-    return out
 
 
 class JoinedRows:
@@ -310,3 +290,11 @@ def part_square_norms(x: Rows | JoinedRows) -> Tensor:
     if not isinstance(x, JoinedRows):
         return row_square_norms(x)
     return torch.stack([row_square_norms(part) for part in x.parts], dim=1)
+
+
+def for_many_steps(x: AnyRows) -> AnyRows:
+    """The same rows, of which sparse ones keep a transposed copy: they are used whole in many steps."""
+    for part in getattr(x, "parts", (x,)):
+        if isinstance(part, SparseRows):
+            part.reused = True
+    return x

@@ -19,6 +19,7 @@ from hushgraph.datasets.loading import load
 from hushgraph.datasets.splits import MASKS, has_split, random_split, to_torch_csr
 from hushgraph.datasets.stored import is_stored
 from hushgraph.errors import InputError
+from hushgraph.executors.base import Executor
 from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.targets import NumberRange
 from hushgraph.importing.edges import EdgeColumns, EdgeStream
@@ -351,17 +352,17 @@ def _labels_as_tensor(graph: Graph) -> Tensor:
     return numbered_labels(graph, int(graph.num_nodes or 0))
 
 
-def as_graph(given: Any, memory: str | int | None = None) -> Any:
+def as_graph(given: Any, memory: str | int | None = None, workers: Executor | None = None) -> Any:
     """What `fit` was given, as a graph where it is clear which; otherwise an error that says what to write.
 
-    `memory` is what an imported graph may take before its edges stay on the disk.
+    `memory` is what an imported graph may take before its edges stay on the disk; `workers` add up its edges.
     """
     if isinstance(given, Data) or hasattr(given, "edge_index"):
         return given
     kind = type(given).__name__
     if isinstance(given, str | Path):
         if is_stored(given):
-            return load(given, memory=memory)
+            return load(given, memory=memory, workers=workers)
         return Graph.read(given) if is_whole_graph(given) else load(given)
     if hasattr(given, "edge_types"):
         return Graph.from_pyg(given)

@@ -11,7 +11,6 @@ import os
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from hushgraph.errors import LedgerError
 from hushgraph.files.writing import private_folder, write_whole
 from hushgraph.ledger import old
 from hushgraph.ledger.accounts import RunningTotals
-from hushgraph.ledger.entries import FIRST_LINK, Entry, History, check_chain, seal
+from hushgraph.ledger.entries import FIRST_LINK, Entry, History, check_chain, own_version, seal
 from hushgraph.ledger.keys import KEYS, Head, Keys, signed_last
 from hushgraph.ledger.lock import TIMEOUT, held
 from hushgraph.ledger.store import FILE, FORMAT, Rows, Store
@@ -85,7 +84,8 @@ class Chain:
     @property
     def keys(self) -> Keys:
         """The keys of a ledger that exists."""
-        self._find_keys()
+        if not self.in_transaction:
+            self._find_keys()
         assert self._core.keys is not None
         return self._core.keys
 
@@ -178,7 +178,7 @@ class Chain:
         if self.folder is None:
             core.keys = core.keys or Keys.new()
         elif core.store.is_there or self._was_in_use:
-            core.keys = Keys.read(self.folder)
+            core.keys = Keys.read(self.folder, core.keys)
         else:
             core.keys = Keys.made(private_folder(self.folder))
 
@@ -190,7 +190,7 @@ class Chain:
             if self._was_in_use:
                 raise self._missing()
             values = {"format": FORMAT, "public_key": keys.public, "secret_check": keys.secret_check}
-            values["hushgraph"] = version("hushgraph")
+            values["hushgraph"] = own_version()
             first = self._core.first = seal("ledger", values, 0, FIRST_LINK)
             rows.add(first)
             self._sign(rows, first)

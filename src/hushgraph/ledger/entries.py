@@ -12,7 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cache, cached_property
+from importlib.metadata import version
 from typing import Any
 
 from hushgraph.errors import LedgerError
@@ -100,6 +101,12 @@ class History:
         raise LedgerError(f"expected an entry with the hash {link[:16]}... in the ledger; got none")
 
 
+@cache
+def own_version() -> str:
+    """The version of this package, which is slow to ask for."""
+    return version("hushgraph")
+
+
 def seal(kind: str, values: dict[str, Any], number: int, previous: str) -> Entry:
     """The entry that follows `previous`, with the time of day."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -109,7 +116,10 @@ def seal(kind: str, values: dict[str, Any], number: int, previous: str) -> Entry
 
 def canonical(values: Any) -> str:
     """The one JSON text of some values: sorted names, no spaces, infinities as words."""
-    return text_of(plain(values))
+    try:
+        return text_of(values)
+    except (TypeError, ValueError):
+        return text_of(plain(values))
 
 
 def text_of(values: Any) -> str:

@@ -15,7 +15,7 @@ import hmac
 import os
 import re
 import secrets
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +49,8 @@ class Keys:
 
     secret: bytes
     signing: Ed25519PrivateKey
+    pem: bytes = field(default=b"", repr=False, compare=False)
+    """What the signing key was read from."""
 
     @classmethod
     def new(cls) -> Keys:
@@ -66,8 +68,8 @@ class Keys:
             return keys
 
     @classmethod
-    def read(cls, folder: Path) -> Keys:
-        """The keys beside a ledger; an error that says what is missing."""
+    def read(cls, folder: Path, known: Keys | None = None) -> Keys:
+        """The keys beside a ledger; an error that says what is missing. `known` serves again if its files are there."""
         place = folder / KEYS
         try:
             secret = bytes.fromhex((place / _SECRET).read_text().strip())
@@ -78,7 +80,11 @@ class Keys:
             ) from error
         if len(secret) != 32:
             raise LedgerError(f"{place / _SECRET}: expected 32 bytes; got {len(secret)}. Restore it from a copy")
-        return cls(secret, read_private_key(place / f"{_LEDGER}.pem"))
+        path = place / f"{_LEDGER}.pem"
+        pem = _content(path)
+        if known is not None and (known.secret, known.pem) == (secret, pem):
+            return known
+        return cls(secret, _private_key(pem, path), pem)
 
     def write(self, folder: Path) -> None:
         """Put the keys beside the ledger in `folder`."""
@@ -131,10 +137,25 @@ def make_person_key(path: Path) -> str:
 
 def read_private_key(path: Path) -> Ed25519PrivateKey:
     """An Ed25519 key from a PEM file."""
+    return _private_key(_content(path), path)
+
+
+def _content(path: Path) -> bytes:
     try:
-        key = load_pem_private_key(path.read_bytes(), password=None)
-    except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise LedgerError(f"expected an Ed25519 key in {path}; it is missing or damaged. Restore it") from error
+        return path.read_bytes()
+    except OSError as error:
+        raise _no_key(path) from error
+
+
+def _no_key(path: Path) -> LedgerError:
+    return LedgerError(f"expected an Ed25519 key in {path}; it is missing or damaged. Restore it")
+
+
+def _private_key(pem: bytes, path: Path) -> Ed25519PrivateKey:
+    try:
+        key = load_pem_private_key(pem, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise _no_key(path) from error
     if not isinstance(key, Ed25519PrivateKey):
         raise LedgerError(f"expected an Ed25519 key in {path}; got {type(key).__name__}")
     return key

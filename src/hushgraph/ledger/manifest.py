@@ -11,7 +11,6 @@ import math
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -20,7 +19,7 @@ from hushgraph.files.reading import Form, damage_named, parse_json, read_json, r
 from hushgraph.files.writing import json_text, plain, write_whole
 from hushgraph.ledger.certificate import certify
 from hushgraph.ledger.checking import Finding, Status, Verification, bad, good, missing, outside, rejected, run_problems
-from hushgraph.ledger.entries import Entry, History, canonical
+from hushgraph.ledger.entries import Entry, History, canonical, own_version
 from hushgraph.ledger.keys import HEAD, contradiction, is_signed, read_head, write_head
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.verify import standing
@@ -380,7 +379,7 @@ def _certificate_findings(folder: Path, history: History, name: str, manifest: M
 
 def _compared(saved: dict[str, Any], again: dict[str, Any], whole: dict[str, Any], seeded: bool) -> list[Finding]:
     """The certificate field by field against the one that the ledger's events give now."""
-    same_version = whole.get("versions", {}).get("hushgraph") == version("hushgraph")
+    same_version = whole.get("versions", {}).get("hushgraph") == own_version()
     findings = []
     for name in sorted({*saved, *again} - {"versions"}):
         if name not in saved or name not in again:

@@ -141,7 +141,7 @@ class Run:
             so_far = self._so_far(rows)
             if so_far.is_closed:
                 return
-            prices = self._final_prices(so_far.events)
+            prices = self._final_prices(so_far)
             model = {} if tensors_hash is None else {"tensors_hash": tensors_hash}
             self._append("close", {"prices": prices, "charges": len(so_far.charges), **model})
 
@@ -151,7 +151,7 @@ class Run:
     def _append(self, kind: str, values: dict[str, Any]) -> None:
         self.ledger.append(kind, {"run": self.identity, "dataset": self.dataset, **values})
 
-    def _final_prices(self, charged: list[Event]) -> list[dict[str, Any]]:
+    def _final_prices(self, so_far: _SoFar) -> list[dict[str, Any]]:
         """What the charges cost for the unit they were charged for; other units keep the price of the whole plan.
 
         A run that chose its way gives back what the costliest way would have cost under a filter alone: there, what
@@ -161,7 +161,7 @@ class Run:
         opened = next(price for price in self.prices if price["unit"] == unit.as_dict())
         if opened["counts"] not in ((FILTER,) if self.plan.branches else (PLAIN, FILTER)):
             return []
-        final = {**opened, **closing_price(opened, [events.composed(charged)], unit)}
+        final = {**opened, **closing_price(opened, [events.composed(so_far.events)], unit)}
         return [{**final, "was": {key: opened[key] for key in ("epsilon", "delta", "cost", "cost_delta")}}]
 
 
@@ -215,13 +215,13 @@ def open_run(
     facts = plan.facts()
     epsilon_of(plan.ways(plan.unit), plan.unit.relation, plan.budget.definite_delta)  # slow: before others have to wait
     arrays = occasion.arrays
-    content = None if arrays is None else ledger.identify(arrays)
+    content = None if arrays is None or not ledger.exists else ledger.identify(arrays)  # slow, too
     with ledger.transaction() as rows:
         book = ledger.on(occasion)
-        if content is None:
+        if arrays is None:
             known = book.dataset_named(dataset)
         else:
-            known = book.dataset_for(content, dataset)
+            known = book.dataset_for(content or ledger.identify(arrays), dataset)  # a new ledger has its keys by now
         entered = _enter(book, rows, plan, facts, known, seeded, identity or secrets.token_hex(8))
     if isinstance(entered, Refusal):
         raise BudgetError(str(entered))

@@ -17,6 +17,7 @@ import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -268,8 +269,12 @@ def _create(connection: sqlite3.Connection) -> None:
     connection.execute(f"PRAGMA user_version={FORMAT}")
 
 
+@lru_cache(maxsize=256)
 def entry_of(row: tuple[Any, ...], where: str) -> Entry:
-    """The entry of a row; an error where its parts do not fit one another or its hash."""
+    """The entry of a row; an error where its parts do not fit one another or its hash.
+
+    A run reads its own entries again with every charge: those that were read before are not parsed and hashed again.
+    """
     number, kind, time, dataset, run, body, previous, link = row
     with damage_named(f"{where}: entry {number}", LedgerError):
         entry = Entry(int(number), str(kind), str(time), parse_json(body), str(previous), str(link))

@@ -12,9 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hushgraph.errors import InputError
 from hushgraph.graph.checks import CheckedGraph
-from hushgraph.graph.rows import JoinedRows, Rows, SparseRows
+from hushgraph.graph.rows import Rows, SparseRows
 from hushgraph.mechanisms.canaries import SCALES, Evidence, OpenVault, audit_graph
 from hushgraph.nn import Linear
 from hushgraph.nn.chorus import Ensemble
@@ -27,13 +26,12 @@ from hushgraph.privacy.mixture import TwoSidedMixture
 from hushgraph.privacy.plan import Stage
 from hushgraph.privacy.units import Unit
 from hushgraph.training.config import Training
-from hushgraph.training.ensemble import train_ensemble, train_ensemble_in_minibatches
-from hushgraph.training.examples import NoisySteps, RowExamples
+from hushgraph.training.examples import Examples, NoisySteps, RowExamples
 from hushgraph.training.loop import train_private
 from hushgraph.training.losses import weighted_labels
 from hushgraph.training.minibatches import Minibatches
-from hushgraph.training.plain_rows import train as train_plain
-from hushgraph.training.plain_rows import train_in_minibatches
+from hushgraph.training.plain import train_plainly
+from hushgraph.training.ranks import RankedExamples, Ranks
 from hushgraph.training.sampler import PoissonSampler
 
 LOUD = 1e4  # a feature so large that the gradient is clipped
@@ -59,6 +57,7 @@ class Gradient(Mechanism):
     reads = frozenset({"labels"})
     trains = True
     takes_class_weights = True
+    takes_ranks = True
     sampling = "poisson"
     released = "sums of per-example gradients"
 
@@ -95,76 +94,9 @@ class Gradient(Mechanism):
 
         Where rows are many and nothing was asked for, by minibatches, which are returned.
         """
+        labels, random = data.labels, data.generator("dropout" if isinstance(module, Ensemble) else "batches")
         train, val = data.labeled("train"), data.labeled("val")
-        minibatches = Minibatches.by_rule(train.numel(), val.numel()) if training.leaves_batches_open else None
-        if minibatches is not None:
-            self._train_in_minibatches(data, module, rows, training, train, val, minibatches)
-            return minibatches
-        val = val if val.numel() else None
-        if isinstance(module, Ensemble):
-            _require_cpu(training)
-            train_ensemble(
-                module,
-                cast(JoinedRows, rows),
-                data.labels,
-                train,
-                val,
-                epochs=training.epochs,
-                lr=training.lr,
-                patience=training.patience,
-                generator=data.generator("dropout"),
-                on_epoch=data.report,
-                optimizer=training.update,
-                class_weights=training.class_weights,
-            )
-            return None
-        train_plain(
-            module,
-            rows,
-            data.labels,
-            train,
-            replace(training, select_best=val is not None),
-            val=val,
-            generator=data.generator("batches"),
-            on_epoch=data.report,
-        )
-        return None
-
-    def _train_in_minibatches(
-        self,
-        data: Any,
-        module: nn.Module,
-        rows: Rows,
-        training: Training,
-        train: Tensor,
-        val: Tensor,
-        minibatches: Minibatches,
-    ) -> None:
-        if isinstance(module, Ensemble):
-            train_ensemble_in_minibatches(
-                module,
-                cast(JoinedRows, rows),
-                data.labels,
-                train,
-                val,
-                minibatches,
-                epochs=training.epochs,
-                lr=training.lr,
-                generator=data.generator("dropout"),
-                on_look=data.report,
-            )
-            return
-        train_in_minibatches(
-            module,
-            rows,
-            data.labels,
-            train,
-            val,
-            training,
-            minibatches,
-            generator=data.generator("batches"),
-            on_look=data.report,
-        )
+        return train_plainly(module, rows, labels, train, val, training, random, data.report)
 
     def release(
         self,
@@ -183,7 +115,12 @@ class Gradient(Mechanism):
         if training.class_weights is not None:
             labels = weighted_labels(labels, training.class_weights)
         steps = NoisySteps(PoissonSampler(train.numel(), self.sample_rate), self.steps, self.max_grad_norm, scale)
-        examples = RowExamples(module, rows, labels, steps, index=train, normalize=training.normalize)
+        settings: Any = {"index": train, "normalize": training.normalize}
+        examples: Examples
+        if training.ranks is None:
+            examples = RowExamples(module, rows, labels, steps, **settings)
+        else:
+            examples = RankedExamples(cast(Ranks, training.ranks), module, rows, labels, steps, noise=noise, **settings)
         train_private(examples, training, noise, on_step=data.report, keeper=data.keeper)
 
     @classmethod
@@ -233,11 +170,6 @@ class Gradient(Mechanism):
         training = Training(epochs=1, lr=watch.rate * self.sample_rate * len(coins), optimizer="sgd")
         vault.release(stage.name, module, vault.features, training)
         return watch.evidence("gradient")
-
-
-def _require_cpu(training: Training) -> None:
-    if torch.device(training.device).type != "cpu":
-        raise InputError(f"device: expected cpu, where ensembles are trained (chorus); got {training.device}")
 
 
 def _examples(coins: np.ndarray, replaced: bool) -> Any:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from hushgraph.errors import InputError
 from hushgraph.graph.checks import CheckedGraph
-from hushgraph.graph.edges import Edges
+from hushgraph.graph.edges import Edges, narrow_sum
 from hushgraph.graph.labels import QuantizedLabels, quantize_labels
 from hushgraph.graph.quantized import QuantizedRows, quantize
 from hushgraph.graph.rows import Rows, dense_rows
@@ -111,7 +111,7 @@ class LabelSum(GaussianMechanism):
         """The sums with noise on the same grid; rows of labeled nodes get `labeled_noise` times as much."""
         labeled: Tensor = data.trains_on
         edges, sent = self._sent(data, pseudo_labels, receivers)
-        sums, step = _held_narrowly(edges, sent), sent.step
+        sums, step = narrow_sum(edges, sent), sent.step
         # The noisy rows take the place of the exact ones, where both have as many bits.
         noisy = sums.view(torch.float32) if sums.dtype is torch.int32 else torch.empty(sums.shape, dtype=torch.float32)
         for kind, multiple in ((~labeled, 1.0), (labeled, self.labeled_noise)):
@@ -129,11 +129,12 @@ class LabelSum(GaussianMechanism):
 
     def _sent(self, data: Any, pseudo_labels: Rows | None, receivers: Tensor | None) -> tuple[Edges, Quantized]:
         """The edges that are used, and what is sent along them."""
+        own = known_classes(data) if pseudo_labels is None else self.rows(data, pseudo_labels)
         edges: Edges = data.whole_lists if self.divided else data.edges
         edges = edges if receivers is None else edges.ending_at(receivers)
         if pseudo_labels is None:
-            return edges, self.label_messages(edges, known_classes(data), data.metadata.classes)
-        return edges, self.messages(edges, self.rows(data, pseudo_labels), data.trains_on)
+            return edges, self.label_messages(edges, own, data.metadata.classes)
+        return edges, self.messages(edges, own, data.trains_on)
 
     def rows(self, data: Any, pseudo_labels: Rows) -> Tensor:
         """One-hot labels of the training nodes (zeros where there is none); for all others their `pseudo_labels`."""
@@ -292,17 +293,6 @@ class LabelSum(GaussianMechanism):
             return torch.zeros_like(change), change
         before, after = self.coded(F.one_hot(torch.tensor(_TWIN_LABELS), _CANARY_CLASSES).to(torch.float64))
         return norm * before, norm * (after - before)
-
-
-def _held_narrowly(edges: Edges, sent: Quantized) -> Tensor:
-    """The exact sums in 32 bits, if no list is so long that they could need more."""
-    longest = int(edges.in_degree().max()) if edges.num_nodes else 0
-    if longest << sent.bits >= 1 << 31:
-        return edges.sum(sent)
-    sums = torch.empty(sent.shape, dtype=torch.int32)
-    for first, last, part in edges.sum_blocks(sent):
-        sums[first:last] = part
-    return sums
 
 
 def known_classes(data: Any) -> Tensor:

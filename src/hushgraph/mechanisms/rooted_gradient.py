@@ -45,6 +45,7 @@ class RootedGradient(Gradient):
     max_degree: int = 1
     num_layers: int = 1
 
+    takes_ranks = False
     name = "rooted-gradient"
     takes_class_weights = False
     proof = "dpgnn"

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from hushgraph.errors import PrivateAccessError
+from hushgraph.executors.base import Executor
 from hushgraph.graph.checks import CheckedGraph
 from hushgraph.graph.edges import Edges, MemoryEdges
 from hushgraph.graph.rows import Rows
@@ -38,6 +39,8 @@ class View:
     _cut: dict[int, Edges] = field(default_factory=dict)
     keeper: StepKeeper | None = None
     """Keeps the state of a training between two steps, where the run has a checkpoint."""
+    executor: Executor | None = None
+    """Does what a mechanism hands out, where the user has workers."""
 
     @property
     def metadata(self) -> Metadata:

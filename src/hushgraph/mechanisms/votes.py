@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from hushgraph.errors import InputError
+from hushgraph.executors.processes import Processes
 from hushgraph.graph.checks import CheckedGraph
 from hushgraph.mechanisms.canaries import Evidence, OpenVault
 from hushgraph.mechanisms.planted_votes import PlantedVotes, room_for
@@ -48,6 +49,7 @@ class Ballot(Mechanism):
     seed: int = 0
 
     proof = "votes"
+    takes_workers = True
     released = "votes of teachers on disjoint parts of the records"
 
     def __post_init__(self) -> None:
@@ -79,7 +81,7 @@ class Ballot(Mechanism):
     def counts(self, data: Any, queries: Part, workers: int = 1, folder: Path | None = None) -> Tensor:
         """The exact counts, int64 `[queries, classes]`; every teacher adds one to each row."""
         self.check(queries)
-        made = Ensemble(self.teachers, self.learner, self.seed, workers, folder)
+        made = Ensemble(self.teachers, self.learner, self.seed, data.executor or Processes(workers), folder)
         classes = data.metadata.classes
         edges = data.whole_lists if "edges" in self.reads else None
         total = torch.zeros((len(queries), classes), dtype=torch.int64)

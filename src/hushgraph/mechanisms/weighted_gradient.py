@@ -44,6 +44,7 @@ class WeightedGradient(Gradient):
 
     max_support: int = 1
 
+    takes_ranks = False
     name = "weighted-gradient"
     takes_class_weights = False
     proof = "dpappr"

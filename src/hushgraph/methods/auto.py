@@ -24,6 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hushgraph.executors.base import Executor
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.mechanisms.edge_count import EdgeCount
 from hushgraph.mechanisms.pair_count import PairCount
@@ -349,6 +350,7 @@ def fit(
     seed: int | None = None,
     progress: Progress | None = None,
     memory: str | int | None = None,
+    workers: int | str | Executor | None = None,
 ) -> Model:
     """Train the default model for this graph, unit and budget. `model.reason` says what was chosen and why.
 
@@ -364,4 +366,5 @@ def fit(
         seed=seed,
         progress=progress,
         memory=memory,
+        workers=workers,
     )

@@ -12,17 +12,18 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, cast
 
 import torch
 from torch import Tensor, nn
 
 from hushgraph import registry
 from hushgraph.errors import HushgraphError, InputError, UnprovenError
+from hushgraph.executors.base import Executor, takes_workers
 from hushgraph.graph.checks import CheckedGraph, check_graph
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.methods.model import Model
-from hushgraph.methods.refusals import require_fitting, require_public_classes, require_weights_read
+from hushgraph.methods.refusals import require_fitting, require_public_classes, require_weights_read, require_work
 from hushgraph.methods.running import enter, finished
 from hushgraph.nn.own import described, rebuilt
 from hushgraph.privacy.budget import Budget, as_budget
@@ -33,6 +34,7 @@ from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units import DirectedEdge, UndirectedEdge, Unit, as_unit
 from hushgraph.settings import Settings
 from hushgraph.training.fit_options import Callback, FitOptions
+from hushgraph.training.ranks import Ranks
 from hushgraph.vault import PrivateRows, Progress, Vault
 from hushgraph.vault.checkpoint import Checkpoint
 
@@ -196,6 +198,7 @@ class Method(Settings):
         paper = self.paper_accountant(unit) if paper_mode else None
         return Plan.make(name, metadata, unit, budget, stages, public=public, unprotected=unprotected, paper=paper)
 
+    @takes_workers
     def fit(
         self,
         graph: Any,
@@ -210,11 +213,13 @@ class Method(Settings):
         checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
         optimizer: Any = None,
         schedule: Any = None,
-        callbacks: Sequence[Callback] | Callback = (),
+        callbacks: Sequence[Callback] | Callback | None = None,
         early_stopping: int | None = None,
         class_weights: Sequence[float] | Mapping[str, float] | None = None,
         device: str | torch.device | None = None,
         memory: str | int | None = None,
+        workers: int | str | Executor | None = None,
+        ranks: Ranks | None = None,
     ) -> Model:
         """Train on a graph and return the model with its certificate.
 
@@ -233,6 +238,10 @@ class Method(Settings):
 
         `memory` ("4GiB"; by default half of what is free) is for a graph that is named by its folder: edges that are
         too many for it are used from the disk, with the same result (docs/scale.md).
+
+        `workers` (a number of processes, "ray", or a `hushgraph.Ray`) add up the edges of a graph that is named by its
+        folder or URL, and train the teachers of PATE. They draw no noise; the result is the same, to the last byte.
+        `ranks` are the processes of torchrun, which share DP-SGD (`hushgraph.Ranks`): same law, same charge.
         """
         if not isinstance(self, Method):
             raise InputError("fit: expected a method that was made, such as GAP().fit(graph, ...); got its class")
@@ -240,7 +249,8 @@ class Method(Settings):
         needs_edges = named is None or named.has_edges
         checked = graph
         if not isinstance(graph, CheckedGraph):
-            data = graph if hasattr(graph, "edge_index") else _read(graph, memory)
+            executor = cast(Executor | None, workers)
+            data = graph if hasattr(graph, "edge_index") else _read(graph, memory, executor)
             checked = check_graph(data, num_edges=num_edges, needs_edges=needs_edges)
         default = self.default_unit(checked) if named is None else named
         unit = default.published if named is None and paper_mode else default
@@ -249,19 +259,26 @@ class Method(Settings):
         self.require(checked.metadata)
         plan = self.plan(checked.metadata, unit, budget, paper_mode=paper_mode)
         wanted = (optimizer, schedule, callbacks, early_stopping, class_weights, device)
-        options = FitOptions.of(*wanted, class_names=checked.class_names)
-        require_fitting(options, plan)
+        options = None
+        if any(one is not None for one in (*wanted, ranks)):
+            options = FitOptions.of(*wanted, class_names=checked.class_names, ranks=ranks)
+            require_fitting(options, plan)
+        changed = {} if options is None else options.changed()
+        if workers is not None:
+            require_work(checked, plan)
         if self.own_modules():
             self.network(plan, torch.Generator())  # a module that does not fit is refused before a run is entered
         started = time.perf_counter()
         kept = checkpoint if checkpoint is None or isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
+        if kept is not None and ranks is not None:
+            raise InputError("checkpoint: expected one process, which can go on by itself; got ranks; use one of them")
         if kept is not None:
             self._require_known_code(options)
-            kept.begin(self.name, {**self.as_dict(), **options.changed()}, plan, checked, seed)
+            kept.begin(self.name, {**self.as_dict(), **changed}, plan, checked, seed)
         run, noise = enter(checked, plan, ledger, seed, kept)
         try:
             network = self.network(plan, noise.torch_generator("weights"))
-            vault = Vault(checked, plan, run, noise, progress, kept, options)
+            vault = Vault(checked, plan, run, noise, progress, kept, options, cast(Executor | None, workers))
             output = self.run(vault, network, train=True)
         except HushgraphError:
             if kept is None:
@@ -269,7 +286,7 @@ class Method(Settings):
             raise
         model = finished(self, network, output, vault, run, checked, time.perf_counter() - started)
         model.checkpoint = kept
-        model.settings |= {"fit": options.changed()} if options.changed() else {}
+        model.settings |= {"fit": changed} if changed else {}
         return model
 
     @classmethod
@@ -281,9 +298,10 @@ class Method(Settings):
                 proven.append(name)
         return proven
 
-    def _require_known_code(self, options: FitOptions) -> None:
+    def _require_known_code(self, options: FitOptions | None) -> None:
         """A checkpoint uses its noise again: nothing may enter a run that the settings and versions do not tell."""
-        if self.own_modules() or options.is_code or not type(self).__module__.startswith("hushgraph."):
+        written = options is not None and options.is_code
+        if self.own_modules() or written or not type(self).__module__.startswith("hushgraph."):
             raise InputError(
                 "checkpoint: expected a method of hushgraph without code of your own; got other code, which could "
                 "change between two calls, and the same noise on something else would give the data away. Train without"
@@ -308,10 +326,10 @@ class Method(Settings):
         return True
 
 
-def _read(graph: Any, memory: str | int | None) -> Any:
+def _read(graph: Any, memory: str | int | None, workers: Executor | None) -> Any:
     from hushgraph.importing.graph import as_graph  # loads PyTorch Geometric, which a plan does not need
 
-    return as_graph(graph, memory)
+    return as_graph(graph, memory, workers)
 
 
 def _is_proved(method: str, unit: Unit) -> bool:

@@ -163,7 +163,7 @@ def _require_noisy_inference(convolution: str) -> None:
     """Refuse attention: what a node sends depends there on who receives it, so no sum of bounded rows computes it."""
     if convolution == "attention":
         raise UnprovenError(
-            "noisy inference: expected convolution gcn or gin; got attention, whose weights depend on sender and"
+            "noisy inference: expected convolution gcn, sage or gin; got attention, whose weights depend on sender and"
             " receiver together and are divided by a total over private neighbors: one noisy sum of rows cannot stand"
             " in for it, and equal weights would be another network; use inference=full, or train with gcn or gin"
         )

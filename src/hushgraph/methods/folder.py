@@ -49,7 +49,7 @@ _CONFIG: dict[str, Form] = {
 def write_folder(model: Model, target: Path, altered: str | None) -> Path:
     """Write the files of a model, all or none; `altered` says what was done to it since its run ended."""
     tensors = _tensors_of(model)
-    if model.ended_with is not None and altered is None and _hashed(tensors) != model.ended_with:
+    if model.ended_with is not None and altered is None and hash_of_tensors(described(tensors)) != model.ended_with:
         raise ContradictionError(
             "save: expected the weights and released values that the run ended with; got others. What was done to "
             "them since is not covered by the certificate. Say it (altered='tuned on public data ...'): the model "
@@ -173,11 +173,8 @@ def hash_of(*parts: Any, scores: Tensor | None) -> str:
     """The hash of a model's tensors, from its parts as `flat_tensors` takes them; `scores` if they may be written."""
     plan, network, released, kept, nodes = parts
     shown = {} if scores is None else {_SCORES: scores}
-    return _hashed(flat_tensors(plan, network, released, {**kept, **shown}, nodes))
-
-
-def _hashed(tensors: dict[str, Tensor]) -> str:
-    return hash_of_tensors(described(dict(sorted(tensors.items()))))
+    tensors = flat_tensors(plan, network, released, {**kept, **shown}, nodes)
+    return hash_of_tensors(described(tensors))
 
 
 def flat_tensors(
@@ -187,7 +184,7 @@ def flat_tensors(
     kept: dict[str, Tensor],
     nodes: dict[str, Tensor],
 ) -> dict[str, Tensor]:
-    """Weights, released values, kept tensors and the split, under one name each."""
+    """Weights, released values, kept tensors and the split, under one name each, in the order of names."""
     tensors = {f"weights/{name}": value for name, value in network.state_dict().items()}
     for stage, values in released.items():
         mechanism = plan[stage].mechanism
@@ -195,7 +192,7 @@ def flat_tensors(
             tensors |= {f"released/{stage}/{number}/{k}": v for k, v in mechanism.to_tensors(value).items()}
     tensors |= {f"kept/{name}": value for name, value in kept.items()}
     tensors |= {f"nodes/{name}": value for name, value in nodes.items()}
-    return {name: value.detach() for name, value in tensors.items()}
+    return {name: tensors[name].detach() for name in sorted(tensors)}
 
 
 def _under(kind: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

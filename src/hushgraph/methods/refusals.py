@@ -8,6 +8,7 @@ from collections.abc import Callable
 from hushgraph import registry
 from hushgraph.errors import InputError
 from hushgraph.graph.checks import CheckedGraph
+from hushgraph.graph.spread import SpreadEdges
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.metadata import EXAMPLE
 from hushgraph.privacy.plan import Plan, Stage
@@ -28,6 +29,12 @@ def require_fitting(options: FitOptions, plan: Plan) -> None:
     if options.class_weights is not None and not weighs_classes(plan):
         known = ", ".join(methods_where(weighs_classes))
         problems.append(f"class_weights: expected a method that weighs classes ({known}); got {plan.method}")
+    private_stages = [stage for one, stage in training if not one.runs_exactly(stage.name)]
+    if options.ranks is not None and not (private_stages and all(one.mechanism.takes_ranks for one in private_stages)):
+        problems.append(
+            f"ranks: expected DP-SGD on rows, as dp-mlp, gap, progap and chorus have it at node level; got "
+            f"{plan.method} under '{plan.unit.name}', which one process trains"
+        )
     if options.changed() and not training:
         problems.append(
             f"{', '.join(options.changed())}: expected a method that trains step by step; got {plan.method}"
@@ -41,6 +48,16 @@ def require_weights_read(plan: Plan) -> None:
         raise InputError(
             f"edge_weight: expected a method that reads weights ({', '.join(methods_where(weighs_edges))}); got "
             f"{plan.method}. Drop them (data.edge_weight = None) if they do not matter"
+        )
+
+
+def require_work(graph: CheckedGraph, plan: Plan) -> None:
+    """Refuse workers that would have nothing to do."""
+    stages = [stage for one in (plan, *plan.branches) for stage in one.stages]
+    if not isinstance(graph.edges, SpreadEdges) and not any(stage.mechanism.takes_workers for stage in stages):
+        raise InputError(
+            "workers: expected a graph that is named by its folder or URL, whose edges they read there, or pate, whose "
+            f"teachers they train; got a graph in memory and {plan.method}. `hushgraph import` makes such a folder"
         )
 
 

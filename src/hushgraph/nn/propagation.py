@@ -25,7 +25,7 @@ from torch.nn.functional import embedding_bag
 from hushgraph.errors import InputError
 from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.packed import INT32_LIMIT
-from hushgraph.graph.rows import Rows, SparseRows, dense_rows
+from hushgraph.graph.rows import Rows, dense_rows, for_many_steps
 from hushgraph.graph.sums import aligned_rows, check_rows, target_runs
 
 
@@ -177,7 +177,7 @@ class PropagatedRows:
     ) -> None:
         if steps < 0:
             raise InputError(f"steps: expected 0 or more; got {steps}")
-        self.reports = reports.keep_transposed() if isinstance(reports, SparseRows) else reports
+        self.reports = for_many_steps(reports)
         self.propagation, self.steps = propagation, steps
         self.step, self.center, self.row_scale = step, center, row_scale
         self.shape = (int(reports.shape[0]), int(reports.shape[1]))

@@ -20,7 +20,7 @@ from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from hushgraph.errors import InputError
 from hushgraph.graph.edges import MemoryEdges, pack
-from hushgraph.graph.rows import Rows, SparseRows, dense_rows
+from hushgraph.graph.rows import Rows, SparseRows, dense_rows, for_many_steps
 from hushgraph.nn.layers import linear_input
 from hushgraph.nn.propagation import Neighborhood, Propagation
 
@@ -190,4 +190,4 @@ _LAYERS: dict[type[nn.Module], Callable[[Any, Rows, PygNeighborhood], Tensor]] =
 
 def kept_features(rows: Rows) -> Rows:
     """The features, prepared for many full-batch steps."""
-    return rows.keep_transposed() if isinstance(rows, SparseRows) else rows.contiguous()
+    return for_many_steps(rows) if isinstance(rows, SparseRows) else rows.contiguous()

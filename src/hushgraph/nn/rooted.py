@@ -29,8 +29,8 @@ from hushgraph.nn.messages import (
 )
 from hushgraph.nn.rowwise import rowwise
 
-Convolution = Literal["gcn", "gin", "attention"]
-CONVOLUTIONS = ("gcn", "gin", "attention")
+Convolution = Literal["gcn", "sage", "gin", "attention"]
+CONVOLUTIONS = ("gcn", "sage", "gin", "attention")
 
 
 class Tape(Protocol):
@@ -62,6 +62,18 @@ class GCNLayer(nn.Module):
         """From the rows of `level` to those of the next."""
         own, received = x.index_select(0, messages.own), sum_messages(x, messages)
         return tape.linear(self.linear, self.combine(own, received, messages.counts.to(x.dtype)), level + 1)
+
+
+class SAGELayer(GCNLayer):
+    """A node's own row beside the mean of its in-neighbors' rows, then a linear map (Hamilton et al. 2017)."""
+
+    def __init__(self, width: int, heads: int, activation: nn.Module, generator: torch.Generator) -> None:
+        super().__init__(width, heads, activation, generator)
+        self.linear = Linear(2 * width, width, generator=generator)
+
+    def combine(self, own: Tensor, received: Tensor, counts: Tensor) -> Tensor:
+        """Both rows, side by side."""
+        return torch.cat((own, received / counts.clamp(min=1.0).unsqueeze(1)), dim=1)
 
 
 class GINLayer(GCNLayer):
@@ -114,6 +126,7 @@ class AttentionLayer(nn.Module):
 
 _LAYERS: dict[str, type[GCNLayer] | type[AttentionLayer]] = {
     "gcn": GCNLayer,
+    "sage": SAGELayer,
     "gin": GINLayer,
     "attention": AttentionLayer,
 }
@@ -196,7 +209,8 @@ class RootedNetwork(nn.Module):
         if isinstance(layer, GINLayer):
             return nn.Sequential(NoisySum(std), layer.linear, self.activation, layer.second, self.activation)
         assert isinstance(layer, GCNLayer)
-        return nn.Sequential(NoisyMean(std), layer.linear, self.activation)
+        mean = NoisyPair(std) if isinstance(layer, SAGELayer) else NoisyMean(std)
+        return nn.Sequential(mean, layer.linear, self.activation)
 
     def row_decoder(self) -> nn.Sequential:
         """The decoder."""
@@ -234,6 +248,25 @@ class NoisyMean(nn.Module):
         total = own + shrunk(x[:, 1], self.std)
         weight = torch.maximum(total[:, -1:], own[:, -1:])
         return total[:, :-1] / weight * math.sqrt(x.shape[2] - 1)
+
+
+@rowwise("Divides both parts of one row by last entries of that row.")
+class NoisyPair(nn.Module):
+    """A node's own row beside the mean of others' rows, all made by `WithConstant`; `std` as above."""
+
+    def __init__(self, std: float = 0.0) -> None:
+        super().__init__()
+        self.std = std
+
+    def forward(self, x: Tensor) -> Tensor:
+        """From `[nodes, 2, columns + 1]` (own row, noisy sum) to `[nodes, 2 * columns]`, in the scale of the rows sent.
+
+        The last column of the sum is the weight of the mean. Noise cannot push it below that of the own row.
+        """
+        own, others = x[:, 0], shrunk(x[:, 1], self.std)
+        weight = torch.maximum(others[:, -1:], own[:, -1:])
+        rows = torch.cat((own[:, :-1] / own[:, -1:], others[:, :-1] / weight), dim=1)
+        return rows * math.sqrt(x.shape[2] - 1)
 
 
 def shrunk(rows: Tensor, std: float) -> Tensor:

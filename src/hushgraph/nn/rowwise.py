@@ -15,16 +15,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from hushgraph.errors import UnprovenError
+from hushgraph.graph.rows import narrow_rows
 
 Condition = Callable[[Any], str | None]
 """Says why this particular layer is not row-wise, or None when it is."""
 
 Module = TypeVar("Module", bound=type[nn.Module])
 
+_BLOCK = 1 << 17
 _ROWWISE: dict[type[nn.Module], tuple[str, Condition | None]] = {}
 
 
@@ -105,6 +108,26 @@ def treats_rows_alone(module: object) -> bool:
     return isinstance(module, nn.Module) and all(
         not layer.training if isinstance(layer, _BatchNorm) else objection(layer) is None for layer in module.modules()
     )
+
+
+@torch.no_grad()
+def apply_to(rows: Any, function: Callable[[Any], Any], owner: object) -> Any:
+    """`function(rows)`; some rows at a time where they are many and `owner`, whose function it is, treats each alone.
+
+    What it needs on the way, such as hidden layers, then never grows with the number of rows.
+    """
+    count = int(rows.shape[0])
+    if count <= _BLOCK or not treats_rows_alone(owner):
+        return function(rows)
+    first = function(narrow_rows(rows, 0, _BLOCK))
+    if not isinstance(first, Tensor):
+        return function(rows)
+    out = torch.empty((count, *first.shape[1:]), dtype=first.dtype)
+    out[:_BLOCK] = first
+    for start in range(_BLOCK, count, _BLOCK):
+        some = min(_BLOCK, count - start)
+        out[start : start + some] = function(narrow_rows(rows, start, some))
+    return out
 
 
 def has_hooks(layer: nn.Module) -> bool:

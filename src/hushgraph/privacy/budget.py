@@ -49,8 +49,8 @@ class Budget:
         return Budget(self.epsilon, delta)
 
     def as_dict(self) -> dict[str, Any]:
-        """The budget as plain values."""
-        return {"epsilon": self.epsilon, "delta": self.delta}
+        """The budget as plain JSON values."""
+        return {"epsilon": as_word(self.epsilon), "delta": self.delta}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Budget:
@@ -76,6 +76,11 @@ def as_budget(given: Any) -> Budget:
         return Budget(*given)
     got = "none" if given is None else repr(given)
     raise InputError(f"budget: expected a Budget(epsilon, delta), 4.0 or (4.0, 1e-6); got {got}")
+
+
+def as_word(epsilon: float) -> float | str:
+    """An epsilon as JSON can hold it."""
+    return epsilon if math.isfinite(epsilon) else str(epsilon)
 
 
 def default_delta(units: int) -> float:

@@ -15,9 +15,8 @@ from typing import Any, TypeVar
 
 from hushgraph.errors import CalibrationError, InputError, UnprovenError
 from hushgraph.files.reading import Form, require_fields
-from hushgraph.files.writing import plain
 from hushgraph.privacy import events
-from hushgraph.privacy.budget import Budget
+from hushgraph.privacy.budget import Budget, as_word
 from hushgraph.privacy.calibration import Accountant, noise_scale
 from hushgraph.privacy.events import Event
 from hushgraph.privacy.loss import PrivacyLoss, WorstOf
@@ -72,12 +71,22 @@ class Stage:
             raise InputError(f"stage '{self.name}': its noise has not been set yet; use Plan.make")
         return events.repeated(of(unit, self.scale), self.count)
 
-    def scaled(self, factor: float, unit: Unit) -> Stage:
-        """The stage with its noise set to `factor` times its relative noise; fixed and free stages stay as they are."""
-        if self.is_free(unit) or self.noise is None:
+    def reference(self, unit: Unit) -> float | None:
+        """What a relative noise of 1 stands for; None where the noise is fixed or the stage free. Unproven: refused."""
+        if self.is_free(unit):
+            return None
+        self.mechanism.require(unit)
+        return None if self.noise is None else self.mechanism.reference(unit)
+
+    def at(self, factor: float, reference: float | None) -> Stage:
+        """The stage with its noise set to `factor` times its relative noise; as it is without a reference."""
+        if reference is None or self.noise is None:
             return self
-        scale = factor * self.noise * self.mechanism.reference(unit)
-        return replace(self, scale=self.mechanism.usable_scale(scale))
+        return replace(self, scale=self.mechanism.usable_scale(factor * self.noise * reference))
+
+    def scaled(self, factor: float, unit: Unit) -> Stage:
+        """The same from the unit."""
+        return self.at(factor, self.reference(unit))
 
     def facts(self, unit: Unit) -> dict[str, Any]:
         """What can be read of a stage without its mechanism: law, sampling, count, noise and bound."""
@@ -122,7 +131,7 @@ class PaperClaim:
 
     def as_dict(self) -> dict[str, Any]:
         """The claim as plain JSON values."""
-        return {"unit": self.unit.as_dict(), "accountant": self.accountant, "epsilon": plain(self.epsilon)}
+        return {"unit": self.unit.as_dict(), "accountant": self.accountant, "epsilon": as_word(self.epsilon)}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> PaperClaim:
@@ -291,7 +300,7 @@ class Plan:
         epsilon = self.epsilon if self.paper is None else self.paper.epsilon
         claim = {"unit": self.stated_unit.as_dict(), "epsilon": epsilon, "accountant": accountant}
         branches = [{"method": branch.method, **branch._parts(self.unit)} for branch in self.branches]
-        values = {
+        return {
             "method": self.method,
             "unit": self.unit.as_dict(),
             "paper_mode": self.paper is not None,
@@ -301,7 +310,6 @@ class Plan:
             "ways": [events.to_json(way) for way in self.ways(self.unit)],
             "plan": self.as_dict(),
         }
-        return {name: plain(value) for name, value in values.items()}
 
     def _parts(self, unit: Unit) -> dict[str, Any]:
         return {
@@ -323,8 +331,7 @@ class Plan:
             "paper": None if self.paper is None else self.paper.as_dict(),
             "branches": [branch.as_dict() for branch in self.branches],
         }
-        values |= {} if self.holds is None else {"holds": sorted(self.holds)}
-        return {name: plain(value) for name, value in values.items()}
+        return values if self.holds is None else {**values, "holds": sorted(self.holds)}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Plan:
@@ -348,15 +355,12 @@ def _scaled(stages: Sequence[Stage], unit: Unit, budget: Budget, paper: Accounta
     """The stages with their noise set: none without protection, the least that meets the budget otherwise."""
     if not budget.is_private:
         return tuple(stage if stage.is_free(unit) else replace(stage, scale=0.0) for stage in stages)
-    for stage in stages:
-        if not stage.is_free(unit):
-            stage.mechanism.require(unit)
+    references = [stage.reference(unit) for stage in stages]  # asked once, not at every step of the search
+    if all(reference is None for reference in references):
+        return tuple(stages)
 
     def at(factor: float) -> tuple[Stage, ...]:
-        return tuple(stage.scaled(factor, unit) for stage in stages)
-
-    if not any(stage.noise is not None and not stage.is_free(unit) for stage in stages):
-        return tuple(stages)
+        return tuple(stage.at(factor, reference) for stage, reference in zip(stages, references, strict=True))
 
     def event_at(factor: float) -> Event:
         return events.composed([stage.claimed_event(unit) for stage in at(factor)])

@@ -14,6 +14,7 @@ from hushgraph.study.stats import Summary
 if TYPE_CHECKING:
     from hushgraph.study.results import Results
     from hushgraph.study.table import Entry, Table
+    from hushgraph.study.views import Published
 
 SIGNIFICANT = 0.05
 NO_EVALUATION = ("proved_epsilon", "claimed_epsilon", "audit_epsilon", "audit_contradicted")
@@ -22,6 +23,7 @@ _NUMBERS = (
     *("count", "mean", "t_half_width", "bootstrap_low", "bootstrap_high"),
     *("difference", "difference_half_width", "won", "lost", "p_t", "p_wilcoxon", "p_holm"),
 )
+_PUBLISHED = ("published", "published_half_width")
 _LATEX = {"&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "$": r"\$", "±": r"$\pm$", "{": r"\{", "}": r"\}"}
 
 
@@ -53,11 +55,17 @@ def _column(axis: str, value: Any) -> str:
 
 
 def _cell(table: Table, key: tuple[Any, ...], column: Any, interval: str) -> str:
-    entry = table[key, column]
+    entry, theirs = table[key, column], table.published.get((key, column))
+    beside = "" if theirs is None else f" / {_figure(theirs)}"
     if entry is None:
-        return "refused" if (key, column) in table.refused else "not run"
+        return ("refused" if (key, column) in table.refused else "not run") + beside
     star = "*" if entry.p is not None and entry.p < SIGNIFICANT else ""
-    return shown(entry.summary, interval) + star
+    return shown(entry.summary, interval) + star + beside
+
+
+def _figure(theirs: Published) -> str:
+    """A published figure, as it was published."""
+    return f"{theirs.value:g}" if theirs.half_width is None else f"{theirs.value:g} ± {theirs.half_width:g}"
 
 
 def word(value: Any) -> str:
@@ -77,6 +85,8 @@ def caption(table: Table, interval: str = "t") -> str:
             f" *: differs from {word(table.baseline)}, runs compared in pairs (t-test, p < {SIGNIFICANT:g} after "
             "Holm's correction for all comparisons of the table)."
         )
+    if table.published:
+        words += " After a slash: the published figure, with its interval where one was given."
     if table.privacy == "research":
         words += " Research: the noise was seeded, so none of these runs is private."
     return words
@@ -116,13 +126,13 @@ def _escaped(words: str) -> str:
 
 def table_csv(table: Table, interval: str = "t") -> str:
     """Every number of a table, one line for each entry."""
-    head = [*table.rows, table.columns, "value", *_NUMBERS]
+    head = [*table.rows, table.columns, "value", *_NUMBERS, *_PUBLISHED]
     lines: list[list[Any]] = []
     for key in table.row_keys:
         for column in table.column_keys:
             entry = table[key, column]
             if entry is not None:
-                lines.append([*key, column, table.value, *_numbers(entry)])
+                lines.append([*key, column, table.value, *_numbers(entry), *_published(table, key, column)])
     return _csv(head, lines)
 
 
@@ -133,6 +143,11 @@ def _numbers(entry: Entry) -> list[Any]:
         return [*found, *[None] * 7]
     gap = pair.difference
     return [*found, gap.mean, gap.half_width, pair.won, pair.lost, pair.p_t, pair.p_wilcoxon, entry.p]
+
+
+def _published(table: Table, key: tuple[Any, ...], column: Any) -> list[float | None]:
+    theirs = table.published.get((key, column))
+    return [None, None] if theirs is None else [theirs.value, theirs.half_width]
 
 
 def runs_csv(results: Results) -> str:
@@ -168,6 +183,7 @@ def table_as_dict(table: Table) -> dict[str, Any]:
             **dict(zip(table.rows, key)),
             table.columns: column,
             **dict(zip(_NUMBERS, _numbers(entry))),
+            **dict(zip(_PUBLISHED, _published(table, key, column))),
         }
         for key in table.row_keys
         for column in table.column_keys

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hushgraph.datasets.catalog import DATA_VARIABLE
 from hushgraph.errors import InputError
+from hushgraph.executors.base import Executor, cores, working
 from hushgraph.ledger.project import IN_MEMORY, PLACE
 from hushgraph.study.axes import experiment_named
 from hushgraph.study.cell import Cell
@@ -23,7 +25,7 @@ from hushgraph.study.estimate import Remaining, Timings
 from hushgraph.study.results import Results, matches
 from hushgraph.study.spec import Study
 from hushgraph.study.store import State, Store, StoreLock
-from hushgraph.study.workers import Duty, Ended, Workers, settle
+from hushgraph.study.workers import Duty, Ended, Workers
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ def study(
     source: str | os.PathLike[str] | Study | Mapping[str, Any] | None = None,
     *,
     store: str | os.PathLike[str] | None = None,
-    workers: int | None = None,
+    workers: int | str | Executor | None = None,
     retry: bool = False,
     where: Mapping[str, Any] | None = None,
     any_code: bool = False,
@@ -62,24 +64,24 @@ def study(
     `source` is a study file, a `Study`, or the values of one; without it the values are given by name:
     `study(privacy="research", datasets=["campus"], methods=["gap"], epsilons=[1, 4], seeds=3)`. Results go to `store`
     (default: NAME.sqlite beside the file). `workers` is how many processes run cells (default: one per core; 0: this
-    one). `retry` runs cells again that were refused or failed; `where` keeps only cells whose axes have these values;
-    with `any_code`, a cell that another version of the code has done is not done again.
+    one), or "ray", or a `hushgraph.Ray`. `retry` runs cells again that were refused or failed; `where` keeps only
+    cells whose axes have these values; with `any_code`, a cell that another version of the code has done is not done
+    again.
     """
     declared = read_study(source, values)
     kept = Store(store if store is not None else default_store(declared))
     require_known_cost(declared)
     if declared.choose is not None and declared.privacy == "charged":
         require_allowed(declared, cost_of(declared))
-    count = cores() if workers is None else workers
-    with StoreLock(kept.path), _ledger_of(declared):
+    with StoreLock(kept.path), _ledger_of(declared), _executor_for(declared, workers) as executor:
         results = Results(declared, kept, any_code)
         groups = declare(results) if declared.privacy == "charged" else {}
-        duty = Duty(str(kept.path), declared.name, groups, declared.ledger)
-        _run(results, Workers(count, duty), retry, where or {}, _noting(declared, kept, watch))
+        duty = Duty(str(kept.path), declared.name, groups, declared.ledger, surroundings=_surroundings())
+        _run(results, Workers(executor, duty), retry, where or {}, _noting(declared, kept, watch))
     return Results(declared, kept, any_code)
 
 
-def time_kinds(results: Results, workers: int | None = None) -> Results:
+def time_kinds(results: Results, workers: int | str | Executor | None = None) -> Results:
     """Run the first cell of each kind of which no time is known, and keep what comes out; never in a charged study."""
     if results.study.privacy == "charged":
         raise InputError(
@@ -90,9 +92,10 @@ def time_kinds(results: Results, workers: int | None = None) -> Results:
     for cell in results.missing:
         if not known.of_cell(cell):
             first.setdefault(known.kind(cell), cell)
-    duty = Duty(str(results.store.path), results.study.name)
-    with StoreLock(results.store.path), _ledger_of(results.study):
-        for _ in Workers(cores() if workers is None else workers, duty).run(list(first.values())):
+    chosen = _executor_for(results.study, workers)
+    with StoreLock(results.store.path), _ledger_of(results.study), chosen as executor:
+        duty = Duty(str(results.store.path), results.study.name, surroundings=_surroundings())
+        for _ in Workers(executor, duty).run(list(first.values())):
             pass
     return Results(results.study, results.store)
 
@@ -111,11 +114,6 @@ def read_study(source: Any, values: Mapping[str, Any]) -> Study:
 def default_store(declared: Study) -> Path:
     """The file of results that belongs to a study."""
     return declared.folder / f"{declared.name}.sqlite"
-
-
-def cores() -> int:
-    """How many processes can run at once here."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def require_known_cost(declared: Study) -> None:
@@ -139,8 +137,6 @@ def _run(results: Results, workers: Workers, retry: bool, where: Mapping[str, An
     done, bad = total - len(todo), 0 if retry else counts["refused"] + counts["failed"]
     timings, left = Timings.of(results.store.timings()), {cell.key(""): cell for cell in todo}
     watch(Progress(done, total, bad, timings.remaining(todo, workers.count)))
-    if workers.count == 0 and todo:
-        settle(workers.duty)
     for one in workers.run(_ordered(todo)):
         left.pop(one.cell.key(""), None)
         timings.add(one.cell, one.seconds)
@@ -164,6 +160,23 @@ def _ordered(cells: list[Cell]) -> list[Cell]:
     """Round by round of seeds, and in a round graph by graph, so that a worker keeps the graph it has."""
     places = {str(cell.axis("dataset")): place for place, cell in reversed(list(enumerate(cells)))}
     return sorted(cells, key=lambda cell: (cell.seed, cell.split_seed, places[str(cell.axis("dataset"))]))
+
+
+@contextmanager
+def _executor_for(declared: Study, workers: int | str | Executor | None) -> Iterator[Executor]:
+    with working(cores() if workers is None else workers) as executor:
+        assert executor is not None
+        if declared.privacy == "charged" and not executor.is_here:
+            raise InputError(
+                "workers: expected workers on this machine for a charged study, whose runs all write to one ledger; "
+                "got a cluster. Charged runs are few: leave workers out. On a cluster, declare research on public data"
+            )
+        yield executor
+
+
+def _surroundings() -> dict[str, str]:
+    """What experiments on other machines find things by."""
+    return {name: os.environ[name] for name in (PLACE, DATA_VARIABLE) if name in os.environ}
 
 
 @contextmanager

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hushgraph.errors import InputError, did_you_mean
 from hushgraph.study.cell import REPEATS, Cell
 from hushgraph.study.stats import Paired, Summary, holm, paired, summarize
 from hushgraph.study.store import State
-from hushgraph.study.views import View
+from hushgraph.study.views import MEASURE, Published, View
 
 if TYPE_CHECKING:
     from hushgraph.study.results import Results, Row
@@ -48,6 +48,7 @@ class Table:
     entries: dict[tuple[tuple[Any, ...], Any], Entry]
     privacy: str
     refused: frozenset[tuple[tuple[Any, ...], Any]] = frozenset()
+    published: dict[tuple[tuple[Any, ...], Any], Published] = field(default_factory=dict)
 
     def __getitem__(self, place: tuple[tuple[Any, ...], Any]) -> Entry | None:
         return self.entries.get(place)
@@ -67,20 +68,46 @@ def make_table(results: Results, view: View) -> Table:
                 column = measure if view.values else row.cell.axis(view.columns)
                 place = (_key(row.cell, axes), column)
                 grouped[place][_key(row.cell, REPEATS)] = value
-    columns = list(view.values) or distinct(column for _, column in grouped)
+    beside = MEASURE if view.values else view.columns
+    promised = _promised(view, axes, beside)
+    columns = list(view.values) or distinct([*(column for _, column in grouped), *(column for _, column in promised)])
     baseline = _baseline(view, columns)
+    keys = tuple(_ordered(dict.fromkeys(key for key, _ in (*grouped, *promised))))
     return Table(
         view.name,
         ", ".join(view.values) or view.value,
         axes,
-        "measure" if view.values else view.columns,
+        beside,
         baseline,
-        tuple(_ordered(dict.fromkeys(key for key, _ in grouped))),
+        keys,
         tuple(columns),
         _entries(grouped, baseline),
         results.study.privacy,
         _refused(results, view, axes),
+        _published(view, axes, beside, [(key, column) for key in keys for column in columns]),
     )
+
+
+def _promised(view: View, axes: Sequence[str], beside: str) -> list[tuple[tuple[Any, ...], Any]]:
+    """Where a published figure says its whole place: shown also where nothing of ours was run."""
+    return [
+        (tuple(one.place[axis] for axis in axes), one.place[beside])
+        for one in view.published
+        if all(axis in one.place for axis in (*axes, beside))
+    ]
+
+
+def _published(
+    view: View, axes: Sequence[str], beside: str, places: Sequence[tuple[tuple[Any, ...], Any]]
+) -> dict[tuple[tuple[Any, ...], Any], Published]:
+    """The published figure of each place that has one."""
+    found = {}
+    for key, column in places:
+        here = {**dict(zip(axes, key)), beside: column}
+        for one in view.published:
+            if all(axis in here and here[axis] == value for axis, value in one.place.items()):
+                found[key, column] = one
+    return found
 
 
 def _key(cell: Cell, axes: Sequence[str]) -> tuple[Any, ...]:
@@ -98,14 +125,15 @@ def _refused(results: Results, view: View, axes: Sequence[str]) -> frozenset[tup
 
 def chosen_rows(results: Results, view: View) -> list[Row]:
     """The rows that a view is about; an unknown measure or axis is an error."""
-    known = results.metrics()
-    unknown = [one for one in (view.values or (view.value,)) if known and one not in known]
-    InputError.collect(f"value: no run has '{one}'; {did_you_mean(one, known)}" for one in unknown)
     axes = {axis for cell in results.study.cells for axis in cell.axes}
     InputError.collect(
         f"axis: no '{axis}' in this study; {did_you_mean(axis, axes)}" for axis in view.axes if axis not in axes
     )
-    return results.where(view.where)
+    rows = results.where(view.where)
+    known = list(dict.fromkeys(name for row in rows for name in row.metrics))
+    unknown = [one for one in (view.values or (view.value,)) if known and one not in known]
+    InputError.collect(f"value: no run has '{one}'; {did_you_mean(one, known)}" for one in unknown)
+    return rows
 
 
 def varying(rows: Sequence[Row], view: View, named: Sequence[str]) -> list[str]:

@@ -9,6 +9,17 @@ from hushgraph.study.cell import Cell
 from hushgraph.study.reader import Reader
 
 Kind = Literal["table", "lines", "heat"]
+MEASURE = "measure"
+"""What a table with several `values` has in place of an axis for its columns."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """A figure of a publication and where it belongs: the values of axes, or of `measure`."""
+
+    place: dict[str, Any]
+    value: float
+    half_width: float | None = None
 
 
 @dataclass(frozen=True)
@@ -16,8 +27,8 @@ class View:
     """One table or plot.
 
     A table has `rows` and one column for each value of `columns`, or for each measure in `values`; `baseline` is the
-    column that others are compared with, in pairs. Lines go along `x`, one for each value of `series`. A heat map has
-    `x` and `y`. `where` keeps only the cells whose axes have these values.
+    column that others are compared with, in pairs; `published` are figures to stand beside ours. Lines go along `x`,
+    one for each value of `series`. A heat map has `x` and `y`. `where` keeps the cells whose axes have these values.
     """
 
     name: str
@@ -32,12 +43,14 @@ class View:
     series: str = "method"
     log: bool | None = None
     where: dict[str, Any] = field(default_factory=dict)
+    published: tuple[Published, ...] = ()
 
     @property
     def axes(self) -> tuple[str, ...]:
         """The axes that it names."""
         columns = () if self.values else (self.columns,)
-        used = {"table": (*self.rows, *columns), "lines": (self.x, self.series), "heat": (self.x, self.y)}
+        placed = [axis for one in self.published for axis in one.place if axis != MEASURE]
+        used = {"table": (*self.rows, *columns, *placed), "lines": (self.x, self.series), "heat": (self.x, self.y)}
         return tuple(axis for axis in (*used[self.kind], *self.where) if axis)
 
 
@@ -84,8 +97,9 @@ def read_views(top: Reader) -> tuple[View, ...]:
 
 
 def _table(at: Reader, number: int) -> View:
-    at.only(("name", "value", "values", "rows", "columns", "baseline", "where"))
+    at.only(("name", "value", "values", "rows", "columns", "baseline", "published", "where"))
     values = tuple(str(one) for one in at.listed("values"))
+    places = [Reader.of(one, f"{at.at('published')}[{n}]", at.problems) for n, one in enumerate(at.listed("published"))]
     return View(
         name=at.text("name", f"table {number + 1}"),
         kind="table",
@@ -95,7 +109,16 @@ def _table(at: Reader, number: int) -> View:
         columns=at.text("columns", "method"),
         baseline=at.values.get("baseline"),
         where=_where(at),
+        published=tuple(_published(place) for place in places),
     )
+
+
+def _published(at: Reader) -> Published:
+    place = {key: value for key, value in at.values.items() if key not in ("is", "within")}
+    found, within = at.numbers("is"), at.numbers("within", above=0.0)
+    if len(found) != 1:
+        at.problem("is", "the published figure, one number")
+    return Published(place, found[0] if found else 0.0, within[0] if within else None)
 
 
 def _plot(at: Reader, number: int) -> View:

@@ -1,6 +1,7 @@
-"""Processes that run cells: one per core, each with one thread, forked after the libraries were imported once.
+"""Running cells: here, in processes of one thread each, or on a cluster.
 
-A worker writes its result to the store itself, and ends as soon as the process that started it is gone.
+Whoever runs the study writes down which cell begins and how it ended; a worker only computes. A cell whose worker was
+lost is begun again, as another attempt.
 """
 
 from __future__ import annotations
@@ -8,23 +9,22 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-import threading
 import time
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
-from multiprocessing import connection, get_all_start_methods, get_context
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from hushgraph.errors import HushgraphError
+from hushgraph.executors.base import Executor, Lost
+from hushgraph.executors.processes import Processes
 from hushgraph.study.axes import experiment_named
 from hushgraph.study.cell import Cell, code_version
 from hushgraph.study.lab import Lab
 from hushgraph.study.store import State, Store
 
-_LOOK = 0.2
 _TRIES = 2
 """How often a cell may take its worker down (memory, a crash in a library) before it counts as failed."""
 
@@ -38,6 +38,28 @@ class Duty:
     groups: Mapping[str, str] = field(default_factory=dict)
     ledger: str | None = None
     threads: int = 1
+    surroundings: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables that cells need; a process has them from the one that started it."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A cell that begins; `group` is the one that declared its cost, for the first attempt."""
+
+    cell: Cell
+    group: str | None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a cell ended, and by which code."""
+
+    state: State
+    code: str
+    metrics: dict[str, float | None]
+    facts: dict[str, Any]
+    message: str
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -49,11 +71,11 @@ class Ended:
     seconds: float
 
 
-def run_cell(cell: Cell, duty: Duty) -> Ended:
-    """Run one cell and write down how it ended; errors of the library and of the experiment end the cell alone."""
-    store, code = Store(duty.store), code_version(cell.experiment)
-    before = store.begin(cell.key(code))
-    lab = Lab(cell, duty.ledger, f"study {duty.study}", None if before else duty.groups.get(cell.key("")))
+def run_cell(attempt: Attempt, duty: Duty) -> Outcome:
+    """Run one cell; errors of the library and of the experiment end the cell alone."""
+    settle(duty)
+    cell, code = attempt.cell, code_version(attempt.cell.experiment)
+    lab = Lab(cell, duty.ledger, f"study {duty.study}", attempt.group)
     started = time.perf_counter()
     state, metrics, message = State.DONE, {}, ""
     try:
@@ -64,8 +86,7 @@ def run_cell(cell: Cell, duty: Duty) -> Ended:
     except Exception:
         state, message = State.FAILED, traceback.format_exc()
     seconds = 0.0 if lab.hides_time and lab.is_charged else time.perf_counter() - started
-    store.finish(cell, code, state, metrics=metrics, facts=lab.facts, message=message, seconds=seconds)
-    return Ended(cell, state, seconds)
+    return Outcome(state, code, metrics, lab.facts, message, seconds)
 
 
 def prepare(cells: Sequence[Cell]) -> None:
@@ -79,94 +100,57 @@ def prepare(cells: Sequence[Cell]) -> None:
 
 @dataclass
 class Workers:
-    """A number of processes that take cells one after the other. With 0, cells run in this process."""
+    """Takes cells one after the other to an executor and writes down what comes back."""
 
-    count: int
+    executor: Executor
     duty: Duty
-    _busy: dict[Any, tuple[Any, Cell | None, int]] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        """How many cells run at once."""
+        return self.executor.count
 
     def run(self, cells: list[Cell]) -> Iterator[Ended]:
         """Run the cells and hand over each that ended, in the order in which they end."""
-        if self.count == 0:
-            for cell in cells:
-                yield run_cell(cell, self.duty)
-            return
-        if not cells:
-            return
-        prepare(cells)
-        waiting = [(cell, 1) for cell in reversed(cells)]
-        try:
-            for _ in range(min(self.count, len(cells))):
-                self._start()
-            self._hand_out(waiting)
-            while any(cell is not None for _, cell, _ in self._busy.values()):
-                for pipe in connection.wait(list(self._busy)):
-                    ended = self._hear(pipe, waiting)
-                    if ended is not None:
-                        yield ended
-                self._hand_out(waiting)
-        finally:
-            self._stop()
+        if cells and isinstance(self.executor, Processes) and self.count:
+            prepare(cells)
+        waiting, tries = list(reversed(cells)), dict.fromkeys((cell.key("") for cell in cells), 0)
 
-    def _start(self) -> None:
-        how = get_context("fork" if "fork" in get_all_start_methods() else "spawn")
-        here, there = how.Pipe()
-        process = how.Process(target=_work, args=(there, self.duty, os.getpid()), daemon=True)  # type: ignore[attr-defined]
-        process.start()
-        there.close()
-        self._busy[here] = (process, None, 0)
-
-    def _hand_out(self, waiting: list[tuple[Cell, int]]) -> None:
-        for pipe, (process, cell, _) in list(self._busy.items()):
-            if cell is None and waiting:
-                following, tries = waiting.pop()
-                pipe.send(following)
-                self._busy[pipe] = (process, following, tries)
-
-    def _hear(self, pipe: Any, waiting: list[tuple[Cell, int]]) -> Ended | None:
-        process, cell, tries = self._busy[pipe]
-        try:
-            ended: Ended = pipe.recv()
-            self._busy[pipe] = (process, None, 0)
-            return ended
-        except (EOFError, OSError):
-            del self._busy[pipe]
-            process.join()
-            self._start()
-            assert cell is not None
-            if tries < _TRIES:
-                waiting.append((cell, tries + 1))
+        def pull() -> Attempt | None:
+            if not waiting:
                 return None
-            words = f"the process that ran it ended with exit code {process.exitcode}, {tries} times"
-            Store(self.duty.store).finish(cell, code_version(cell.experiment), State.FAILED, message=words)
-            return Ended(cell, State.FAILED, 0.0)
+            tries[waiting[-1].key("")] += 1
+            return self._begun(waiting.pop())
 
-    def _stop(self) -> None:
-        for pipe, (process, _, _) in self._busy.items():
-            pipe.close()
-            process.terminate()
-            process.join()
-        self._busy.clear()
+        shared = replace(self.duty, groups={})
+        for attempt, found in self.executor.each(partial(run_cell, duty=shared), pull):
+            cell: Cell = attempt.cell
+            if isinstance(found, Lost) and tries[cell.key("")] < _TRIES:
+                waiting.append(cell)
+                continue
+            yield self._ended(cell, found, tries[cell.key("")])
 
+    def _begun(self, cell: Cell) -> Attempt:
+        before = Store(self.duty.store).begin(cell.key(code_version(cell.experiment)))
+        return Attempt(cell, None if before else self.duty.groups.get(cell.key("")))
 
-def _work(pipe: Any, duty: Duty, parent: int) -> None:
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    settle(duty)
-    with suppress(EOFError, OSError, KeyboardInterrupt):
-        while True:
-            pipe.send(run_cell(pipe.recv(), duty))
+    def _ended(self, cell: Cell, found: Outcome | Lost, tries: int) -> Ended:
+        code = code_version(cell.experiment)
+        if isinstance(found, Lost):
+            found = Outcome(State.FAILED, code, {}, {}, f"{found.reason}, {tries} times", 0.0)
+        elif found.code != code:
+            words = f"expected a worker with the code {code}; got one with {found.code}; install the same version there"
+            found = Outcome(State.FAILED, code, {}, {}, words, 0.0)
+        parts = {"metrics": found.metrics, "facts": found.facts, "message": found.message, "seconds": found.seconds}
+        Store(self.duty.store).finish(cell, code, found.state, **parts)  # type: ignore[arg-type]
+        return Ended(cell, found.state, found.seconds)
 
 
 def settle(duty: Duty) -> None:
     """One thread for each process, and no warnings of ledgers that are in memory on purpose."""
+    os.environ.update(duty.surroundings)
     os.environ.setdefault("OMP_NUM_THREADS", str(duty.threads))  # for libraries that are imported later
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(duty.threads)
     warnings.filterwarnings("ignore", message="a ledger in memory")
     warnings.filterwarnings("ignore", message=".*parse CSR tensor support is in beta.*")
-
-
-def _end_with(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(_LOOK)
-    os._exit(1)

@@ -49,6 +49,8 @@ class Training(Settings):
     schedule: str | Callable[[float], float] = "constant"
     class_weights: tuple[float, ...] | None = None
     device: str = "cpu"
+    ranks: object = None
+    """The processes that share private training (`hushgraph.training.ranks.Ranks`); None: this one alone."""
     is_fixed: bool = False
     """Whether something is read off the steps as they are here: options of `fit` leave it alone."""
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.errors import InputError
-from hushgraph.graph.rows import JoinedRows, SparseRows
+from hushgraph.graph.rows import JoinedRows, for_many_steps
 from hushgraph.nn.chorus import Ensemble
 from hushgraph.nn.layers import fresh_generator
 from hushgraph.training.loop import BestEpoch, Progress, train_epochs
@@ -49,7 +49,7 @@ def train_ensemble(
     one, among equals), and training stops after `patience` epochs without a better one: legal only where validation
     labels are public. The network is left in evaluation mode.
     """
-    inputs, targets = rows.rows(train), labels.index_select(0, train)
+    inputs, targets = for_many_steps(rows.rows(train)), labels.index_select(0, train)
     check_labels(targets, len(inputs))
     if len(inputs) < 2:
         raise InputError(f"expected at least two training rows; got {len(inputs)}; check the training mask")
@@ -60,10 +60,6 @@ def train_ensemble(
     with FlatParameters(network) as flat, torch.no_grad():
         gradient = EnsembleGradient(network, flat, fresh_generator(generator))
         update = make_optimizer("adam", flat.vector, lr) if optimizer is None else optimizer(flat.vector, epochs)
-
-        for part in inputs.parts:
-            if isinstance(part, SparseRows):
-                part.keep_transposed()
 
         def epoch() -> None:
             gradient.write(inputs, targets)

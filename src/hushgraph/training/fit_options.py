@@ -44,20 +44,22 @@ class FitOptions:
     early_stopping: int | None = None
     class_weights: tuple[float, ...] | None = None
     device: str = "cpu"
+    ranks: Any = None
 
     @classmethod
     def of(
         cls,
         optimizer: Any,
         schedule: Any,
-        callbacks: Sequence[Callback] | Callback,
+        callbacks: Sequence[Callback] | Callback | None,
         early_stopping: int | None,
         class_weights: Sequence[float] | Mapping[str, float] | None,
         device: str | torch.device | None,
         class_names: Sequence[str],
+        ranks: Any = None,
     ) -> FitOptions:
         """The options, checked, with all that is wrong in one error."""
-        many = (callbacks,) if callable(callbacks) else tuple(callbacks)
+        many = (callbacks,) if callable(callbacks) else tuple(callbacks or ())
         problems = [
             *([] if optimizer is None else check_optimizer(optimizer)),
             *([] if schedule is None else check_schedule(schedule)),
@@ -68,7 +70,7 @@ class FitOptions:
         ]
         InputError.collect(problems)
         weights = None if class_weights is None else _weights(class_weights, class_names)
-        return cls(optimizer, schedule, many, early_stopping, weights, str(device or "cpu"))
+        return cls(optimizer, schedule, many, early_stopping, weights, str(device or "cpu"), ranks)
 
     @property
     def is_code(self) -> bool:
@@ -84,6 +86,7 @@ class FitOptions:
             "early_stopping": self.early_stopping,
             "class_weights": None if self.class_weights is None else list(self.class_weights),
             "device": None if self.device == "cpu" else self.device,
+            "ranks": None if self.ranks is None else self.ranks.count,
         }
         return {name: value for name, value in said.items() if value is not None}
 
@@ -98,6 +101,8 @@ class FitOptions:
             wanted["schedule"] = self.schedule
         if self.class_weights is not None:
             wanted["class_weights"] = self.class_weights
+        if not exact and self.ranks is not None and self.ranks.count > 1:
+            wanted["ranks"] = self.ranks
         if exact:
             wanted["device"] = self.device
             if self.early_stopping is not None:

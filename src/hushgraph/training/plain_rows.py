@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hushgraph.errors import InputError
-from hushgraph.graph.rows import JoinedRows, Rows, SparseRows, dense_rows, take_rows
+from hushgraph.graph.rows import JoinedRows, Rows, SparseRows, dense_rows, for_many_steps, take_rows
 from hushgraph.nn.layers import fresh_generator
 from hushgraph.training.config import BestBy, Training
 from hushgraph.training.loop import BestEpoch, Progress, train_epochs
@@ -176,6 +176,8 @@ class _Split:
         class_weights: tuple[float, ...] | None = None,
     ) -> None:
         self.rows, self.labels = _select(rows, labels, index)
+        if batch_size is None:
+            for_many_steps(self.rows)
         check_labels(self.labels, len(self.rows))
         if class_weights is not None:
             self.labels = weighted_labels(self.labels, class_weights)
@@ -204,9 +206,6 @@ class _Split:
 
     def batches(self) -> Iterator[tuple[Rows, Tensor]]:
         if self.batch_size is None:
-            for part in getattr(self.rows, "parts", [self.rows]):
-                if isinstance(part, SparseRows):
-                    part.keep_transposed()
             yield self.rows, self.labels
             return
         order = torch.randperm(len(self.rows), generator=self.generator).to(self.labels.device)
@@ -240,7 +239,7 @@ def merge_repeats(rows: SparseRows, labels: Tensor, num_classes: int) -> Distinc
     copies = torch.bincount(group, minlength=len(first)).to(kind)
     classes = torch.zeros(len(first) * num_classes, dtype=kind)
     classes.index_add_(0, group * num_classes + labels, torch.ones(len(labels), dtype=kind))
-    return DistinctRows(rows.rows(first), classes.view(-1, num_classes) / copies.unsqueeze(1), copies)
+    return DistinctRows(for_many_steps(rows.rows(first)), classes.view(-1, num_classes) / copies.unsqueeze(1), copies)
 
 
 def _groups(rows: SparseRows) -> tuple[Tensor, Tensor]:

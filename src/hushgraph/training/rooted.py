@@ -33,7 +33,7 @@ from hushgraph.errors import InputError, UnprovenError
 from hushgraph.graph.rooted import Messages, RootedBatch, RootedSubgraphs
 from hushgraph.graph.rows import Rows, SparseRows, take_rows
 from hushgraph.nn.layers import Linear
-from hushgraph.nn.rooted import AttentionLayer, GCNLayer, GINLayer, RootedNetwork
+from hushgraph.nn.rooted import AttentionLayer, GCNLayer, GINLayer, RootedNetwork, SAGELayer
 from hushgraph.nn.rowwise import is_registered
 from hushgraph.training.alike import one_thread
 from hushgraph.training.clipping import widest_layer
@@ -53,7 +53,7 @@ from hushgraph.training.rounding import (
     norm_slack,
 )
 
-_KNOWN = (RootedNetwork, GCNLayer, GINLayer, AttentionLayer)
+_KNOWN = (RootedNetwork, GCNLayer, SAGELayer, GINLayer, AttentionLayer)
 CHUNK_ROOTS = 2_048
 CHUNK_ROWS = 16_384
 # Roots in a block, rows of them that are added up in single precision, and roots in a block where each has one row.

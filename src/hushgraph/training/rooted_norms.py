@@ -29,7 +29,7 @@ from torch import Tensor
 
 from hushgraph.errors import InputError
 from hushgraph.graph.rooted import RootedSubgraphs, ragged
-from hushgraph.graph.rows import SparseRows
+from hushgraph.graph.rows import SparseRows, for_many_steps
 from hushgraph.nn.layers import Linear, linear_input
 from hushgraph.training.even_products import multiply_each
 from hushgraph.training.rounding import SINGLE, UNDERFLOW
@@ -219,7 +219,7 @@ class SharedInputs:
         used = torch.zeros(len(self.features), dtype=torch.bool).index_fill_(0, nodes, True)
         chosen = used.nonzero().squeeze(1)
         if chosen.numel() >= _TAKE_ALL * len(self.features):
-            self._place, self._taken = torch.arange(len(self.features)), self.features.keep_transposed()
+            self._place, self._taken = torch.arange(len(self.features)), for_many_steps(self.features)
         else:
             self._place[chosen] = torch.arange(chosen.numel())
             self._taken = self.features.rows(chosen)

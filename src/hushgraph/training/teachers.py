@@ -10,12 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import multiprocessing
 import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +20,11 @@ import torch
 from torch import Tensor
 
 from hushgraph.errors import InputError
+from hushgraph.executors.base import Executor
+from hushgraph.executors.processes import Processes
 from hushgraph.graph.edges import Edges, MemoryEdges
 from hushgraph.graph.rows import Rows, dense_rows, take_rows
+from hushgraph.training.alike import one_thread
 from hushgraph.training.learners import Learner, Part, learner_from
 
 _ROUNDS = 15
@@ -40,14 +40,20 @@ def parts_of(members: Tensor, teachers: int, seed: int) -> list[Tensor]:
 class Ensemble:
     """How teachers are made: how many, of what kind, by which public seed, and where.
 
-    `workers` processes train them; `folder` keeps what each has voted until all have.
+    `executor` trains them; `folder`, on this machine, keeps what each has voted until all have.
     """
 
     teachers: int
     learner: Learner
     seed: int = 0
-    workers: int = 1
+    executor: Executor = field(default_factory=lambda: Processes(1))
     folder: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.folder is not None and not self.executor.is_here:
+            raise InputError(
+                "folder: expected workers on this machine, where it is; got a cluster; leave the folder out"
+            )
 
     def votes(
         self,
@@ -81,18 +87,8 @@ class Ensemble:
 
     def _finished(self, tasks: Sequence[_Task], asked: Part, classes: int) -> Iterator[Tensor]:
         kept = _Kept(self.folder, _digest(asked, self.learner, self.seed, classes))
-        vote = partial(_vote, learner=self.learner.as_dict(), asked=asked, classes=classes, seed=self.seed, kept=kept)
-        yield from in_processes(vote, tasks, self.workers)
+        yield from self.executor.map(_vote, tasks, self.learner.as_dict(), asked, classes, self.seed, kept)
         kept.clear()
-
-
-def in_processes(function: Callable[[_Task], Tensor], tasks: Sequence[_Task], workers: int) -> Iterator[Tensor]:
-    """What `function` makes of every task, in the order of the tasks: here, or in so many other processes."""
-    if workers == 1:
-        yield from map(function, tasks)
-        return
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        yield from pool.map(function, tasks, chunksize=4)
 
 
 @dataclass(frozen=True)
@@ -134,7 +130,8 @@ def _vote(task: _Task, learner: dict, asked: Part, classes: int, seed: int, kept
     found = kept.get(name)
     if found is not None:
         return found
-    voted = one_vote(learner_from(learner), task, asked, classes, seed)
+    with one_thread():  # a teacher does not depend on who trains it
+        voted = one_vote(learner_from(learner), task, asked, classes, seed)
     kept.put(name, voted)
     return voted
 

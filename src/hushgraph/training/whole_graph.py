@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hushgraph.graph.rooted import RootedBatch
-from hushgraph.graph.rows import Rows, SparseRows
+from hushgraph.graph.rows import Rows, for_many_steps
 from hushgraph.nn.rooted import RootedNetwork
 from hushgraph.training.config import Training
 from hushgraph.training.loop import BestEpoch, Progress, train_epochs
@@ -77,8 +77,7 @@ def train_rooted(
     on_epoch: Progress | None = None,
 ) -> None:
     """Train on the mean loss of the train nodes; the weights of the best epoch on `val` are kept, if there are any."""
-    if isinstance(features, SparseRows):
-        features.keep_transposed()
+    for_many_steps(features)
     scores: list[Tensor] = []  # those of the present weights serve judging and training: the network has no dropout
 
     def judge() -> float:

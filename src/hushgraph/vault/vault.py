@@ -16,12 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.errors import InputError, PrivateAccessError, UnprovenError
+from hushgraph.executors.base import Executor
 from hushgraph.graph.checks import CheckedGraph
 from hushgraph.graph.edges import Edges
-from hushgraph.graph.rows import JoinedRows, Rows, dense_rows, in_blocks, take_rows
+from hushgraph.graph.rows import JoinedRows, Rows, dense_rows, take_rows
 from hushgraph.ledger.run import Run
 from hushgraph.mechanisms.view import View
-from hushgraph.nn.rowwise import require_rowwise, treats_rows_alone
+from hushgraph.nn.rowwise import apply_to, require_rowwise
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.notes import Code, Note
@@ -81,7 +82,7 @@ class _Act:
 class Vault:
     """Holds `graph` for one `run` under one `plan`. `progress(stage, done, total)` is called while it works.
 
-    `options` are a user's wishes about all trainings.
+    `options` are a user's wishes about all trainings; `executor` does what a mechanism hands out.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class Vault:
         progress: Progress | None = None,
         checkpoint: Checkpoint | None = None,
         options: FitOptions | None = None,
+        executor: Executor | None = None,
     ) -> None:
         self.plan, self.unit = plan, plan.unit
         self.seconds: dict[str, float] = {}
@@ -101,7 +103,7 @@ class Vault:
         self.released: dict[str, list[Any]] = {}
         self._graph = graph if plan.holds is None else graph.only(plan.holds)
         self._run, self._noise, self._progress = run, noise, progress or NOBODY
-        self._checkpoint, self._options = checkpoint, options
+        self._checkpoint, self._options, self._executor = checkpoint, options, executor
         self._nodes = {"train": graph.train, "val": graph.val, "test": graph.test}
         self._cut: dict[int, Edges] = {}
         self._count: Counter[str] = Counter()
@@ -246,7 +248,8 @@ class Vault:
         report: Callable[[int, int], object] = self.progress_of(stage.name)
         if self._options is not None and self._options.callbacks:
             report = self._options.watched(stage.name, inputs, self.progress_of(stage.name))
-        return View(self._graph, stage.mechanism.reads, cap, self._noise, stage.name, report, self._cut)
+        given = (self._graph, stage.mechanism.reads, cap, self._noise, stage.name, report, self._cut)
+        return View(*given, executor=self._executor)
 
     def _checked_nodes(self, nodes: Tensor) -> Tensor:
         mask = torch.zeros(self.metadata.num_nodes, dtype=torch.bool)
@@ -281,14 +284,12 @@ class Vault:
         """A row-wise module (or a bound method of one) on every row; private rows give a new handle."""
         owner = function if isinstance(function, nn.Module) else getattr(function, "__self__", None)
         if not isinstance(rows, PrivateRows):
-            with torch.no_grad():
-                return cast(Rows, in_blocks(function, rows) if treats_rows_alone(owner) else function(rows))
+            return cast(Rows, apply_to(rows, function, owner))
         if not isinstance(owner, nn.Module):
             raise UnprovenError("private rows: expected a module, or a method of one; got an arbitrary function")
         opened = self._open(rows)
         require_rowwise(owner)
-        with torch.no_grad():
-            return self._keep(in_blocks(function, opened), f"rows computed from {rows.what}")
+        return self._keep(apply_to(opened, function, owner), f"rows computed from {rows.what}")
 
     def stack(self, parts: Sequence[Held], *more: Held) -> Held:
         """The parts of one width side by side, `[nodes, parts, columns]`; private as soon as one part is."""
@@ -319,10 +320,7 @@ class Vault:
         if isinstance(rows, PrivateRows):
             require_rowwise(module)
         expected = (self.metadata.num_nodes, self.metadata.num_classes)
-        module.eval()
-        with torch.no_grad():
-            opened = self._open(rows)
-            scores: Tensor = in_blocks(module, opened) if treats_rows_alone(module) else module(opened)
+        scores: Tensor = apply_to(self._open(rows), module.eval(), module)
         if scores.shape != expected:
             raise UnprovenError(f"predictions: expected class scores; got shape {tuple(scores.shape)}")
         return self._keep(scores, "class scores", are_scores=True) if isinstance(rows, PrivateRows) else scores

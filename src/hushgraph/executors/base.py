@@ -1,0 +1,116 @@
+"""One small interface for whoever does the work: other processes (`processes`) or a cluster (`ray`).
+
+What is handed out are functions of a task that draw nothing at random: noise is drawn by whoever hands them out, once,
+when all results are there. So a task whose worker was lost is done again, and gives the same bytes.
+
+Executors are looked up by name; another package adds its own by an entry point in "hushgraph.executors".
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
+
+from hushgraph import registry
+from hushgraph.errors import InputError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Lost:
+    """In the place of a result: the worker ended before the task did, and why."""
+
+    reason: str
+
+
+@runtime_checkable
+class Executor(Protocol):
+    """Somebody who does tasks. It starts when it is first used, and `close` ends what it started."""
+
+    @property
+    def count(self) -> int:
+        """How many tasks are done at once."""
+        ...
+
+    @property
+    def is_here(self) -> bool:
+        """Whether all workers are on this machine and see its files."""
+        ...
+
+    def map(self, function: Callable[..., Any], tasks: Iterable[Any], *shared: Any) -> Iterator[Any]:
+        """`function(task, *shared)` of every task, in order; what is shared is sent to a worker once.
+
+        The function is one of a module, and the same task always gives the same result: it may be done twice.
+        """
+        ...
+
+    def each(self, function: Callable[[Any], Any], pull: Callable[[], Any]) -> Iterator[tuple[Any, Any]]:
+        """Every task with its result, in the order in which they end; nothing is done twice.
+
+        `pull()` is the next task, or None where there is none now; it is asked again whenever a task ends. A task
+        whose worker was lost has a `Lost` as its result.
+        """
+        ...
+
+    def close(self) -> None:
+        """End what was started; the next use starts it again."""
+        ...
+
+
+def cores() -> int:
+    """How many processes can run at once here."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def as_executor(given: int | str | Executor) -> Executor:
+    """A number of processes, the name of an executor such as "ray", "ray:4" or "ray@10.0.0.1:6379", or one as it is."""
+    if isinstance(given, Executor):
+        return given
+    if isinstance(given, int) and not isinstance(given, bool):
+        return _made("processes", given, None)
+    found = re.fullmatch(
+        r"(?:(?P<name>[a-z][a-z-]*)(?::(?P<count>\d+))?(?:@(?P<address>\S+))?|(?P<only>\d+))", str(given)
+    )
+    if found is None:
+        raise InputError(
+            f"workers: expected a number of processes, or ray, ray:4 or ray@HOST:PORT; got {given!r}. In Python, "
+            "hushgraph.Ray(...) has more settings"
+        )
+    count = found["only"] or found["count"]
+    return _made(found["name"] or "processes", None if count is None else int(count), found["address"])
+
+
+def _made(name: str, count: int | None, address: str | None) -> Executor:
+    made: Executor = registry.load("executors", name)(count, *([] if address is None else [address]))
+    return made
+
+
+@contextmanager
+def working(given: int | str | Executor | None) -> Iterator[Executor | None]:
+    """The executor that was asked for, if any; one that was made here is closed at the end."""
+    if given is None:
+        yield None
+        return
+    found = as_executor(given)
+    try:
+        yield found
+    finally:
+        if found is not given:
+            found.close()
+
+
+def takes_workers(function: F) -> F:
+    """The function with its `workers` as an executor, if any were asked for."""
+
+    @wraps(function)
+    def called(*given: Any, workers: int | str | Executor | None = None, **options: Any) -> Any:
+        with working(workers) as executor:
+            return function(*given, workers=executor, **options)
+
+    return cast(F, called)

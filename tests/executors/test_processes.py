@@ -1,0 +1,60 @@
+"""Other processes: results in order, errors and dead processes as what they are, and how executors are asked for."""
+
+from __future__ import annotations
+
+import pytest
+
+from dying import ends_its_process, plus, refuses
+from hushgraph.errors import InputError
+from hushgraph.executors.base import Lost, as_executor, cores, takes_workers, working
+from hushgraph.executors.processes import Processes
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_results_come_in_order_and_errors_come_back(count: int) -> None:
+    assert list(Processes(count).map(plus, range(7), 5)) == list(range(5, 12))
+    with pytest.raises(InputError, match="expected another"):
+        list(Processes(count).map(refuses, [1]))
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_each_task_is_done_once_and_new_ones_may_follow(count: int) -> None:
+    waiting, seen = [3, 2, 1], []
+    for task, result in Processes(count).each(plus, lambda: waiting.pop() if waiting else None):
+        seen.append((task, result))
+        if task == 3:
+            waiting.append(10)
+    assert sorted(seen) == [(1, 1), (2, 2), (3, 3), (10, 10)]
+
+
+def test_a_process_that_ends_is_a_lost_task() -> None:
+    waiting = [1]
+    ((task, result),) = Processes(1).each(ends_its_process, lambda: waiting.pop() if waiting else None)
+    assert task == 1
+    assert result == Lost("the process that ran it ended with exit code 9")
+
+
+def test_how_they_are_asked_for() -> None:
+    assert [as_executor(given).count for given in (3, "2", "processes:4", "processes")] == [3, 2, 4, cores()]
+    own = Processes(2)
+    assert as_executor(own) is own
+    for bad in ("ray:", "2.5", "-1", True):
+        with pytest.raises(InputError, match="workers: expected"):
+            as_executor(bad)
+    with pytest.raises(InputError, match="unknown executor"):
+        as_executor("rya")
+    with pytest.raises(InputError, match="0 or more"):
+        Processes(-1)
+
+
+def test_one_that_was_made_for_a_call_is_closed_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[Processes] = []
+    monkeypatch.setattr(Processes, "close", lambda self: closed.append(self))
+    own = Processes(2)
+    with working(own) as same, working(None) as nobody:
+        assert same is own
+        assert nobody is None
+    assert closed == []
+    count = takes_workers(lambda workers=None: workers.count)
+    assert count(workers=3) == 3
+    assert [one.count for one in closed] == [3]
