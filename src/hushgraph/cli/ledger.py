@@ -180,15 +180,18 @@ def head(
         echo(f"written to {out}; keep it where whoever can change the ledger cannot change it")
 
 
+RunArgument = Annotated[str, typer.Argument(help="The run, or the beginning of its id.")]
+Signer = Annotated[str, typer.Option("--as", help="Who signs; the key is made by `hushgraph init --as NAME`.")]
+SignersKey = Annotated[Path | None, typer.Option(help="The key; default: the one in your own configuration folder.")]
+
+
 @app.command()
 @command
 def approve(
-    run: Annotated[str, typer.Argument(help="The run, or the beginning of its id.")],
-    name: Annotated[str, typer.Option("--as", help="Who signs; the key is made by `hushgraph init --as NAME`.")],
+    run: RunArgument,
+    name: Signer,
     note: Annotated[str, typer.Option(help="What was reviewed.")] = "",
-    key: Annotated[
-        Path | None, typer.Option(help="The key; default: the one in your own configuration folder.")
-    ] = None,
+    key: SignersKey = None,
     ledger: LedgerOption = None,
     as_json: Json = False,
 ) -> None:
@@ -199,12 +202,10 @@ def approve(
 @app.command()
 @command
 def reject(
-    run: Annotated[str, typer.Argument(help="The run, or the beginning of its id.")],
-    name: Annotated[str, typer.Option("--as", help="Who signs; the key is made by `hushgraph init --as NAME`.")],
+    run: RunArgument,
+    name: Signer,
     note: Annotated[str, typer.Option(help="Why.")] = "",
-    key: Annotated[
-        Path | None, typer.Option(help="The key; default: the one in your own configuration folder.")
-    ] = None,
+    key: SignersKey = None,
     ledger: LedgerOption = None,
     as_json: Json = False,
 ) -> None:

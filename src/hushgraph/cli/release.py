@@ -12,7 +12,6 @@ from hushgraph.cli.console import (
     Settings,
     command,
     echo,
-    known,
     progress_bar,
     require_new_folder,
     show_json,
@@ -21,7 +20,7 @@ from hushgraph.cli.console import (
 from hushgraph.cli.data import read_graph, require_data
 from hushgraph.cli.ledger import LedgerOption, Operator, Purpose, occasion_of
 from hushgraph.cli.plan import Delta, Edges, Epsilon, PaperMode
-from hushgraph.cli.train import Continues, Data, Directed, Group, Seed, Separate, Split, Unpublished
+from hushgraph.cli.train import Continues, Data, Directed, Group, Seed, Separate, Split, Unit, Unpublished
 from hushgraph.errors import InputError
 from hushgraph.privacy.budget import Budget
 
@@ -48,10 +47,7 @@ def release(
         float | None,
         typer.Option(help="Randomize features too, by FeatureRR at this epsilon a person; needs --set low= and high=."),
     ] = None,
-    unit: Annotated[
-        str | None,
-        typer.Option(help="What is protected; default: one edge of the graph.", autocompletion=known("units")),
-    ] = None,
+    unit: Unit = None,
     delta: Delta = None,
     edges: Edges = None,
     split: Split = None,
