@@ -40,7 +40,7 @@ def show(
     html: Annotated[Path | None, typer.Option(help="Write a page that opens offline to this file.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Show the totals of every dataset, and the last runs with who, when and why."""
+    """Show the totals of every dataset, and the latest runs: who, when and why."""
     from hushgraph.cli.ledger import lines
     from hushgraph.files.writing import write_whole
     from hushgraph.ledger.statement import render, statement
@@ -108,7 +108,7 @@ def limit(
 ) -> None:
     """Declare, raise or lower the limit on a dataset for a unit; runs over it are refused with exit code 3.
 
-    A limit on a name without data binds the first data that is called so; --data binds the data itself at once.
+    A limit on a name without data binds the first data used under that name; --data binds the data itself at once.
     """
     from hushgraph.privacy.budget import Budget
 

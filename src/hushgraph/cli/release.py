@@ -45,7 +45,9 @@ def release(
     out: Annotated[Path, typer.Option(help="Folder for the graph; must be new or empty.")],
     feature_epsilon: Annotated[
         float | None,
-        typer.Option(help="Randomize features too, by FeatureRR at this epsilon a person; needs --set low= and high=."),
+        typer.Option(
+            help="Randomize features too, by FeatureRR at this epsilon per person; needs --set low= and high=."
+        ),
     ] = None,
     unit: Unit = None,
     delta: Delta = None,
@@ -66,7 +68,7 @@ def release(
 ) -> None:
     """Release a graph with noisy edges within a privacy budget: graph.npz, its certificate and a manifest.
 
-    The folder is taken by --data and by hushgraph.datasets.load; `hushgraph verify` and `hushgraph audit` check it.
+    Pass the folder to --data or hushgraph.datasets.load; `hushgraph verify` and `hushgraph audit` check it.
     With --feature-epsilon features are randomized too, each person's by itself: a second promise, for the unit local.
     """
     require_data(data)
