@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hushgraph.text import rounded_down, rounded_up, visible
+from hushgraph.text import rounded_down, rounded_up, to_the_minute, visible
 
 
 def test_printed_numbers_are_rounded_up() -> None:
@@ -41,3 +41,9 @@ def test_nothing_left_is_nothing() -> None:
 
 def test_what_steers_a_terminal_is_written_out() -> None:
     assert visible("a\x1b[2J\x07b\u202ec\nd\te é") == "a\\x1b[2J\\x07b\\x202ec\nd\te é"
+
+
+def test_times_are_shown_to_the_minute() -> None:
+    assert to_the_minute("2026-01-31T12:34:56+00:00") == "2026-01-31 12:34 UTC"
+    assert to_the_minute("2026-01-31T12:34:56+02:00") == "2026-01-31T12:34:56+02:00"
+    assert to_the_minute("") == ""

@@ -32,6 +32,11 @@ def listed(items: Sequence[str]) -> str:
     return f"{', '.join(items[:-1])} and {items[-1]}"
 
 
+def to_the_minute(time: str) -> str:
+    """A time as the ledger writes it (2026-01-31T12:34:56+00:00), for people; other words stay as they are."""
+    return f"{time[:10]} {time[11:16]} UTC" if len(time) > 16 and time.endswith("+00:00") else time
+
+
 def visible(text: str) -> str:
     """The text without what a terminal would obey: control characters other than line ends and tabs are written out."""
     if text.isprintable():

@@ -49,3 +49,22 @@ def test_other_values_are_refused(name: str, value: Any, tmp_path: Path) -> None
     facts = json.loads(model.report(tmp_path / "privacy.json", form="json").read_text())
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({**facts, name: value}, SCHEMA)
+
+
+def test_the_schema_holds_under_a_limit_and_for_released_graphs(tmp_path: Path) -> None:
+    from hushgraph.ledger.ledger import Ledger
+    from hushgraph.methods.released import release_graph
+    from hushgraph.report import write_report
+
+    book = Ledger(tmp_path / "ledger")
+    book.set_limit(40.0, 1e-3, dataset="random-0", unit=hg.units.UndirectedEdge())
+    model = hg.GAP(**QUICK).fit(random_graph(0), "undirected-edge", (4.0, 1e-3), ledger=book)
+    facts = json.loads(model.report(tmp_path / "privacy.json", form="json").read_text())
+    jsonschema.validate(facts, SCHEMA)
+    assert facts["dataset_total"]["limit"] == 40.0
+    released = release_graph(hg.ARR(), random_graph(0), hg.units.UndirectedEdge(), hg.Budget(2.0, 1e-3), ledger=book)
+    released.save(tmp_path / "graph")
+    written = write_report(tmp_path / "graph", form="json", ledger=tmp_path / "ledger")
+    facts = json.loads(written.read_text())
+    jsonschema.validate(facts, SCHEMA)
+    assert (facts["what"], facts["features"], facts["verification"]) == ("graph", None, "verified")

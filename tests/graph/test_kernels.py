@@ -107,7 +107,7 @@ def test_threads_share_the_targets(threads: int, monkeypatch: pytest.MonkeyPatch
 
 @given(
     seed=st.integers(0, 10**6),
-    num_nodes=st.sampled_from([1, 2, 3, 511, 512, 513, 5_000, 2**21 + 5]),
+    num_nodes=st.sampled_from([1, 2, 3, 511, 512, 513, 5_000, 2**21, 2**21 + 5, 2**22 + 5]),
     num_edges=st.integers(0, 3_000),
     dtype=st.sampled_from([np.int32, np.int64]),
     skewed=st.booleans(),

@@ -11,7 +11,21 @@ from hushgraph.report.facts import SCHEMA, render_facts
 from reports import context, fitted
 
 NAMES = {
-    *("schema", "run", "method", "chosen", "dataset", "private", "unit", "epsilon", "delta", "profile", "mu"),
+    *(
+        "what",
+        "features",
+        "schema",
+        "run",
+        "method",
+        "chosen",
+        "dataset",
+        "private",
+        "unit",
+        "epsilon",
+        "delta",
+        "profile",
+        "mu",
+    ),
     *("accountant", "asymptotic", "attacker", "released", "public", "not_protected", "randomness", "paper"),
     *("dataset_total", "verification", "operator", "purpose", "ledger", "versions"),
 }

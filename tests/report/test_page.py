@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from html import unescape
@@ -8,11 +9,17 @@ from pathlib import Path
 
 import pytest
 
+import hushgraph as hg
 from browsing import DESKTOP, PHONE, browsing, cut_off, needs_browser
 from hushgraph.errors import InputError
+from hushgraph.ledger.ledger import Ledger
+from hushgraph.methods.released import release_graph
+from hushgraph.privacy.budget import Budget
+from hushgraph.privacy.units import UndirectedEdge
 from hushgraph.report import words, write_report
 from hushgraph.report.context import read_context
-from reports import fitted
+from reports import context, fitted
+from small_graphs import random_graph
 
 VOID = {"meta", "link", "br", "input", "img", "line", "circle", "polyline", "rect"}
 ROC = {"fpr": [0.0, 0.001, 0.01, 1.0], "tpr": [0.0, 0.01, 0.1, 1.0]}
@@ -137,6 +144,39 @@ def test_a_model_explains_its_certificate() -> None:
     model = fitted("auto", "undirected-edge", 1.0)
     assert str(model) == model.explain() == words.explain(model.certificate, model.reason)
     assert "on public validation labels" in " ".join(str(model).split())
+
+
+def test_a_released_graph_has_a_page_without_accuracy(tmp_path: Path) -> None:
+    book = Ledger(tmp_path / "ledger")
+    budget = Budget(2.0, 1e-3)
+    release_graph(hg.ARR(), random_graph(1), UndirectedEdge(), budget, ledger=book).save(tmp_path / "graph")
+    page, reader = read(write_report(tmp_path / "graph", ledger=tmp_path / "ledger"))
+    assert "accuracy" not in reader.ids
+    assert "Verified: the graph, its certificate and the ledger agree" in page
+    assert "from everybody who sees the graph" in page
+    assert "Training and inference" not in page
+    for form in ("markdown", "card", "json", "deployment"):
+        text = write_report(tmp_path / "graph", ledger=tmp_path / "ledger", form=form).read_text()
+        assert "trained" not in text.lower().split("settings")[0].replace("a trained model", "")
+
+
+def test_a_second_promise_of_a_released_graph_is_shown(tmp_path: Path) -> None:
+    from hushgraph.report.sections.verdict import verdict_of
+
+    plain = context("arr")
+    rows = dict(verdict_of(dataclasses.replace(plain, what="graph", features=plain.certificate)).rows)
+    assert rows["Also"].startswith("A second promise, about features: The output of arr")
+    assert "Also" not in dict(verdict_of(plain).rows)
+
+
+def test_what_is_guessed_depends_on_the_unit() -> None:
+    from hushgraph.report.sections.verdict import verdict_of
+
+    local = dict(verdict_of(read_context(fitted("lpgnn", "local", 4.0))).rows)
+    assert "between one version and another" in local["How well"]
+    assert local["What is protected"].count("everybody") == 1
+    edge = dict(verdict_of(read_context(fitted("gap", "undirected-edge", 4.0))).rows)
+    assert "between with and without" in edge["How well"]
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from browsing import DESKTOP, PHONE, browsing, cut_off, needs_browser, sheets
 from hushgraph.errors import InputError
 from hushgraph.study.cell import code_version
 from hushgraph.study.choose import choose
@@ -151,6 +152,35 @@ def test_the_page_of_five_hundred_runs_is_one_file_of_less_than_five_megabytes(t
     assert "http" not in text.replace("http-equiv", "")
     assert text.count("<svg") == 2
     assert "Research" in text
+
+
+@pytest.mark.slow
+@needs_browser
+def test_the_page_of_five_hundred_runs_opens_in_two_seconds(tmp_path: Path) -> None:
+    path = write_study_page(filled(tmp_path, {**VALUES, "seeds": 25}), tmp_path / "page.html", cost=COST)
+    took = []
+    with browsing() as page:
+        for _ in range(3):
+            page.goto(path.as_uri())
+            took.append(page.evaluate("performance.getEntriesByType('navigation')[0].duration") / 1000.0)
+        assert page.locator("svg").first.is_visible()
+        page.get_by_text("All 500 runs").click()
+        assert page.get_by_text("epsilon 4, hops=2, seed 24").first.is_visible()
+        for size in (DESKTOP, PHONE):
+            page.set_viewport_size(size)
+            assert cut_off(page) == []
+        assert page.complaints == []
+        page.reload()
+        assert sheets(page.pdf(format="A4")) <= 4  # runs that were not opened stay off the paper
+    assert min(took) < 2.0
+
+
+def test_results_of_other_code_are_counted_on_the_page(tmp_path: Path) -> None:
+    study, store = Study.from_dict(VALUES), Store(tmp_path / "shown.sqlite")
+    for cell in study.cells:
+        store.finish(cell, "another", State.DONE, metrics={"test_accuracy": 50.0, "val_accuracy": 50.0})
+    page = write_study_page(Results(study, store, any_code=True), tmp_path / "p.html", cost=COST).read_text()
+    assert f"{len(study.cells)} of them were made by other versions of the code" in page
 
 
 def test_a_published_figure_stands_beside_ours_also_where_nothing_was_run(tmp_path: Path) -> None:

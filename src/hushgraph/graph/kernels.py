@@ -23,7 +23,7 @@ _WIDTHS = (1, 2, 4, 8, 16, 32, 48, 64)
 _AHEAD = 32  # rows fetched before their turn
 _CACHED_BYTES = 1 << 24  # tables up to this size come from the processor's caches: fetching ahead only costs there
 _DIGIT = 11  # bits of a node number sorted at a time: so many counters stay in the nearest cache
-_MOST_RANGE_BITS = 9
+_MOST_RANGE_BITS = 10
 _LOW, _LESS_AT, _MORE_AT = np.uint64(0xFFFF), np.uint64(16), np.uint64(32)
 _ONE, _TWO, _THREE, _FOUR = (np.uint64(number) for number in (1, 2, 3, 4))
 
@@ -210,11 +210,14 @@ def by_target(
 ) -> None:
     """Write the sources of every target, in increasing order, to `sources`, and where each list begins to `offsets`."""
     target_bits, source_bits = (max((count - 1).bit_length(), 1) for count in (len(offsets) - 1, num_sources))
-    _by_target(source, target, target_bits, source_bits, min(target_bits, _MOST_RANGE_BITS), offsets, sources)
+    range_bits = min(target_bits, _MOST_RANGE_BITS)
+    short = target_bits + source_bits - range_bits <= 32  # so many bits tell two edges of a range apart
+    pairs = np.empty(len(target), dtype=np.uint32 if short else np.int64)
+    _by_target(source, target, pairs, target_bits, source_bits, range_bits, offsets, sources)
 
 
 @njit(cache=True, nogil=True)
-def _by_target(source, target, target_bits, node_bits, range_bits, offsets, sources):  # type: ignore[no-untyped-def]
+def _by_target(source, target, pairs, target_bits, node_bits, range_bits, offsets, sources):  # type: ignore[no-untyped-def]
     shift, num_ranges = target_bits - range_bits, 1 << range_bits
     starts = np.zeros(num_ranges + 1, dtype=np.int64)
     for k in range(len(target)):
@@ -222,13 +225,13 @@ def _by_target(source, target, target_bits, node_bits, range_bits, offsets, sour
     largest = starts.max()
     for i in range(num_ranges):
         starts[i + 1] += starts[i]
-    pairs, place = np.empty(len(target), dtype=np.int64), starts[:-1].copy()
+    place = starts[:-1].copy()
     within = (np.int64(1) << shift) - 1
     for k in range(len(target)):
         number = target[k] >> shift
         pairs[place[number]] = ((np.int64(target[k]) & within) << node_bits) | np.int64(source[k])
         place[number] += 1
-    spare = np.empty(largest, dtype=np.int64)
+    spare = np.empty(largest, dtype=pairs.dtype)
     for i in range(num_ranges):
         begin, end = starts[i], starts[i + 1]
         part = _by_low_bits(pairs[begin:end], spare[: end - begin], node_bits)
@@ -240,22 +243,43 @@ def _by_target(source, target, target_bits, node_bits, range_bits, offsets, sour
 @njit(cache=True, nogil=True)
 def _by_low_bits(values, spare, bits):  # type: ignore[no-untyped-def]
     """The values sorted by their lowest bits, a digit at a time, in one of the two arrays."""
-    for low in range(0, bits, _DIGIT):
-        size = 1 << min(_DIGIT, bits - low)
-        place = np.zeros(size, dtype=np.int64)
-        for k in range(len(values)):
-            place[(values[k] >> low) & (size - 1)] += 1
+    digits = (bits + _DIGIT - 1) // _DIGIT
+    width = (bits + digits - 1) // digits
+    counts = _digit_counts(values, bits, digits, width)
+    for digit in range(digits):
+        low = digit * width
+        place, mask = counts[digit], (np.int64(1) << min(width, bits - low)) - 1
         begin = 0
-        for digit in range(size):
-            count = place[digit]
-            place[digit] = begin
+        for number in range(mask + 1):
+            count = place[number]
+            place[number] = begin
             begin += count
         for k in range(len(values)):
-            digit = (values[k] >> low) & (size - 1)
-            spare[place[digit]] = values[k]
-            place[digit] += 1
+            value = values[k]
+            number = (np.int64(value) >> low) & mask
+            spare[place[number]] = value
+            place[number] += 1
         values, spare = spare, values
     return values
+
+
+@njit(cache=True, nogil=True)
+def _digit_counts(values, bits, digits, width):  # type: ignore[no-untyped-def]
+    """How often each value of each digit occurs: all digits of a value while it is at hand, two of them at a time."""
+    counts = np.zeros((digits, 1 << width), dtype=np.int64)
+    for first in range(0, digits, 2):
+        low, high = first * width, min((first + 1) * width, bits)
+        here, mask = counts[first], (np.int64(1) << (high - low)) - 1
+        there, rest = counts[min(first + 1, digits - 1)], (np.int64(1) << min(width, max(bits - high, 0))) - 1
+        if first + 1 == digits:
+            for k in range(len(values)):
+                here[(np.int64(values[k]) >> low) & mask] += 1
+        else:
+            for k in range(len(values)):
+                value = np.int64(values[k])
+                here[(value >> low) & mask] += 1
+                there[(value >> high) & rest] += 1
+    return counts
 
 
 @njit(cache=True, nogil=True)
@@ -263,14 +287,15 @@ def _write_lists(pairs, node_bits, begin, offsets, sources):  # type: ignore[no-
     """Deal pairs that are sorted by source out to their targets, and say where each target's list begins."""
     place = np.zeros(len(offsets) + 1, dtype=np.int64)
     for k in range(len(pairs)):
-        place[(pairs[k] >> node_bits) + 1] += 1
+        place[(np.int64(pairs[k]) >> node_bits) + 1] += 1
     for i in range(len(offsets)):
         offsets[i] = begin + place[i]
         place[i + 1] += place[i]
     mask = (np.int64(1) << node_bits) - 1
     for k in range(len(pairs)):
-        number = pairs[k] >> node_bits
-        sources[place[number]] = pairs[k] & mask
+        pair = np.int64(pairs[k])
+        number = pair >> node_bits
+        sources[place[number]] = pair & mask
         place[number] += 1
 
 

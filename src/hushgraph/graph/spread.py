@@ -57,10 +57,10 @@ class Part:
 
     def runs(self) -> Iterator[tuple[int, int, Tensor, Tensor]]:
         """The lists, in parts that stay in the cache; destinations are numbered from 0."""
-        offsets = torch.from_numpy(np.array(self.offsets))
+        offsets = _tensor(self.offsets)
         for first, last in target_runs(offsets, _FASTEST_BLOCK):
             part = offsets[first : last + 1]
-            yield first, last, part, torch.from_numpy(np.array(self.sources(int(part[0]), int(part[-1]))))
+            yield first, last, part, _tensor(self.sources(int(part[0]), int(part[-1])))
 
 
 class SpreadEdges(DiskEdges):
@@ -84,18 +84,22 @@ class SpreadEdges(DiskEdges):
 
     def sum(self, rows: Quantized) -> Tensor:
         """For every node, the exact sum of the rows of the nodes that send to it: int64 `[nodes, columns]`."""
-        found = torch.from_numpy(np.empty(rows.shape, dtype=np.int64))
-        for first, last, sums in self.sum_blocks(rows):
-            found[first:last] = sums
-        return found
+        found = np.empty(rows.shape, dtype=np.int64)
+        for first, sums in self._sums(rows):
+            found[first : first + len(sums)] = sums
+        return torch.from_numpy(found)
 
     def sum_blocks(self, rows: Quantized) -> Iterator[tuple[int, int, Tensor]]:
         """The same in runs of nodes, in order: (first, last, sums of the nodes from `first` up to `last`)."""
+        for first, sums in self._sums(rows):
+            yield first, first + len(sums), torch.from_numpy(sums.astype(np.int64))
+
+    def _sums(self, rows: Quantized) -> Iterator[tuple[int, np.ndarray]]:
         check_quantized(rows, self.num_nodes)
         room = self.memory_limit // (16 * max(rows.shape[1], 1) * max(self.executor.count, 1))
         first = 0
         for sums in self.executor.map(part_sums, self._parts(max(room, 1)), Sent.of(rows)):
-            yield first, first + len(sums), torch.from_numpy(sums.astype(np.int64))
+            yield first, sums
             first += len(sums)
 
     def out_degree(self) -> Tensor:
@@ -153,13 +157,18 @@ class Sent:
 
     def rows(self) -> Quantized:
         """The inverse of `of`."""
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=".*not writable")  # shared memory, which nobody writes to
-            tensors = [torch.from_numpy(one) for one in self.arrays]
+        tensors = [_tensor(one) for one in self.arrays]
         if self.columns is None:
             return QuantizedRows(tensors[0], self.bits, self.step)
         classes, hot, cold = tensors
         return QuantizedLabels(classes.to(torch.int64), self.columns, hot, cold, self.bits, self.step)
+
+
+def _tensor(array: np.ndarray) -> Tensor:
+    """The array as a tensor that nobody writes to: it may lie in memory that workers share."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*not writable")
+        return torch.from_numpy(array)
 
 
 def part_sums(part: Part, sent: Sent) -> np.ndarray:

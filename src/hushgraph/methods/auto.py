@@ -112,6 +112,7 @@ class Auto(Method):
 
     name = "auto"
     summary = "chooses between chorus-codes, chorus and a model of features alone, and says why"
+    one_class = "chooses among methods that need one"
     paper = "hushgraph"
 
     # Before any data is read

@@ -13,14 +13,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from hushgraph.errors import InputError
 from hushgraph.files.reading import damage_named, read_json
 from hushgraph.ledger.certificate import Certificate, Charge, DatasetTotal
 from hushgraph.ledger.checking import Status
 from hushgraph.ledger.ledger import Ledger
-from hushgraph.ledger.manifest import verify_model
+from hushgraph.ledger.manifest import CERTIFICATE, CONFIG, FEATURES_CERTIFICATE, verify_model
 from hushgraph.ledger.project import default_ledger
 from hushgraph.ledger.statement import sign_off_words, statement
 from hushgraph.ledger.totals import Kind
@@ -79,7 +79,8 @@ class DatasetState:
 class RunContext:
     """A run. `verification` is `verified`, `not verified`, `rejected` or `contradicted`; None: nothing was checked.
 
-    `run_plan` is the plan of the whole run, where `plan` is the branch that it chose.
+    `run_plan` is the plan of the whole run, where `plan` is the branch that it chose. `what` is what the run made: a
+    model, or a released graph, whose `features` may have a promise of their own.
     """
 
     method: str
@@ -90,6 +91,8 @@ class RunContext:
     metrics: dict[str, Any] = field(default_factory=dict)
     reason: Note | None = None
     class_names: tuple[str, ...] = ()
+    what: Literal["model", "graph"] = "model"
+    features: Certificate | None = None
     folder: Path | None = None
     verification: str | None = None
     headline: str = ""
@@ -191,9 +194,10 @@ def read_context(
 
 
 def _from_folder(folder: Path) -> RunContext:
-    config, certificate, metrics = (
-        read_json(folder / f"{name}.json", of="a trained model") for name in ("config", "certificate", "metrics")
-    )
+    config, certificate = (read_json(folder / name, of="a trained model") for name in (CONFIG, CERTIFICATE))
+    if config.get("released") == "graph":
+        return _of_graph(folder, config, certificate)
+    metrics = read_json(folder / "metrics.json", of="a trained model")
     with damage_named(folder, do="Restore the folder from a copy, or train again"):
         return RunContext(
             method=config["method"],
@@ -204,6 +208,21 @@ def _from_folder(folder: Path) -> RunContext:
             metrics=metrics,
             reason=None if config["reason"] is None else Note.from_dict(config["reason"]),
             class_names=tuple(config["class_names"]),
+            folder=folder,
+        )
+
+
+def _of_graph(folder: Path, config: dict[str, Any], certificate: dict[str, Any]) -> RunContext:
+    """A released graph: no predictions, so no figures; perhaps a second promise."""
+    with damage_named(folder, do="Restore the folder from a copy, or release it again"):
+        second = folder / FEATURES_CERTIFICATE
+        return RunContext(
+            method=config["method"],
+            parameters=config["parameters"],
+            plan=Plan.from_dict(config["plan"]),
+            certificate=Certificate.from_dict(certificate),
+            what="graph",
+            features=Certificate.from_dict(read_json(second)) if second.is_file() else None,
             folder=folder,
         )
 

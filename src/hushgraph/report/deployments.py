@@ -34,13 +34,16 @@ def render_deployment(context: RunContext) -> str:
     return f"# {_TO_FILL_IN}\n" + "\n".join(_lines(entry)) + "\n"
 
 
+_MADE = {"model": "A graph neural network trained by", "graph": "A graph released by"}
+
+
 def _deployment(context: RunContext) -> dict[str, Any]:
     certificate = context.certificate
     return {
         "product": {
             "name": f"{context.label} on {certificate.dataset}",
-            "data_product_type": "Machine learning model",
-            "description": certificate.purpose or f"A graph neural network trained by {certificate.method}",
+            "data_product_type": "Machine learning model" if context.what == "model" else "Synthetic data",
+            "description": certificate.purpose or f"{_MADE[context.what]} {certificate.method}",
             "publication_date": datetime.now(UTC).date().isoformat(),
         },
         "dp_flavor": {

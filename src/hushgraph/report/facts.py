@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from hushgraph.files.writing import json_text
+from hushgraph.ledger.certificate import Certificate
 from hushgraph.privacy.tradeoff import best_guess, detection_rate
 from hushgraph.report.context import RunContext
 
@@ -25,6 +26,7 @@ def privacy_facts(context: RunContext) -> dict[str, Any]:
         "method": certificate.method,
         "chosen": certificate.chosen,
         "dataset": certificate.dataset,
+        "what": context.what,
         "private": certificate.is_private,
         "unit": {**context.unit.as_dict(), "protects": context.unit.protects, "relation": context.unit.relation.value},
         "epsilon": certificate.epsilon,
@@ -38,6 +40,7 @@ def privacy_facts(context: RunContext) -> dict[str, Any]:
         "public": [note.as_dict() | {"words": str(note)} for note in certificate.public],
         "not_protected": [note.as_dict() | {"words": str(note)} for note in certificate.unprotected],
         "randomness": certificate.randomness.value,
+        "features": None if context.features is None else _second(context.features),
         "paper": None if certificate.paper is None else certificate.paper.as_dict(),
         "dataset_total": asdict(context.total),
         "verification": context.verification or "not verified",
@@ -46,6 +49,12 @@ def privacy_facts(context: RunContext) -> dict[str, Any]:
         "ledger": {"hash": certificate.ledger_hash, "in_memory": certificate.ledger_in_memory},
         "versions": dict(certificate.versions),
     }
+
+
+def _second(certificate: Certificate) -> dict[str, Any]:
+    """The promise about the features of a released graph."""
+    unit = certificate.unit.as_dict()
+    return {"run": certificate.run, "unit": unit, "epsilon": certificate.epsilon, "delta": certificate.delta}
 
 
 def attacker(context: RunContext) -> dict[str, Any] | None:

@@ -39,11 +39,11 @@ def render_markdown(context: RunContext) -> str:
 def render_card(context: RunContext) -> str:
     """A model card: what the model is, its guarantee, its limits, how it was measured."""
     certificate = context.certificate
+    made = "trained on" if context.what == "model" else "released from"
     settings = [(key, str(value)) for key, value in context.parameters.items() if value is not None]
     return _joined(
         [
-            _CARD.format(method=context.method)
-            + f"\n# {_plain(context.label)} trained on {_plain(certificate.dataset)}",
+            _CARD.format(method=context.method) + f"\n# {_plain(context.label)} {made} {_plain(certificate.dataset)}",
             *_verdict(context),
             *_claim(context),
             *_section("Not to be used for", _bullets(_misuses(context))),

@@ -20,7 +20,7 @@ from hushgraph.errors import InputError, did_you_mean
 from hushgraph.files.reading import damage_named
 from hushgraph.files.writing import write_whole
 from hushgraph.report.context import RunContext, read_context, with_ledger
-from hushgraph.report.sections import Section, all_sections
+from hushgraph.report.sections import Section, sections_of
 
 FILES = {
     "html": "report.html",
@@ -96,7 +96,7 @@ def render_form(context: RunContext, form: str) -> str:
 
 def render(context: RunContext, *, title: str | None = None) -> str:
     """The page as text."""
-    made = [(one.name, one.title, render_section(one, context)) for one in all_sections()]
+    made = [(one.name, one.title, render_section(one, context)) for one in sections_of(context)]
     lead = Markup('Run <span class="hash">{}</span>, unit {}').format(context.certificate.run, context.unit.name)
     heading = title or f"{context.label} on {context.certificate.dataset}"
     return fill_page(heading, lead, made, brand="hushgraph privacy report", footer=FOOTER)

@@ -12,6 +12,7 @@ from markupsafe import Markup, escape
 from hushgraph.files.writing import write_whole
 from hushgraph.report.page import fill_page, render_text
 from hushgraph.report.svg import Axis, Series, line_chart
+from hushgraph.study.cell import code_version
 from hushgraph.study.choose import choose, price_words
 from hushgraph.study.cost import Cost, cost_of
 from hushgraph.study.curves import Heat, Panel, heats, panels
@@ -39,7 +40,9 @@ def write_study_page(results: Results, out: str | os.PathLike[str], *, cost: Cos
     priced = cost if cost is not None else cost_of(results.study)
     views = results.study.views or default_views(results)
     sections = [("standing", "What this is", _standing(results))]
-    sections += [(f"view{n}", view.name, _view(results, view)) for n, view in enumerate(views)]
+    sections += [
+        (f"view{n}", view.name[:1].upper() + view.name[1:], _view(results, view)) for n, view in enumerate(views)
+    ]
     if results.study.choose is not None:
         sections.append(("choice", "The best settings", _choice(results, priced)))
     sections += [("cost", "What it costs", _cost(priced, results.study.privacy)), ("runs", "Runs", _runs(results))]
@@ -70,6 +73,9 @@ def _standing(results: Results) -> Markup:
         kind, text = "warn", "Research: noise was seeded, and nothing was charged to a ledger. No run here is private."
     else:
         kind, text = "plain", "Every run was charged to the ledger of its data. Figures on labels are evaluations."
+    others = sum(1 for cell, one in results.by_cell if one is not None and one.code != code_version(cell.experiment))
+    if others:
+        words += f"; {others} of them were made by other versions of the code"
     return render_text("{{ ui.banner(text, kind) }}{{ ui.note(words) }}", text=text, kind=kind, words=words)
 
 
@@ -159,24 +165,34 @@ def _cost(cost: Cost, privacy: str) -> Markup:
             one.dataset,
             str(one.count),
             one.refused or rounded_up(one.epsilon),
-            "-" if one.claimed is None else f"{one.claimed:.4g}",
+            "—" if one.claimed is None else f"{one.claimed:.4g}",
         ]
         for one in cost.runs
     ]
     would = "would cost with noise that is not seeded" if privacy == "research" else "cost"
     head = ["dataset", "unit", "protected runs", "epsilon together", "delta", "runs without protection"]
     first = _table(head, together, (2, 3, 4, 5))
-    words = (
-        f"What all runs on a dataset {would}, composed as one plan that was fixed beforehand; below, each kind of run."
-    )
+    words = f"What all runs on a dataset {would}, composed as one plan fixed beforehand; below, each kind of run alone."
     note = render_text("{{ ui.note(words) }}", words=words)
-    return note + first + _table(["run", "dataset", "runs", "epsilon", "a paper would claim"], each, (2, 3, 4))
+    columns = 5 if any(one.claimed is not None for one in cost.runs) else 4
+    kinds = ["run", "dataset", "runs", "epsilon", "a paper would claim"][:columns]
+    return (
+        note
+        + first
+        + folded(f"Each kind of run ({len(each)})", _table(kinds, [row[:columns] for row in each], (2, 3, 4)))
+    )
+
+
+def folded(title: str, body: Markup) -> Markup:
+    """What is opened by whoever wants it; paper goes without."""
+    return Markup("<details><summary>{}</summary>{}</details>").format(title, body)
 
 
 def _runs(results: Results) -> Markup:
     metrics = results.metrics()[:_MOST_METRICS]
     rows = [[str(row.cell), *(_figure(row.metrics.get(name)) for name in metrics)] for row in results.rows]
     found = _table(["run", *metrics], rows, range(1, len(metrics) + 1))
+    found = folded(f"All {len(rows)} runs, each with its first {len(metrics)} measures", found) if rows else Markup("")
     bad = [
         [str(cell), one.state.value, one.message.strip().splitlines()[-1]]
         for cell, one in results.ended(State.REFUSED, State.FAILED)
@@ -185,4 +201,4 @@ def _runs(results: Results) -> Markup:
 
 
 def _figure(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g}"
+    return "—" if value is None else f"{value:.4g}"

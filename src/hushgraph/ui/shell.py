@@ -15,7 +15,7 @@ from starlette.responses import HTMLResponse
 from hushgraph import __version__
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.ledger.project import FOLDER
-from hushgraph.text import rounded_down, rounded_up
+from hushgraph.text import rounded_down, rounded_up, to_the_minute
 
 
 @dataclass(frozen=True)
@@ -59,13 +59,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.globals["ui"] = environment.get_template("macros.html").module
-    environment.filters |= {"up": lambda value: rounded_up(float(value)), "down": rounded_down, "when": when}
+    environment.filters |= {"up": lambda value: rounded_up(float(value)), "down": rounded_down, "when": to_the_minute}
     return environment
-
-
-def when(time: str) -> str:
-    """A time of the ledger, to the minute."""
-    return f"{time[:10]} {time[11:16]} UTC" if len(time) > 16 else time
 
 
 ASSETS = {"style.css": "text/css", "ui.js": "text/javascript"}

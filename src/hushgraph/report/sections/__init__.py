@@ -24,6 +24,7 @@ from hushgraph.errors import InputError, did_you_mean
 from hushgraph.report.context import RunContext
 
 Values = Callable[[RunContext], dict[str, Any]]
+When = Callable[[RunContext], bool]
 
 
 @dataclass(frozen=True)
@@ -35,19 +36,22 @@ class Section:
     after: str | None
     template: str
     values: Values
+    when: When | None = None
 
 
 _known: dict[str, Section] = {}
 
 
-def section(name: str, title: str, *, after: str | None = None, template: str) -> Callable[[Values], Values]:
-    """Make a function a section of every report; without `after` it comes first."""
+def section(
+    name: str, title: str, *, after: str | None = None, template: str, when: When | None = None
+) -> Callable[[Values], Values]:
+    """Make a function a section of every report, or of those that `when` says; without `after` it comes first."""
 
     def register(values: Values) -> Values:
         known = _known.get(name)
         if known is not None and known.values.__module__ != values.__module__:
             raise InputError(f"section: '{name}' exists already in {known.values.__module__}; choose another name")
-        _known[name] = Section(name, title, after, template, values)
+        _known[name] = Section(name, title, after, template, values, when)
         return values
 
     return register
@@ -66,6 +70,11 @@ def all_sections() -> list[Section]:
         lost = sorted(set(_known) - {one.name for one in ordered})
         raise InputError(f"sections follow each other in a circle: {', '.join(lost)}")
     return ordered
+
+
+def sections_of(context: RunContext) -> list[Section]:
+    """Those that have something to say about a run."""
+    return [one for one in all_sections() if one.when is None or one.when(context)]
 
 
 def _place(after: str | None, ordered: list[Section]) -> None:

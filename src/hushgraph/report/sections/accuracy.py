@@ -21,8 +21,9 @@ _MOST_CLASSES = 40
 
 @section(
     "accuracy",
-    "Accuracy against epsilon",
+    "Accuracy",
     after="claim",
+    when=lambda context: context.what == "model",
     template="""
 <p class="lead">{{ evaluation }}</p>
 {{ chart }}

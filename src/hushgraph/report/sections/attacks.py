@@ -31,7 +31,7 @@ _INSIDE = "data:image/png;base64,"
     "Attacks",
     after="dataset",
     template="""
-{% if not found %}<p>No attack was run against this model (hushgraph attack).</p>
+{% if not found %}<p>No attack was run against this {{ what }}{{ " (hushgraph attack)" if what == "model" }}.</p>
 {% else %}<p class="lead">{{ evaluation }}</p>{% endif %}
 {% if rows %}{{ chart }}{{ ui.note(line) }}{{ ui.table(head, rows, numeric=[2, 3, 4, 5]) }}{% endif %}
 {% for one in others %}
@@ -63,6 +63,7 @@ def attacks(context: RunContext) -> dict[str, Any]:
     scored = [one for one in found if one.get("roc")]
     return {
         "found": found,
+        "what": context.what,
         "evaluation": EVALUATION,
         "chart": _roc(context, scored),
         "line": _LINE if _limits(context) else "",

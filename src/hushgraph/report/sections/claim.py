@@ -53,7 +53,7 @@ def claim(context: RunContext) -> dict[str, Any]:
     return {
         "number": rounded_up(context.epsilon) if certificate.is_private else "∞",
         "meaning": _meaning(context),
-        "unit": context.unit.name,
+        "unit": context.unit.name if context.unit.trust == "central" else "person",
         "claim": words.claim(certificate),
         "pills": _pills(context),
         "paper": words.paper(certificate),

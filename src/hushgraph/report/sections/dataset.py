@@ -10,6 +10,7 @@ from markupsafe import Markup
 from hushgraph.report import words
 from hushgraph.report.context import DatasetRun, DatasetState, RunContext
 from hushgraph.report.sections import below, mono, pill, section
+from hushgraph.text import to_the_minute
 
 _MOST_RUNS = 200
 
@@ -64,4 +65,4 @@ def _row(run: DatasetRun, this: bool) -> list[str | Markup]:
 
 
 def _known(run: DatasetRun) -> list[str]:
-    return [value or "—" for value in (run.operator, run.time, run.purpose, run.signed)]
+    return [value or "—" for value in (run.operator, to_the_minute(run.time), run.purpose, run.signed)]

@@ -53,6 +53,11 @@ def reporting_rows(context: RunContext) -> list[Row]:
 def _accesses(context: RunContext) -> str:
     if not context.certificate.is_private:
         return "None: this run has no guarantee."
+    if context.what == "graph":
+        return (
+            "The release of the graph, and everything that is computed from it, is covered. How the graph was prepared "
+            "before is not, nor is choosing a release by looking at several, unless all are in one ledger."
+        )
     return (
         "Training and inference on the training graph are covered. How the graph was prepared before training is not. "
         "Choosing hyperparameters by looking at several runs is not, unless all are in one ledger. Accuracy and attack "

@@ -8,6 +8,7 @@ from typing import Any
 
 from hushgraph.ledger.certificate import Randomness
 from hushgraph.privacy.tradeoff import best_guess, detection_rate
+from hushgraph.privacy.unit import Relation
 from hushgraph.report import words
 from hushgraph.report.context import RunContext
 from hushgraph.report.sections import section
@@ -54,6 +55,7 @@ def verdict_of(context: RunContext) -> Verdict:
     rows = (
         ("What is protected", _protected(context)),
         ("How well", _how_well(context)),
+        ("Also", _second(context)),
         ("What is not", _not_protected(context)),
         ("Checked", _checked(context)),
         ("All runs on this data", _all_runs(context)),
@@ -65,13 +67,14 @@ def verdict_of(context: RunContext) -> Verdict:
 def _verdict(context: RunContext) -> tuple[str, str]:
     certificate = context.certificate
     if context.verification == "contradicted":
-        return "Do not rely on this model: what it says of itself is not what the ledger says.", ""
+        return f"Do not rely on this {context.what}: what it says of itself is not what the ledger says.", ""
     if context.verification == "rejected":
-        return f"Do not rely on this model. {context.headline}.", ""
+        return f"Do not rely on this {context.what}. {context.headline}.", ""
     if not certificate.is_private:
-        return "This model protects nothing: it must be treated like the data it was trained on.", ""
+        made = "trained on" if context.what == "model" else "made from"
+        return f"This {context.what} protects nothing: it must be treated like the data it was {made}.", ""
     if certificate.is_free:
-        return f"Nothing in this model depends on {context.unit.protects}.", "good"
+        return f"Nothing in this {context.what} depends on {context.unit.protects}.", "good"
     strength, kind = _strength(context)
     unsure = "" if context.verification == "verified" else " This was not verified: see below."
     limit = " The proof is for a limit that no finite run reaches." if certificate.asymptotic else ""
@@ -87,8 +90,16 @@ def _strength(context: RunContext) -> tuple[str, str]:
 def _protected(context: RunContext) -> str:
     if not context.certificate.is_private:
         return "nothing"
-    whom = "from everybody who sees the model" if context.unit.trust == "central" else "as well as everybody else"
-    return f"{context.unit.protects}, {whom}, whatever they know or compute besides"
+    whom = f", from everybody who sees the {context.what}" if context.unit.trust == "central" else ""
+    return f"{context.unit.protects}{whom}, whatever they know or compute besides"
+
+
+_CASES = {
+    Relation.ADD_OR_REMOVE: "with and without",
+    Relation.NULL: "with and without",
+    Relation.REPLACE: "one version and another",
+}
+"""What an attacker has to tell apart."""
 
 
 def _how_well(context: RunContext) -> str:
@@ -97,10 +108,15 @@ def _how_well(context: RunContext) -> str:
     guess = rounded_up(100.0 * best_guess(context.loss), 3)
     at_one, at_tenth = (rounded_up(100.0 * detection_rate(context.loss, rate), 2) for rate in (0.01, 0.001))
     return (
-        f"Of 100 guesses between with and without, at most {guess} are right. Who accepts one false alarm in 100 finds "
-        f"at most {at_one} of 100; with one in 1,000, at most {at_tenth} of 100. That is epsilon "
+        f"Of 100 guesses between {_CASES[context.unit.relation]}, at most {guess} are right. Who accepts one false "
+        f"alarm in 100 finds at most {at_one} of 100; with one in 1,000, at most {at_tenth} of 100. That is epsilon "
         f"{words.number(context.epsilon)} at delta {context.delta:g}."
     )
+
+
+def _second(context: RunContext) -> str:
+    """The promise about the features of a released graph, where there is one."""
+    return "" if context.features is None else f"A second promise, about features: {words.claim(context.features)}"
 
 
 def _not_protected(context: RunContext) -> str:
@@ -122,7 +138,7 @@ def _all_runs(context: RunContext) -> str:
 
 _CHECKS = {
     None: "nothing: no ledger was at hand when this page was written",
-    "verified": "model, certificate and ledger agree",
+    "verified": "{what}, certificate and ledger agree",
     "not verified": "a part could not be checked",
     "rejected": "a person whose word counts has rejected it",
     "contradicted": "the ledger says something else",
@@ -130,18 +146,19 @@ _CHECKS = {
 
 
 def _checked(context: RunContext) -> str:
-    return _CHECKS[context.verification]
+    return _CHECKS[context.verification].format(what=context.what)
 
 
 def _left(context: RunContext) -> str:
     """What the reader can do next, where the ledger is at hand."""
     certificate, state = context.certificate, context.dataset
     if certificate.randomness is Randomness.SEEDED:
-        return "Train it again without a seed before anything leaves the house."
+        again = "Train" if context.what == "model" else "Release"
+        return f"{again} it again without a seed before anything leaves the house."
     if context.verification == "rejected":
         return ""
     if state is None or context.verification != "verified":
-        return "hushgraph verify MODEL says what is missing."
+        return "hushgraph verify FOLDER says what is missing."
     steps = []
     if state.total.limit is None and math.isfinite(state.total.epsilon):
         limit = f"hushgraph ledger limit --dataset {state.name} --unit {state.unit} --epsilon E --delta D"

@@ -13,7 +13,7 @@ _STATES = {
         "(hushgraph verify MODEL checks it).",
         "warn",
     ),
-    "verified": ("Verified: the model, its certificate and the ledger agree.", "good"),
+    "verified": ("Verified: the {what}, its certificate and the ledger agree.", "good"),
     "not verified": ("Not verified: a part of this run could not be checked.", "warn"),
     "rejected": ("REJECTED by a person whose word counts. {headline}. Do not rely on this run.", ""),
     "contradicted": ("CONTRADICTED: this run is not what the ledger says. Do not rely on this page.", ""),
@@ -31,4 +31,8 @@ _STATES = {
 def verification(context: RunContext) -> dict[str, Any]:
     """Verified, not verified or contradicted, with what was found."""
     words, kind = _STATES[context.verification]
-    return {"words": words.format(headline=context.headline), "kind": kind, "findings": context.findings}
+    return {
+        "words": words.format(headline=context.headline, what=context.what),
+        "kind": kind,
+        "findings": context.findings,
+    }

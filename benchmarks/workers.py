@@ -1,0 +1,240 @@
+"""The same fit with edges on Ray: equal bytes, what it costs beside one process, and what a second worker brings.
+
+    python benchmarks/workers.py --folder /path/with/room --entries 1e7
+
+It makes the graph of `benchmarks/scale.py` and imports it, if it is not there. Then, on one machine:
+
+* bytes: Chorus at edge and node level with a fixed seed, in this process, by 1, 2 and 4 workers, and with one worker
+  killed on the way: whether all tensors of all models are equal, to the last byte;
+* sums: exact sums of labels and of 16 columns, from disk by this process with one thread, and by 1 and 2 workers;
+* fit: Chorus at edge level, whole, starting the cluster included or not.
+
+Seconds are those on the clock, and those of the processor in all processes: this one, Ray's and the workers'. On a busy
+machine only the latter mean something. Two numbers beside each other were measured in one run.
+
+Last, what the rates of this machine say about 100 billion entries on N machines; docs/scale.md has the assumptions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import signal
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+os.environ["OMP_NUM_THREADS"] = "1"
+
+from scale import CLASSES, DEGREE, FEATURES, run_size, stored_labels
+
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+# What a process and all below it used
+
+
+def processor_seconds() -> float:
+    """Of this process and of all that descend from it and are alive."""
+    parents: dict[int, int] = {}
+    used: dict[int, float] = {}
+    for place in Path("/proc").iterdir():
+        if place.name.isdecimal():
+            try:
+                fields = (place / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            parents[int(place.name)] = int(fields[1])
+            used[int(place.name)] = (int(fields[11]) + int(fields[12])) / TICK
+    own, more = {os.getpid()}, True
+    while more:
+        below = {process for process, parent in parents.items() if parent in own} - own
+        own, more = own | below, bool(below)
+    return sum(used.get(process, 0.0) for process in own)
+
+
+def timed(run: Callable[[], Any]) -> tuple[dict[str, float], Any]:
+    wall, cpu = time.perf_counter(), processor_seconds()
+    found = run()
+    return {"wall": time.perf_counter() - wall, "cpu": processor_seconds() - cpu}, found
+
+
+# The parts
+
+
+@dataclass
+class OneKilled:
+    """An executor of which one worker is killed during its second task."""
+
+    inner: Any
+    mark: Path
+
+    @property
+    def count(self) -> int:  # noqa: D102
+        return int(self.inner.count)
+
+    @property
+    def is_here(self) -> bool:  # noqa: D102
+        return True
+
+    def map(self, function: Callable[..., Any], tasks: Iterable[Any], *shared: Any) -> Iterator[Any]:  # noqa: D102
+        yield from self.inner.map(partial(killed_once, function, str(self.mark)), enumerate(tasks), *shared)
+
+    def each(self, function: Callable[[Any], Any], pull: Callable[[], Any]) -> Iterator[Any]:  # noqa: D102
+        yield from self.inner.each(function, pull)
+
+    def close(self) -> None:  # noqa: D102
+        self.inner.close()
+
+
+def killed_once(function: Callable[..., Any], mark: str, task: tuple[int, Any], *shared: Any) -> Any:
+    if task[0] == 1 and not os.path.exists(mark):
+        Path(mark).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return function(task[1], *shared)
+
+
+def digest(graph: str, unit: str, workers: Any) -> str:
+    """Of all tensors that a seeded run ends with."""
+    import hushgraph as hg
+    from hushgraph.methods.folder import flat_tensors
+
+    model = hg.Chorus().fit(graph, unit, 1.0, ledger=hg.Ledger(), seed=1, workers=workers)
+    kept = {**model.kept, **({} if model.scores is None else {"scores": model.scores})}
+    found = hashlib.sha256()
+    for name, tensor in sorted(flat_tensors(model.plan, model.network, model.released, kept, model.nodes).items()):
+        found.update(name.encode() + tensor.contiguous().numpy().tobytes())
+    return found.hexdigest()
+
+
+def bytes_of(place: Path) -> dict[str, Any]:
+    import hushgraph as hg
+
+    graph, results = str(place / "my.graph"), {}
+    for unit in ("undirected-edge", "node"):
+        here, same = digest(graph, unit, None), {}
+        for count in (1, 2, 4):
+            workers: Any = hg.Ray(count)
+            same[str(count)] = digest(graph, unit, workers) == here
+            if count == 2:
+                mark = place / f"killed-{unit}"
+                mark.unlink(missing_ok=True)
+                same["2, one killed"] = digest(graph, unit, OneKilled(workers, mark)) == here and mark.exists()
+            workers.close()
+        results[unit] = same
+    return results
+
+
+def sums_of(place: Path, nodes: int) -> dict[str, Any]:
+    import torch
+
+    import hushgraph as hg
+    from hushgraph.graph.disk import DiskEdges
+    from hushgraph.graph.labels import quantize_labels
+    from hushgraph.graph.quantized import quantize
+    from hushgraph.graph.spread import SpreadEdges
+
+    sent = {
+        "labels": quantize_labels(torch.from_numpy(stored_labels(place)), CLASSES),
+        "16 columns": quantize(torch.randn(nodes, 16, generator=torch.Generator().manual_seed(0)), normalize=True),
+    }
+    folder, results = place / "my.graph" / "edges", {}
+    local = DiskEdges.open(folder)
+    clusters = {count: hg.Ray(count) for count in (1, 2)}
+    for name, rows in sent.items():
+        right = local.sum(rows)  # the file is in the cache, or not, for all alike; loops are compiled
+        found = {"here": timed(lambda rows=rows: local.sum(rows))[0]}
+        for count, cluster in clusters.items():
+            edges = SpreadEdges(folder, executor=cluster)
+            assert torch.equal(edges.sum(rows), right)  # workers have started and compiled too
+            assert torch.equal(edges.sum(rows), right)
+            found[f"{count} on Ray"] = timed(lambda rows=rows, edges=edges: edges.sum(rows))[0]
+            cluster.close()
+        results[name] = found
+    return results
+
+
+def fits_of(place: Path) -> dict[str, Any]:
+    import hushgraph as hg
+
+    def fit(workers: Any) -> None:
+        hg.Chorus().fit(
+            str(place / "my.graph"), "undirected-edge", 1.0, ledger=hg.Ledger(), memory="1MiB", workers=workers
+        )
+
+    fit(None)
+    found = {"here": timed(lambda: fit(None))[0]}
+    for count in (1, 2):
+        cluster = hg.Ray(count)
+        found[f"{count} on Ray, started"] = timed(lambda cluster=cluster: fit(cluster))[0]
+        found[f"{count} on Ray"] = timed(lambda cluster=cluster: fit(cluster))[0]
+        cluster.close()
+    return found
+
+
+# 100 billion entries
+
+
+def estimate(sums: dict[str, Any], entries: int, nodes: int) -> list[str]:
+    """What the rates measured here say about 1e11 entries and 2e9 nodes; each line one assumption further."""
+    rate = {name: found["1 on Ray"]["cpu"] / entries for name, found in sums.items()}
+    many, people, cores = 1e11, 2e9, 16
+    said = ", ".join(f"{name} {one * 1e9:.1f} ns" for name, one in rate.items())
+    lines = [f"rates of one core here: {said} an entry"]
+    for machines in (1, 10, 100):
+        seconds = {name: one * many / (machines * cores) for name, one in rate.items()}
+        read, back = 4 * many / machines / 1e9, people * CLASSES * 4 / 1.25e9
+        lines.append(
+            f"{machines:4d} machines of {cores} cores: one sum of labels {seconds['labels']:,.0f} s, of 16 columns "
+            f"{seconds['16 columns']:,.0f} s; reading {read:,.0f} s at 1 GB/s each; sums of {CLASSES} classes back to "
+            f"one machine {back:,.0f} s at 10 Gbit/s"
+        )
+    memory = people * (70 + 4 * FEATURES + 10 * CLASSES + 16 * CLASSES) / 1e9
+    lines.append(
+        f"memory of the machine that runs fit: {memory:,.0f} GB for {people:.0e} nodes; of each other machine the "
+        f"classes that are sent, {people / 1e9:.0f} GB"
+    )
+    return lines
+
+
+def ratios(found: dict[str, Any]) -> Iterator[str]:
+    for part, contenders in found.items():
+        base = contenders["here"]
+        for name, one in contenders.items():
+            words = (
+                "" if name == "here" else f"  {one['wall'] / base['wall']:.2f} and {one['cpu'] / base['cpu']:.2f} times"
+            )
+            yield f"{part:12s} {name:18s} {one['wall']:8.2f} s on the clock {one['cpu']:8.2f} s of processors{words}"
+        one, two = contenders["1 on Ray"]["wall"], contenders["2 on Ray"]["wall"]
+        yield f"{part:12s} speed-up of the second worker {one / two:.2f}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--folder", type=Path, required=True, help="where to write; needs room")
+    parser.add_argument("--entries", type=float, default=1e7)
+    parser.add_argument("--parts", nargs="+", choices=("bytes", "sums", "fit"), default=["bytes", "sums", "fit"])
+    given = parser.parse_args()
+    warnings.simplefilter("ignore")
+    entries = int(given.entries)
+    run_size(given.folder, entries, ["make", "import"])
+    place, nodes = given.folder / f"{entries:.0e}".replace("+", ""), entries // DEGREE
+    if "bytes" in given.parts:
+        print("the same bytes as here:", json.dumps(bytes_of(place)), flush=True)
+    if "sums" in given.parts:
+        sums = sums_of(place, nodes)
+        print("\n".join([*ratios(sums), *estimate(sums, entries, nodes)]), flush=True)
+    if "fit" in given.parts:
+        print("\n".join(ratios({"fit": fits_of(place)})), flush=True)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parent))
+    main()
