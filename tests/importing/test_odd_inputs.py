@@ -226,7 +226,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a HeteroData with two relations": (
         lambda: hetero("knows", "likes"),
-        r"expected relation to choose one kind of edge",
+        r"which kind of edge between nodes of one kind",
     ),
     "nothing": (lambda: None, r"expected a graph .*got NoneType"),
     "NaN in features": (lambda: data(x=torch.full((40, 5), math.nan)), r"features: expected finite numbers"),
