@@ -200,11 +200,10 @@ def _make_folder(folder: Path) -> None:
 
 def _read_folder(folder: Path) -> Any:
     facts = read_facts(folder)
-    data, disk = read_stored(folder), read_stored(folder, 1)
+    data, edges = read_stored(folder), DiskEdges.open(folder / "edges")
     found = {key: value.tolist() if hasattr(value, "tolist") else value for key, value in data.to_dict().items()}
-    assert isinstance(disk.edges, DiskEdges)
     rows = quantize(torch.arange(int(data.num_nodes or 0), dtype=torch.float32)[:, None], 100.0)
-    return str(facts), found, disk.edges.sum(rows).tolist(), disk.edges.is_symmetric(), disk.edges.out_degree().tolist()
+    return str(facts), found, edges.sum(rows).tolist(), edges.is_symmetric(), edges.out_degree().tolist()
 
 
 # Studies
