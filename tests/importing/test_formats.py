@@ -104,3 +104,12 @@ def test_hostile_graphs_are_refused(name: str, text: str, tmp_path: Path) -> Non
     with pytest.raises(InputError, match="expected"):
         import_whole(tmp_path / "my.graph", tmp_path / name, COLUMNS)
     assert not (tmp_path / "my.graph").exists()
+
+
+def test_features_that_were_being_trained_are_plain_numbers(tmp_path: Path) -> None:
+    edges = torch.tensor([[0, 1], [1, 0]])
+    torch.save(
+        {"edge_index": edges, "x": torch.ones(2, 1, requires_grad=True), "y": torch.tensor([0, 1])}, tmp_path / "a.pt"
+    )
+    import_whole(tmp_path / "my.graph", tmp_path / "a.pt", NodeColumns("id", classes=("a", "b")))
+    assert load(tmp_path / "my.graph").x.flatten().tolist() == [1.0, 1.0]

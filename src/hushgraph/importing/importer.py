@@ -211,6 +211,7 @@ def _import_data(target: Path, data: Data, columns: NodeColumns) -> Imported:
         Finding(Code.EXTRA_COLUMNS, what=name) for name in ("edge_attr", "edge_weight") if data.get(name) is not None
     ]
     data.edge_attr = data.edge_weight = None
+    data.x = data.x.detach()
     made = "train_mask" not in data
     checked = check_graph(random_split(data) if made and data.y is not None else data)
     edges = checked.edges
