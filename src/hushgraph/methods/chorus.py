@@ -5,7 +5,7 @@ row. Nodes without a label send nothing at first, and the roots of their predict
 once there is a model to predict with. Each hop sums these messages over in-neighbors with noise (released once and
 cached) and trains a classifier on features and all sums so far.
 
-Five things keep the noise low for the same epsilon (proofs: docs/proofs/chorus.md; measured: docs/results-earlier.md):
+Five things keep the noise low for the same epsilon (proofs: docs/proofs/chorus.md; measured: docs/results-chorus.md):
 * labels are sent centered, as corners of a regular simplex: as long as one-hot rows, but further apart;
 * undirected edges: pseudo-labels are sent at half the norm and sums of training nodes, which only serve to train, get
   more noise, so that the sums of the nodes to predict need 1.07 instead of 1.41 times one directed edge's noise;

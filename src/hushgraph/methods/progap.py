@@ -30,7 +30,7 @@ from hushgraph.training.config import BEST_BY, BestBy, Training
 from hushgraph.vault import Vault
 
 PLAIN_EPOCHS, PRIVATE_EPOCHS = 100, 5
-DEEP, DEEP_EPOCHS = 5, 200  # 100 epochs are too few for six networks at once (docs/results-earlier.md)
+DEEP, DEEP_EPOCHS = 5, 200  # 100 epochs are too few for six networks at once (docs/results-progap.md)
 
 
 @dataclass(frozen=True)
