@@ -52,11 +52,9 @@ class Settings:
     def __new__(cls, *given: Any, **named: Any) -> Self:
         """Told before `__init__` says that an argument was unexpected: which setting it might be."""
         known = [field.name for field in dataclasses.fields(cls) if field.init]
-        InputError.collect(
-            f"unknown setting '{name}' of {cls.__name__}; {did_you_mean(cls.aliases.get(name, name), known)}"
-            for name in named
-            if name not in known
-        )
+        if unknown := [name for name in named if name not in known]:
+            likely = {name: did_you_mean(cls.aliases.get(name, name), known) for name in unknown}
+            raise InputError(*(f"unknown setting '{name}' of {cls.__name__}; {likely[name]}" for name in unknown))
         return super().__new__(cls)
 
     def __post_init__(self) -> None:

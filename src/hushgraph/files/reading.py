@@ -13,7 +13,7 @@ import math
 import os
 import sqlite3
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -185,3 +185,22 @@ def sha256_of(path: Path) -> str:
     """The SHA-256 of a file's content."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def tensors_hash(content: bytes | memoryview) -> str:
+    """A hash of the tensors in a safetensors file: names, kinds, shapes and values, without what is said about them."""
+    length = int.from_bytes(content[:8], "little")
+    listed, values = parse_json(bytes(content[8 : 8 + length])), memoryview(content)[8 + length :]
+    return hash_of_tensors(
+        (name, listed[name]["dtype"], listed[name]["shape"], values[slice(*listed[name]["data_offsets"])])
+        for name in sorted(set(listed) - {"__metadata__"})
+    )
+
+
+def hash_of_tensors(tensors: Iterable[tuple[str, str, Sequence[int], memoryview]]) -> str:
+    """The same of names in order, kinds (as safetensors calls them), shapes and bytes."""
+    found = hashlib.sha256()
+    for name, kind, shape, values in tensors:
+        found.update(json.dumps([name, kind, list(shape), values.nbytes], separators=(",", ":")).encode())
+        found.update(values)
+    return found.hexdigest()
