@@ -12,11 +12,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hushgraph import registry
+from hushgraph.methods.base import Method
+from hushgraph.methods.refusals import tells_types_apart, weighs_classes, weighs_edges
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.calibration import noise_scale
 from hushgraph.privacy.events import gaussian
 from hushgraph.privacy.loss import PrivacyLoss
 from hushgraph.privacy.mechanism import Mechanism
+from hushgraph.privacy.metadata import Metadata
+from hushgraph.privacy.plan import Plan
 from hushgraph.privacy.tradeoff import best_guess, detection_rate
 from hushgraph.privacy.units import Relation
 from hushgraph.testing import Cell, matrix
@@ -24,7 +28,10 @@ from hushgraph.testing import Cell, matrix
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (
     ROOT / "README.md",
-    *(ROOT / "docs" / name for name in ("mechanisms.md", "methods/index.md", "which-unit.md", "tutorials/officer.md")),
+    *(
+        ROOT / "docs" / name
+        for name in ("data.md", "mechanisms.md", "methods/index.md", "which-unit.md", "tutorials/officer.md")
+    ),
 )
 _TABLE = re.compile(r"<!-- table: (\w+) -->\n.*?<!-- end of table -->", flags=re.DOTALL)
 
@@ -120,12 +127,42 @@ def guesses() -> str:
     return table(["epsilon", "right guesses at most", "found at one false alarm in 100, at most"], rows)
 
 
+_ON_GRAPHS = Metadata(500, 300, 100, 100, 784, 4, num_public=200)
+"""Sizes for a plan of any method: features that could be pictures, public records for PATE."""
+
+
+def labels_and_edges() -> str:
+    """Which methods take several classes a node, class weights, edge weights and types of edges."""
+    facts = (weighs_classes, weighs_edges, tells_types_apart)
+    rows = []
+    for name in registry.names("methods"):
+        kind = registry.load("methods", name)
+        plan = _example_plan(kind)
+        reads_edges = any("edges" in stage.mechanism.reads for one in (plan, *plan.branches) for stage in one)
+        marks = [("yes" if fact(plan) else "-") for fact in facts]
+        edges = marks[1:] if reads_edges else ["not looked at" if kind.trust == "local" else "reads none"] * 2
+        rows.append([f"`{name}`", "yes" if kind.takes_multilabel else f"no: {kind.one_class}", marks[0], *edges])
+    head = ["method", "several classes a node", "class weights", "edge weights", "edge types"]
+    return table(head, rows)
+
+
+def _example_plan(kind: type[Method]) -> Plan:
+    """A plan of a method under the first unit it is proved for, without protection where there is none."""
+    method = kind(low=0.0, high=1.0) if kind.trust == "local" else kind()  # type: ignore[call-arg]
+    if not kind.units():
+        return method.plan(_ON_GRAPHS, registry.load("units", "undirected-edge")(), Budget(math.inf))
+    variants = registry.load("units", kind.units()[0]).variants()
+    unit = next(unit for unit in variants if method.proves(_ON_GRAPHS, unit))
+    return method.plan(_ON_GRAPHS, unit, Budget(4.0, 1e-6))
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "methods": methods,
     "units": units,
     "mechanisms": mechanisms,
     "bounds": bounds,
     "guesses": guesses,
+    "tasks": labels_and_edges,
 }
 
 

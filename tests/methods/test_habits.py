@@ -7,9 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import pandas as pd
 import pytest
 import torch
 from onnx.reference import ReferenceEvaluator
+from scipy import sparse
 from sklearn.base import clone
 
 import hushgraph as hg
@@ -97,3 +99,24 @@ def test_exports_that_make_no_sense(model: hg.Model, tmp_path: Path) -> None:
     progap = hg.ProGAP(epochs=1).fit(random_graph(1), "undirected-edge", BUDGET)
     with pytest.raises(InputError, match="progap has none to export"):
         progap.export(tmp_path / "classifier.onnx")
+
+
+def test_later_nodes_come_in_any_form() -> None:
+    graph = random_graph(1)
+    model = hg.MLP(epochs=2).fit(graph, "undirected-edge", (4.0, 1e-3), ledger=hg.Ledger.in_memory(warn=False))
+    few = graph.x[:4]
+    forms = [few, few.to_sparse_csr(), few.numpy(), few.tolist(), pd.DataFrame(few.numpy()), sparse.csr_matrix(few)]
+    for form in forms:
+        assert torch.equal(model.predict_nodes(form), model.predict(graph)[:4])
+    with pytest.raises(InputError, match="expected finite numbers"):
+        model.predict_nodes(few * torch.nan)
+    with pytest.raises(InputError, match=r"expected rows of 5 features; got \[4, 2\]"):
+        model.predict_nodes(few[:, :2])
+
+
+def test_epsilon_at_the_own_delta_and_at_others() -> None:
+    model = hg.GAP(epochs=2).fit(random_graph(1), "undirected-edge", (4.0, 1e-3), seed=0)
+    assert model.get_epsilon() == model.get_epsilon(1e-3) == model.certificate.epsilon
+    assert model.get_epsilon(1e-6) > model.get_epsilon()
+    with pytest.raises(InputError, match="delta: expected a number"):
+        model.get_epsilon("1e-5")  # type: ignore[arg-type]

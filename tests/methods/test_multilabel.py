@@ -20,7 +20,9 @@ from hushgraph.errors import InputError
 from hushgraph.graph.checks import check_graph, is_labeled
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.methods.evaluation import main_measure
-from hushgraph.training.losses import micro_f1
+from hushgraph.nn import MLP
+from hushgraph.training import ClippedGradient
+from hushgraph.training.losses import are_present, loss_for, micro_f1
 from small_graphs import random_graph
 
 EDGE = hg.units.UndirectedEdge()
@@ -73,6 +75,7 @@ def test_methods_that_need_one_class_say_so_and_name_others() -> None:
     assert metadata.multilabel
     takers = {name for name in registry.names("methods") if registry.load("methods", name).takes_multilabel}
     assert {"gcn", "sage", "arr", "edge-rand", "lap-graph", "edge-rr", "priv-hrg", "feature-rr"} <= takers
+    assert {"gap", "progap", "mlp", "dp-mlp"} <= takers
     for name in set(registry.names("methods")) - takers:
         kind = registry.load("methods", name)
         method = kind(low=0.0, high=1.0) if kind.trust == "local" else kind()
@@ -136,7 +139,7 @@ def test_from_a_file_by_commands_to_a_report(tmp_path: Path) -> None:
     page = (tmp_path / "page.html").read_text()
     assert "test micro-F1" in page
     assert "test accuracy" not in page
-    refused = run("train", "gap", "--data", data, "--epsilon", "4", "--out", tmp_path / "no")
+    refused = run("train", "chorus", "--data", data, "--epsilon", "4", "--out", tmp_path / "no")
     assert refused.exit_code == 2
     assert "expected one class for each node" in refused.output
 
@@ -163,3 +166,40 @@ def test_a_study_has_micro_f1(tmp_path: Path) -> None:
 def test_a_released_graph_keeps_the_matrix(tmp_path: Path) -> None:
     found = hg.release_graph(hg.ARR(), several(), EDGE, hg.Budget(4.0, 1e-4), ledger=ledger())
     assert torch.equal(load(found.save(tmp_path)).y, several().y)
+
+
+TRAINED = [
+    (hg.GAP(epochs=40), EDGE, 8.0, 60.0),
+    (hg.ProGAP(epochs=40), EDGE, 8.0, 60.0),
+    (hg.MLP(epochs=40), EDGE, 8.0, 60.0),
+    (hg.GAP(epochs=3, batch_size=30), hg.units.Node(max_degree=5), 8.0, 0.0),
+    (hg.ProGAP(epochs=3, batch_size=30), hg.units.NodeReplace(max_degree=5), 8.0, 0.0),
+    (hg.DPMLP(epochs=150, batch_size=60), hg.units.Node(max_degree=5), 500.0, 60.0),
+]
+
+
+@pytest.mark.parametrize(("method", "unit", "epsilon", "least"), TRAINED, ids=str)
+def test_methods_whose_gradients_are_clipped_row_by_row_take_them(
+    method: Any, unit: Any, epsilon: float, least: float
+) -> None:
+    data = several()
+    data.y[3] = -1  # a node whose classes are not known
+    model = method.fit(data, unit, (epsilon, 1e-4), ledger=ledger(), seed=0)
+    assert model.certificate.epsilon <= epsilon
+    assert model.metrics["micro_f1"]["train"] > least
+    assert model.score(data) == pytest.approx(model.metrics["micro_f1"]["test"] / 100)
+    with pytest.raises(InputError, match="expected one class for each node; got a matrix of labels"):
+        method.fit(data, unit, (epsilon, 1e-4), ledger=ledger(), class_weights=[1.0, 2.0, 1.0])
+
+
+def test_one_record_with_several_classes_moves_a_clipped_sum_by_at_most_the_bound() -> None:
+    data = several(nodes=30)
+    layer = MLP(data.num_features, 4, 3, 2)
+    engine = ClippedGradient(layer, max_grad_norm=0.1, loss=loss_for(data.y))
+    whole = engine.sum(data.x, data.y)
+    norms = torch.stack([engine.sum(data.x[i : i + 1], data.y[i : i + 1]).norm() for i in range(30)])
+    assert float(norms.max()) > 0.09
+    for node in range(30):
+        others = torch.arange(30) != node
+        assert float((whole - engine.sum(data.x[others], data.y[others])).norm()) <= 0.1
+    assert are_present(torch.tensor([[0, 1], [-1, -1]])).tolist() == [True, False]

@@ -20,6 +20,7 @@ from hushgraph.errors import InputError
 from hushgraph.graph.edges import Edges, MemoryEdges
 from hushgraph.graph.rows import Rows, SparseRows
 from hushgraph.graph.targets import NumberRange
+from hushgraph.graph.types import EdgeTypes, types_of
 from hushgraph.graph.weights import EdgeWeights, weights_of
 from hushgraph.privacy.metadata import MOST_CLASSES, Metadata
 
@@ -51,6 +52,7 @@ class CheckedGraph:
     targets: Tensor | None = None
     """The numbers whose parts the labels are, for evaluation."""
     edge_weights: EdgeWeights | None = None
+    edge_types: EdgeTypes | None = None
 
     def split(self, name: str) -> Tensor:
         """The node numbers of `train`, `val` or `test`."""
@@ -67,13 +69,23 @@ class CheckedGraph:
             raise InputError("labels: expected a train node with a label; got none (-1). Check y and train_mask")
         return found
 
+    def is_symmetric(self) -> bool:
+        """Whether every edge has its reverse, of the same type."""
+        return self.edges.is_symmetric() if self.edge_types is None else self.edge_types.is_symmetric()
+
+    def largest_degree(self) -> int:
+        """The most edges that start, or end, at one node."""
+        if self.edge_types is not None:
+            return self.edge_types.largest_degree()
+        return max(int(self.edges.out_degree().max()), int(self.edges.in_degree().max()))
+
     def only(self, parts: frozenset[str]) -> CheckedGraph:
         """The graph without what is not among `parts`: no edges, no columns of features, no label."""
         nodes, nothing = self.metadata.num_nodes, torch.empty((2, 0), dtype=torch.int64)
         without: dict[str, Any] = {}
         if "edges" not in parts:
             none = MemoryEdges.from_edge_index(nothing, nodes)
-            without |= {"edges": none, "public_edges": None, "edge_weights": None}
+            without |= {"edges": none, "public_edges": None, "edge_weights": None, "edge_types": None}
         if "features" not in parts:
             without["features"] = torch.empty(nodes, 0)
         if "labels" not in parts:
@@ -120,6 +132,7 @@ def check_graph(
     public_edges = None if known is None else _edges(known, num_nodes, changes)
     edges = _edges(edge_index, num_nodes, changes) if stored is None else stored
     edge_weights = weights_of(data, edge_index)
+    edge_types = types_of(data, edge_index, num_nodes)
     metadata = Metadata(
         num_nodes=num_nodes,
         num_train=index["train"].numel(),
@@ -135,6 +148,7 @@ def check_graph(
         target_low=None if numbers is None else numbers.low,
         target_high=None if numbers is None else numbers.high,
         weighted=edge_weights is not None,
+        edge_types=() if edge_types is None else edge_types.names,
     )
     return CheckedGraph(
         metadata=metadata,
@@ -149,6 +163,7 @@ def check_graph(
         public_edges=public_edges,
         targets=None if numbers is None else targets,
         edge_weights=edge_weights,
+        edge_types=edge_types,
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 
 from hushgraph.datasets.loading import load
 from hushgraph.datasets.splits import MASKS, has_split, random_split, to_torch_csr
@@ -29,6 +29,7 @@ from hushgraph.importing.nodes import NodeColumns, Nodes, read_nodes
 from hushgraph.importing.tables import table_of
 
 Classes = Sequence[Any] | NumberRange
+Relation = str | tuple[str, str, str]
 Split = str | tuple[float, float, float] | None
 SHARES = (0.75, 0.10, 0.15)
 
@@ -116,26 +117,31 @@ class Graph(Data):
         cls,
         data: Any,
         *,
-        relation: str | tuple[str, str, str] | None = None,
+        relation: Relation | None = None,
+        relations: Sequence[Relation] | None = None,
         classes: Classes | None = None,
         split: tuple[float, float, float] | None = None,
         seed: int = 0,
         name: str | None = None,
     ) -> Graph:
-        """From a `Data`, or from one relation of a `HeteroData` between nodes of one kind.
+        """From a `Data`, or from one or several relations of a `HeteroData` between nodes of one kind.
 
-        Edge attributes are left out, but for `edge_weight` with a declared `weight_bound`. Edges are taken as they are:
-        undirected if every edge has its reverse.
+        Several relations become types of edges; `fit` takes a budget for each: `{"follows": 1.0, "pays": 0.5}`. Edge
+        attributes are left out, but for `edge_weight` with a declared `weight_bound`, and `edge_type` with declared
+        `edge_type_names`. Edges are taken as they are: undirected if every edge has its reverse.
         """
-        chosen = _one_relation(data, relation) if hasattr(data, "edge_types") else data
+        chosen = _of_relations(data, relation, relations) if hasattr(data, "edge_types") else data
         if getattr(chosen, "edge_index", None) is None:
             raise InputError(f"from_pyg: expected a Data with edge_index; got {type(data).__name__} without it")
         result = cls(**{key: chosen[key] for key in _KEPT if chosen.get(key) is not None})
         weighted = chosen.get("edge_weight") is not None and chosen.get("weight_bound") is not None
         if weighted:
             result.edge_weight, result.weight_bound = chosen.edge_weight, chosen.weight_bound
-        kinds = ("edge_attr",) if weighted else ("edge_attr", "edge_weight")
-        dropped = [key for key in kinds if chosen.get(key) is not None]
+        typed = chosen.get("edge_type") is not None and chosen.get("edge_type_names") is not None
+        if typed:
+            result.edge_type, result.edge_type_names = chosen.edge_type, list(chosen.edge_type_names)
+        kinds = {"edge_attr": True, "edge_weight": not weighted, "edge_type": not typed}
+        dropped = [key for key, drops in kinds.items() if drops and chosen.get(key) is not None]
         result.findings = tuple(Finding(Code.EXTRA_COLUMNS, what=key) for key in dropped)
         result.name = name or str(chosen.get("name") or "graph")
         if (numbers := _numbers(classes)) is not None:
@@ -195,15 +201,20 @@ class Graph(Data):
 
     @classmethod
     def from_dgl(cls, graph: Any, **given: Any) -> Graph:
-        """From a homogeneous DGL graph with `feat`, `label` and masks in `ndata`; arguments as for `from_pyg`."""
-        if not hasattr(graph, "ndata") or not hasattr(graph, "edges"):
+        """From a DGL graph with `feat`, `label` and masks in its node data; arguments as for `from_pyg`."""
+        if not hasattr(graph, "canonical_etypes") or not hasattr(graph, "edges"):
             raise InputError(f"from_dgl: expected a DGL graph; got {type(graph).__name__}")
-        source, target = graph.edges()
-        renamed = {"feat": "x", "features": "x", "label": "y", "labels": "y"}
-        held = {renamed.get(key, key): value for key, value in graph.ndata.items()}
-        kept = {key: value for key, value in held.items() if key in _KEPT}
-        count = int(graph.num_nodes())
-        return cls.from_pyg(Data(edge_index=torch.stack([source, target]).long(), num_nodes=count, **kept), **given)
+        if len(graph.ntypes) == 1 and len(graph.canonical_etypes) == 1:
+            plain = Data(edge_index=_dgl_edges(graph, None), **_dgl_nodes(graph, graph.ntypes[0]))
+            result = cls.from_pyg(plain, **given)
+            result.findings += tuple(Finding(Code.EXTRA_COLUMNS, what=key) for key in graph.edata)
+            return result
+        every = HeteroData()
+        for kind in graph.ntypes:
+            every[kind].update(_dgl_nodes(graph, kind))
+        for relation in graph.canonical_etypes:
+            every[relation].edge_index = _dgl_edges(graph, relation)
+        return cls.from_pyg(every, **given)
 
     # Shared
 
@@ -308,21 +319,51 @@ def _stated_nodes(data: Any) -> int:
     return int(data.get("num_nodes") or len(data.y))
 
 
-def _one_relation(data: Any, relation: str | tuple[str, str, str] | None) -> Data:
-    """The part of a HeteroData with one kind of edge, between nodes of one kind."""
+def _of_relations(data: Any, relation: Relation | None, relations: Sequence[Relation] | None) -> Data:
+    """The part of a HeteroData with one kind of edge, or several kinds as types, between nodes of one kind."""
+    if relations is not None and (relation is not None or isinstance(relations, Mapping | str)):
+        raise InputError(
+            f"from_pyg: expected relations=['A', 'B', ...] or one relation='A'; got {relations!r}. A budget for each "
+            "is for fit: fit(graph, unit, {'A': 1.0, 'B': 0.5})"
+        )
+    wanted = [relation] if relations is None else list(relations)
+    kinds = [_kind_of(data, one) for one in wanted]
+    if len({kind[0] for kind in kinds}) > 1 or len(set(kinds)) < len(kinds):
+        raise InputError("from_pyg: expected distinct relations between nodes of one kind; got others")
+    result = Data(**data[kinds[0][0]].to_dict())
+    indices = [data[kind].edge_index for kind in kinds]
+    result.edge_index, result.num_nodes = torch.cat(indices, dim=1), data[kinds[0][0]].num_nodes
+    if relations is not None:
+        counts = torch.tensor([index.shape[1] for index in indices])
+        result.edge_type = torch.arange(len(kinds)).repeat_interleave(counts)
+        result.edge_type_names = [kind[1] for kind in kinds]
+    return result
+
+
+def _kind_of(data: Any, relation: Relation | None) -> tuple[str, str, str]:
+    """The one kind of edge between nodes of one kind that a word, or nothing, stands for."""
     fitting = [kind for kind in data.edge_types if kind[0] == kind[2]]
     named = [kind for kind in fitting if relation in (None, kind, kind[1])]
     if len(named) != 1:
         known = ", ".join("/".join(kind) for kind in fitting) or "none"
         raise InputError(
-            f"from_pyg: expected relation to choose one kind of edge between nodes of one kind ({known}); got "
-            f"{relation!r}. Each relation needs a budget of its own"
+            f"expected to be told which kind of edge between nodes of one kind ({known}); got {relation!r}. Choose: "
+            "hushgraph.Graph.from_pyg(data, relation='A'), or relations=['A', 'B'], which may have a budget each"
         )
-    kind = named[0]
-    result = Data(**data[kind[0]].to_dict())
-    result.edge_index = data[kind].edge_index
-    result.num_nodes = data[kind[0]].num_nodes
-    return result
+    found: tuple[str, str, str] = named[0]
+    return found
+
+
+def _dgl_nodes(graph: Any, kind: str) -> dict[str, Any]:
+    """What DGL holds of nodes, under the names of PyTorch Geometric; masks were numbers in some of its versions."""
+    renamed = {"feat": "x", "features": "x", "label": "y", "labels": "y"}
+    held = {renamed.get(key, key): value for key, value in graph.nodes[kind].data.items()}
+    kept = {key: value.bool() if key in MASKS else value for key, value in held.items() if key in _KEPT}
+    return {**kept, "num_nodes": int(graph.num_nodes(kind))}
+
+
+def _dgl_edges(graph: Any, relation: tuple[str, str, str] | None) -> Tensor:
+    return torch.stack(graph.edges() if relation is None else graph.edges(etype=relation)).long()
 
 
 def _pairs(edges: Any) -> Tensor:
@@ -366,10 +407,10 @@ def as_graph(given: Any, memory: str | int | None = None, workers: Executor | No
         return Graph.read(given) if is_whole_graph(given) else load(given)
     if hasattr(given, "edge_types"):
         return Graph.from_pyg(given)
+    if hasattr(given, "canonical_etypes"):
+        return Graph.from_dgl(given)
     if hasattr(given, "is_directed") and hasattr(given, "nodes"):
         return Graph.from_networkx(given)
-    if hasattr(given, "ndata") and hasattr(given, "edges"):
-        return Graph.from_dgl(given)
     if hasattr(given, "tocoo"):
         raise InputError(f"expected a graph; got {kind}. Do: hushgraph.Graph.from_scipy(matrix, x=..., y=...)")
     if hasattr(given, "columns") or isinstance(given, tuple | list | dict):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from hushgraph.errors import InputError
 from hushgraph.graph.checks import CheckedGraph
 from hushgraph.graph.quantized import QuantizedRows, quantize
 from hushgraph.graph.rows import Rows, dense_rows
+from hushgraph.graph.types import EdgeTypes, parts
 from hushgraph.graph.weights import LEVELS
 from hushgraph.mechanisms.canaries import Evidence, Layout, OpenVault, Tally, audit_graph, lay_out, room_for
 from hushgraph.noise.normal import in_steps
@@ -33,19 +35,36 @@ class NeighborSum(GaussianMechanism):
     Rows are brought to whole multiples of a grid, with their norm bounded after that; they are added in exact integers,
     and the noise is that of a Gaussian rounded to the same grid. So the bound holds for the numbers that are added.
 
-    Edges with weights count by their share of the declared bound, at most one.
+    Edges with weights count by their share of the declared bound, at most one. Where edges have types, `noise_factors`
+    holds one number of at least 1 for each, and the sums over each type stand side by side: those of type t have
+    `noise_factors[t]` times the noise.
 
     Bound: each of `footprint.receivers` rows changes by one row of norm `row_norm`, and by two where a record is
     replaced. Proof: docs/proofs/aggregation.md.
     """
 
     row_norm: float = 1.0
+    noise_factors: tuple[float, ...] = ()
 
     name = "neighbor-sum"
     proof = "aggregation"
     reads = frozenset({"edges"})
     takes_edge_weights = True
+    takes_edge_types = True
     released = "a sum over neighbors"
+
+    def __post_init__(self) -> None:
+        if any(not (math.isfinite(factor) and factor >= 1.0) for factor in self.noise_factors):
+            raise InputError(f"noise_factors: expected numbers of at least 1; got {self.noise_factors}")
+
+    def as_dict(self) -> dict[str, Any]:
+        """The mechanism as plain JSON values; factors only where there are types."""
+        return {key: value for key, value in super().as_dict().items() if key != "noise_factors" or value}
+
+    @classmethod
+    def read(cls, values: dict[str, Any]) -> NeighborSum:
+        """The inverse of `as_dict`."""
+        return cls(**{**values, "noise_factors": tuple(values.get("noise_factors", ()))})
 
     def sensitivity(self, unit: Unit) -> float:
         """sqrt(receivers) rows, twice that under replacement."""
@@ -60,15 +79,35 @@ class NeighborSum(GaussianMechanism):
     def release(self, data: Any, scale: float, noise: NoiseSource, rows: Rows) -> Tensor:
         """The sums with noise on the same grid."""
         sums, step = self._sums(data, rows)
-        sums += noise.integer_gaussian(tuple(sums.shape), in_steps(scale, step))
+        for block, factor in zip(sums.chunk(len(self._factors), dim=1), self._factors):
+            block += noise.integer_gaussian(tuple(block.shape), in_steps(factor * scale, step))
         return (sums.to(torch.float64) * step).to(torch.float32)
 
     def _sums(self, data: Any, rows: Rows) -> tuple[Tensor, float]:
         """The sums in whole numbers, and what one of them stands for."""
-        edges, weights, bounded = data.edges, data.edge_weights, self._whole(rows)
+        weights, bounded = data.edge_weights, self._whole(rows)
+        if self.noise_factors:
+            of_types = parts(data.mailboxes(len(self.noise_factors)), len(self.noise_factors))
+            return torch.cat([edges.sum(bounded) for edges in of_types], dim=1), bounded.step
+        edges = data.edges
         if weights is None:
             return edges.sum(bounded), bounded.step
         return weights.sum(edges, bounded), bounded.step / LEVELS
+
+    @property
+    def _factors(self) -> tuple[float, ...]:
+        return self.noise_factors or (1.0,)
+
+    def before_noise(self, data: Any, noise: Any, *inputs: Any) -> np.ndarray:
+        """The sums, each in multiples of its noise."""
+        return self._in_multiples(super().before_noise(data, noise, *inputs))
+
+    def after_noise(self, data: Any, scale: float, noise: Any, *inputs: Any) -> np.ndarray:
+        """The same as released."""
+        return self._in_multiples(super().after_noise(data, scale, noise, *inputs))
+
+    def _in_multiples(self, sums: np.ndarray) -> np.ndarray:
+        return sums / np.repeat(self._factors, sums.shape[1] // len(self._factors))
 
     def bounded(self, rows: Rows) -> Tensor:
         """The rows as they are added, in float64."""
@@ -80,8 +119,8 @@ class NeighborSum(GaussianMechanism):
 
     @classmethod
     def variants(cls) -> Sequence[NeighborSum]:
-        """Rows of length one, and of another length."""
-        return [cls(), cls(row_norm=2.5)]
+        """Rows of length one, and of another length; edges of several types."""
+        return [cls(), cls(row_norm=2.5), cls(noise_factors=(1.0, 2.0))]
 
     def example_inputs(self, graph: CheckedGraph) -> tuple[Rows]:
         """The features."""
@@ -110,16 +149,27 @@ class NeighborSum(GaussianMechanism):
         flips = unit.footprint.replaced  # an absent canary then sends the opposite row
         if flips:
             rows[layout.heads[~layout.present()]] *= -1.0
-        vault = open_vault(audit_graph(torch.zeros(layout.num_nodes, 1), layout.edges(everyone=flips)))
+        factor, number = min((factor, number) for number, factor in enumerate(self._factors))
+        graph = audit_graph(torch.zeros(layout.num_nodes, 1), layout.edges(everyone=flips))
+        vault = open_vault(self._of_type(number, graph))
         for _ in range(stage.count):
-            released = vault.hand_over(vault.release(stage.name, rows)).to(torch.float64)
+            whole = vault.hand_over(vault.release(stage.name, rows)).to(torch.float64)
+            released = whole.chunk(len(self._factors), dim=1)[number]
             sent = self.bounded(_as_planted(rows, layout) if flips else rows)[layout.sender]
             absent = -sent if flips else torch.zeros_like(sent)
-            tally.add(released[layout.receiver] - absent, sent - absent, stage.scale or 1.0)
+            tally.add(released[layout.receiver] - absent, sent - absent, factor * (stage.scale or 1.0))
             if flips:
                 break  # later rows are shared by both worlds and go to the same list: they tell nothing more
             rows = F.normalize(released, dim=1).to(torch.float32)
         return tally.evidence("node" if unit.footprint.records else "edge")
+
+    def _of_type(self, number: int, graph: CheckedGraph) -> CheckedGraph:
+        """The graph of an audit, all of its edges of the least noisy type."""
+        if not self.noise_factors:
+            return graph
+        index, names = graph.edges.edge_index(), tuple(map(str, range(len(self.noise_factors))))
+        types = EdgeTypes.of(index, torch.full((index.shape[1],), number), names, graph.metadata.num_nodes)
+        return replace(graph, edge_types=types, metadata=replace(graph.metadata, edge_types=names))
 
 
 def _as_planted(rows: Tensor, layout: Layout) -> Tensor:

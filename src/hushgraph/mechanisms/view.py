@@ -15,6 +15,7 @@ from hushgraph.executors.base import Executor
 from hushgraph.graph.checks import CheckedGraph
 from hushgraph.graph.edges import Edges, MemoryEdges
 from hushgraph.graph.rows import Rows
+from hushgraph.graph.types import of_one_type
 from hushgraph.graph.weights import EdgeWeights
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.metadata import Metadata
@@ -36,7 +37,7 @@ class View:
     _noise: NoiseSource
     _name: str
     report: Callable[[int, int], object] = lambda done, total: None
-    _cut: dict[int, Edges] = field(default_factory=dict)
+    _cut: dict[int | str, Edges] = field(default_factory=dict)
     keeper: StepKeeper | None = None
     """Keeps the state of a training between two steps, where the run has a checkpoint."""
     executor: Executor | None = None
@@ -98,6 +99,19 @@ class View:
         """The weights of the edges, where they have any."""
         self._part("edges")
         return self._graph.edge_weights
+
+    def mailboxes(self, types: int) -> MemoryEdges:
+        """The edges to the mailboxes of every type, every node's own list of all types cut to the unit's cap."""
+        self._part("edges")
+        known, cap = self._graph.edge_types, self._cap
+        if known is None:
+            return of_one_type(self.edges.load(), types)
+        if cap is None:
+            return known.entries
+        kept = f"types {cap}"
+        if kept not in self._cut:
+            self._cut[kept] = known.entries.cap(cap, self._noise.stream("degree cap"))
+        return self._cut[kept].load()
 
     @cached_property
     def edges(self) -> Edges:

@@ -19,12 +19,18 @@ from torch import Tensor, nn
 
 from hushgraph import registry
 from hushgraph.errors import HushgraphError, InputError, UnprovenError
-from hushgraph.executors.base import Executor, takes_workers
+from hushgraph.executors.base import Executor
 from hushgraph.graph.checks import CheckedGraph, check_graph
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.methods.model import Model
-from hushgraph.methods.refusals import require_fitting, require_public_classes, require_weights_read, require_work
-from hushgraph.methods.running import enter, finished
+from hushgraph.methods.refusals import (
+    require_fitting,
+    require_public_classes,
+    require_weights_read,
+    require_work,
+    with_types,
+)
+from hushgraph.methods.running import enter, finished, takes_workers
 from hushgraph.nn.own import described, rebuilt
 from hushgraph.privacy.budget import Budget, as_budget
 from hushgraph.privacy.calibration import Accountant
@@ -68,6 +74,8 @@ class Method(Settings):
     trust: ClassVar[Literal["central", "local"]] = "central"
     takes_multilabel: ClassVar[bool] = False
     """Whether nodes may have several classes: the proof must not need one class a node."""
+    one_class: ClassVar[str] = "nothing is proved for several"
+    """Why a method that takes one class a node takes no more."""
 
     # Modules of the user
 
@@ -129,6 +137,7 @@ class Method(Settings):
         sizes = note(Code.SIZES, nodes=metadata.num_nodes, train=metadata.num_train)
         records = [note(Code.PUBLIC_RECORDS, records=metadata.num_public)] if metadata.num_public else []
         own = [note(Code.OWN_MODULES, modules=modules)] if modules else []
+        own += [note(Code.EDGE_TYPES, types=", ".join(metadata.edge_types))] if metadata.edge_types else []
         return [sizes, note(Code.SETTINGS), *own, *records, *unit.notes(metadata)]
 
     def unprotected_notes(self, metadata: Metadata, unit: Unit) -> Sequence[Note]:
@@ -144,7 +153,7 @@ class Method(Settings):
 
     def default_unit(self, graph: CheckedGraph) -> Unit:
         """The undirected edge for a symmetric graph, the directed edge otherwise."""
-        return UndirectedEdge() if graph.edges.is_symmetric() else DirectedEdge()
+        return UndirectedEdge() if graph.is_symmetric() else DirectedEdge()
 
     def evaluate(self, model: Model, graph: CheckedGraph) -> dict[str, Any]:
         """How well the model does on the data: an evaluation, outside the guarantee."""
@@ -159,8 +168,8 @@ class Method(Settings):
         if metadata.multilabel and not self.takes_multilabel:
             others = [name for name in registry.names("methods") if registry.load("methods", name).takes_multilabel]
             raise InputError(
-                f"{self.name}: expected one class for each node; got a matrix of labels, several a node. Nothing is "
-                f"proved of {self.name} for these; use one of {', '.join(others)}, or one column of y"
+                f"{self.name}: expected one class for each node; got a matrix of labels, several a node. It "
+                f"{self.one_class}; use one of {', '.join(others)}, or one column of y"
             )
         try:
             self._require_trust(unit, budget)
@@ -196,7 +205,8 @@ class Method(Settings):
         if not any("edges" in stage.mechanism.reads for stage in stages):
             public = [one for one in public if one.code is not Code.DEGREE_CAP]
         paper = self.paper_accountant(unit) if paper_mode else None
-        return Plan.make(name, metadata, unit, budget, stages, public=public, unprotected=unprotected, paper=paper)
+        made = Plan.make(name, metadata, unit, budget, stages, public=public, unprotected=unprotected, paper=paper)
+        return with_types(made)
 
     @takes_workers
     def fit(

@@ -81,6 +81,7 @@ class Chorus(Method):
 
     name = "chorus"
     summary = "noisy sums of neighbors' labels, then a classifier on features and sums"
+    one_class = "a node sends one class"
     paper = "hushgraph"
     aliases = {
         "num_stages": "hops",

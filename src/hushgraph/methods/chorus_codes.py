@@ -78,6 +78,7 @@ class ChorusCodes(Method):
 
     name = "chorus-codes"
     summary = "one noisy number per node and round, in the code that settles its class"
+    one_class = "a node sends the code of one class"
     paper = "hushgraph"
 
     # What is released

@@ -65,6 +65,7 @@ class ClassDP(Method):
 
     name = "class-dp"
     summary = "mean gradients of whole classes, or of parts of classes, clipped and noised"
+    one_class = "protects the records of one class"
     paper = "Zhang, Emory University 2022, chapter 4"
 
     def stages(self, metadata: Metadata, unit: Unit, budget: Budget) -> Sequence[Stage]:

@@ -27,6 +27,7 @@ from hushgraph.mechanisms.neighbor_sum import NeighborSum
 from hushgraph.mechanisms.rooted_gradient import RootedGradient
 from hushgraph.methods.base import Method, Output
 from hushgraph.nn.layers import ACTIVATIONS
+from hushgraph.nn.own import own_module
 from hushgraph.nn.rooted import CONVOLUTIONS, RootedNetwork
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.metadata import Metadata
@@ -56,6 +57,9 @@ class DPGNN(Method):
     `max_degree` is the cap K on every node's own list in training; the cap of the unit holds as well. By rule it is
     one entry per 7,000 training nodes, at least 2 and at most 7, 3, 2 for 1, 2, 3 layers: more entries cost more noise,
     which more training nodes drown out. `inference="noisy"` charges one noisy sum per layer.
+
+    In Python, `encoder` is a module of your own from features to the rows that are sent, and `head` one from the rows
+    after message passing to class scores; both have to treat every row alone (docs/modules.md).
     """
 
     num_layers: int = setting(1, least=1, most=1000, help="message-passing layers")
@@ -75,8 +79,12 @@ class DPGNN(Method):
     inference: str = setting("full", among=INFERENCES, help="full reads raw neighborhoods; noisy charges sums")
     inference_noise: float = setting(1.0, above=0, help="noise multiplier of inference over that of gradients")
 
+    encoder: nn.Module | None = setting(None, in_python=True, help="in place of the encoder's layers")
+    head: nn.Module | None = setting(None, in_python=True, help="in place of the decoder's layers")
+
     name = "dp-gnn"
     summary = "message passing on rooted subgraphs, trained by DP-SGD: the weights are private"
+    one_class = "its gradients are those of cross entropy"
     paper = "Daigavane et al. 2021"
     aliases = {"layers": "num_layers", "hidden": "hidden_channels"}
 
@@ -118,10 +126,17 @@ class DPGNN(Method):
 
     def network(self, plan: Plan, generator: torch.Generator) -> nn.Module:
         """Encoder, message-passing layers, decoder."""
+        features, classes, width = plan.metadata.features, plan.metadata.classes, self.hidden_channels
+        encoder = decoder = None
+        if self.encoder is not None:
+            encoder = own_module(self.encoder, "encoder", features, generator, plain=False)
+            width = int(cast(int, encoder.out_features))
+        if self.head is not None:
+            decoder = own_module(self.head, "head", width, generator, plain=False, out=classes)
         return RootedNetwork(
-            plan.metadata.features,
-            self.hidden_channels,
-            plan.metadata.classes,
+            features,
+            width,
+            classes,
             num_layers=self.num_layers,
             convolution=self.convolution,
             encoder_layers=self.encoder_layers,
@@ -129,6 +144,8 @@ class DPGNN(Method):
             heads=self.heads if self.convolution == "attention" else 1,
             activation=self.activation,
             generator=generator,
+            own_encoder=encoder,
+            own_decoder=decoder,
         )
 
     def run(self, vault: Vault, network: nn.Module, *, train: bool) -> Output:

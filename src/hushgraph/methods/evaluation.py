@@ -31,13 +31,15 @@ def class_metrics(
 
 
 def score(predicted: Tensor, graph: CheckedGraph, split: str, *, are_numbers: bool) -> float:
-    """The share of right predictions among the labeled nodes of a split, or the R^2 of numbers."""
+    """The share of right predictions among the labeled nodes of a split, micro-F1 of several classes, or R^2."""
     nodes = graph.split(split)
-    nodes = nodes[graph.labels[nodes] >= 0]
+    nodes = nodes[is_labeled(graph.labels)[nodes]]
     if not nodes.numel():
         raise InputError(f"score: expected labeled nodes in the split '{split}'; got none")
     if are_numbers and graph.targets is not None:
         return r_squared(predicted[nodes], graph.targets[nodes])
+    if graph.metadata.multilabel:
+        return micro_f1(predicted[nodes], graph.labels[nodes])
     return float((predicted[nodes] == graph.labels[nodes]).double().mean())
 
 

@@ -18,13 +18,13 @@ from torch import nn
 from hushgraph.mechanisms.gradient import Gradient
 from hushgraph.mechanisms.neighbor_sum import NeighborSum
 from hushgraph.methods.base import Method, Output
-from hushgraph.nn import L2Normalize
-from hushgraph.nn.gap import COMBINATIONS, GapNetwork
+from hushgraph.nn.gap import COMBINATIONS, GapNetwork, TypeBlock
 from hushgraph.nn.layers import ACTIVATIONS
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.calibration import Accountant
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.plan import Plan, Stage
+from hushgraph.privacy.relations import noise_factors
 from hushgraph.privacy.units import Unit
 from hushgraph.settings import setting
 from hushgraph.training.config import Training
@@ -60,15 +60,17 @@ class GAP(Method):
     name = "gap"
     summary = "noisy multi-hop sums of learned rows, computed once, then a classifier on them"
     paper = "Sajadmanesh et al., USENIX Security 2023"
+    takes_multilabel = True
     aliases = {"hidden": "hidden_channels"}
 
     def stages(self, metadata: Metadata, unit: Unit, budget: Budget) -> Sequence[Stage]:
         """K sums, and the training before and after them."""
         first = ["encoder"] if self._learns_rows else []
+        sums = NeighborSum(noise_factors=noise_factors(metadata.edge_types, budget, unit))
         training = Gradient.of(metadata.num_train, self.batch_size, self.epochs or 10, self.max_grad_norm)
         return [
             *(Stage(name, training) for name in first),
-            Stage("aggregation", NeighborSum(), self.hops, noise=self.aggregation_noise),
+            Stage("aggregation", sums, self.hops, noise=self.aggregation_noise),
             Stage("classifier", training),
         ]
 
@@ -86,12 +88,13 @@ class GAP(Method):
         others = ("combine", "activation", "dropout", "encoder", "head")
         settings = {name: getattr(self, name) for name in (*sizes, *others)}
         norm = "batch" if plan.runs_exactly("classifier") else None
+        settings["hops"] = self.hops * _types(plan.metadata)
         return GapNetwork(plan.metadata.features, plan.metadata.classes, norm=norm, generator=generator, **settings)
 
     def classifier(self, network: nn.Module, plan: Plan) -> tuple[nn.Module, torch.Tensor]:
-        """Hops 0 to K of a node, `[n, K + 1, width]`, to class scores."""
+        """Hops 0 to K of a node, `[n, K + 1, width]`, to class scores; a hop for each type of edge."""
         assert isinstance(network, GapNetwork)
-        return network.classifier, torch.zeros(2, self.hops + 1, network.encoder.width)
+        return network.classifier, torch.zeros(2, self.hops * _types(plan.metadata) + 1, network.encoder.width)
 
     def run(self, vault: Vault, network: nn.Module, *, train: bool) -> Output:
         """Encode, aggregate, classify."""
@@ -100,8 +103,16 @@ class GAP(Method):
         if train and self._learns_rows:
             vault.release("encoder", network.encoder, vault.features, training)
         rows = [vault.apply(network.encoder.encode, vault.features)]
+        types, sent = _types(vault.metadata), rows[0]
         for _ in range(self.hops):
-            rows.append(vault.apply(L2Normalize(), vault.release("aggregation", rows[-1])))
+            sums = vault.release("aggregation", sent)
+            rows += [vault.apply(TypeBlock(number, types), sums) for number in range(types)]
+            sent = rows[-1] if types == 1 else vault.apply(TypeBlock(None, types), sums)
         if train:
             vault.release("classifier", network.classifier, vault.stack(rows), training)
         return Output(scores=vault.scores(network.classifier, vault.stack(rows)))
+
+
+def _types(metadata: Metadata) -> int:
+    """How many sums a hop has: one for each type of edge."""
+    return max(1, len(metadata.edge_types))

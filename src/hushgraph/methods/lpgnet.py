@@ -45,6 +45,7 @@ class LPGNet(Method):
 
     name = "lpgnet"
     summary = "noisy counts of neighbors in clusters that an MLP predicts, then an MLP on them"
+    one_class = "counts neighbors by one predicted class"
     paper = "Kolluri et al., CCS 2022"
     aliases = {"hidden": "hidden_channels"}
 

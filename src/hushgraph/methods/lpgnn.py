@@ -63,6 +63,7 @@ class LPGNN(LocalMethod):
 
     name = "lpgnn"
     summary = "randomized features and labels from every person, denoised over the public graph"
+    one_class = "a person reports one class"
     paper = "Sajadmanesh and Gatica-Perez, CCS 2021"
     aliases = {"hidden": "hidden_channels", "normalise": "normalize"}
 

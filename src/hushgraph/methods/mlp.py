@@ -43,6 +43,7 @@ class _FeatureMethod(Method):
     module: nn.Module | None = setting(None, in_python=True, help="in place of all layers")
 
     aliases = {"hidden": "hidden_channels"}
+    takes_multilabel = True
 
     def network(self, plan: Plan, generator: torch.Generator) -> nn.Module:
         """A perceptron, with batch norm where it is trained plainly; or the user's own module."""

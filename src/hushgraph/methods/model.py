@@ -12,6 +12,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -228,6 +229,9 @@ class Model:
         from hushgraph.methods.running import finished, open_vault
 
         checked = self._other_graph(graph)
+        if checked.metadata.edge_types != self.metadata.edge_types:
+            types, found = (", ".join(one) or "none" for one in (self.metadata.edge_types, checked.metadata.edge_types))
+            raise InputError(f"predict: expected the types of edges as in training ({types}); got {found}")
         unit = self.plan.stated_unit
         unit.check(checked, paper_mode=paper_mode)
         plan = self.method.inference_plan(checked.metadata, unit, as_budget(budget), paper_mode=paper_mode)
@@ -272,10 +276,13 @@ class Model:
         found = self.method.classifier(self.network.eval(), self.plan)
         if found is None:
             raise InputError(f"predict_nodes: {self.method.name} does not classify rows of features; use predict_on")
-        rows = torch.as_tensor(x, dtype=torch.float32)
+        rows = _feature_rows(x)
         if rows.dim() != 2 or rows.shape[1] != found[1].shape[1]:
             raise InputError(f"predict_nodes: expected rows of {found[1].shape[1]} features; got {list(rows.shape)}")
-        return found[0](rows).argmax(dim=1)
+        if not bool(torch.isfinite(rows).all()):
+            raise InputError("predict_nodes: expected finite numbers; got NaN or infinity. Fill what is missing")
+        scores: Tensor = found[0](rows)
+        return (scores > 0).long() if self.is_multilabel else scores.argmax(dim=1)
 
     def export(self, path: str | os.PathLike[str]) -> Path:
         """Write the classifier alone for other programs: torch.export (.pt2) or ONNX (.onnx); see `methods.export`."""
@@ -283,9 +290,12 @@ class Model:
 
         return export_classifier(self, Path(path))
 
-    def get_epsilon(self, delta: float) -> float:
-        """Epsilon of this run at any delta, from its plan; what was planned and not used counts as spent."""
-        return (self.run_plan or self.plan).loss.epsilon(delta)
+    def get_epsilon(self, delta: float | None = None) -> float:
+        """Epsilon of this run at any delta, or at its own; what was planned and not used counts as spent."""
+        at = self.certificate.delta if delta is None else delta
+        if isinstance(at, bool) or not isinstance(at, int | float):
+            raise InputError(f"delta: expected a number above 0 and below 1, such as 1e-6; got {at!r}")
+        return (self.run_plan or self.plan).loss.epsilon(at)
 
     # Looking into it
 
@@ -330,3 +340,10 @@ class Model:
 def load(folder: str | os.PathLike[str], **modules: nn.Module) -> Model:
     """Read the folder of a trained model; `modules` are the user's own, where they are needed (`Model.load`)."""
     return Model.load(folder, **modules)
+
+
+def _feature_rows(x: Any) -> Tensor:
+    """Rows of a tensor, an array, a table, a sparse matrix or lists, as float32."""
+    if isinstance(x, Tensor):
+        return (x if x.layout is torch.strided else x.to_dense()).to(torch.float32)
+    return torch.from_numpy(np.array(x.toarray() if hasattr(x, "toarray") else x, dtype=np.float32))

@@ -44,6 +44,7 @@ class NoisyMoments(Method):
 
     name = "noisy-moments"
     summary = "one release: noisy sums by class of random features of the records, then ridge regression"
+    one_class = "sums records by their one class"
     paper = "hushgraph"
 
     def stages(self, metadata: Metadata, unit: Unit, budget: Budget) -> Sequence[Stage]:

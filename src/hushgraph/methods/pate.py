@@ -74,6 +74,7 @@ class PATE(Method):
 
     name = "pate"
     summary = "teachers on disjoint parts of the records label public ones with noise; a student learns from those"
+    one_class = "a teacher has one vote a query"
     paper = "Papernot et al., ICLR 2018; PATE+ and PATE++ of Zhang (Emory University)"
 
     def problems(self) -> list[str]:

@@ -146,6 +146,7 @@ class PGC(PerFeatureMethod):
 
     name = "pgc"
     summary = "one random bit per feature from every person; the first graph convolution averages the noise"
+    one_class = "learns one class a node"
     paper = "Sajadmanesh and Gatica-Perez 2020"
     aliases = {"hidden": "hidden_channels"}
 
@@ -198,6 +199,7 @@ class PGCLinks(PerFeatureMethod):
 
     name = "pgc-links"
     summary = "one random bit per feature from every person; predicts links from averages over neighbors"
+    one_class = "predicts links, and reads no labels"
     paper = "Sajadmanesh and Gatica-Perez 2020"
     aliases = {"hidden": "hidden_channels"}
 

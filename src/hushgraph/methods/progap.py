@@ -23,6 +23,7 @@ from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.calibration import Accountant
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.plan import Plan, Stage
+from hushgraph.privacy.relations import noise_factors
 from hushgraph.privacy.units import Unit
 from hushgraph.settings import setting
 from hushgraph.training.config import BEST_BY, BestBy, Training
@@ -60,14 +61,16 @@ class ProGAP(Method):
     name = "progap"
     summary = "one noisy sum of learned rows per stage, each stage trained on all sums so far"
     paper = "Sajadmanesh and Gatica-Perez, WSDM 2024"
+    takes_multilabel = True
     aliases = {"hidden": "hidden_channels", "depth": "hops"}
 
     def stages(self, metadata: Metadata, unit: Unit, budget: Budget) -> Sequence[Stage]:
         """K sums, and the training of K + 1 stages."""
         epochs = self.epochs or PRIVATE_EPOCHS
+        sums = NeighborSum(noise_factors=noise_factors(metadata.edge_types, budget, unit))
         training = Gradient.of(metadata.num_train, self.batch_size, epochs, self.max_grad_norm)
         return [
-            Stage("aggregation", NeighborSum(), self.hops, noise=self.aggregation_noise),
+            Stage("aggregation", sums, self.hops, noise=self.aggregation_noise),
             *[Stage(f"stage_{s}", training) for s in range(self.hops + 1)],
         ]
 
@@ -89,6 +92,7 @@ class ProGAP(Method):
             dropout=self.dropout,
             generator=generator,
             encoder=self.encoder,
+            types=max(1, len(plan.metadata.edge_types)),
         )
 
     def run(self, vault: Vault, network: nn.Module, *, train: bool) -> Output:

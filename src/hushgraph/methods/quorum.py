@@ -49,6 +49,7 @@ class Quorum(Method):
 
     name = "quorum"
     summary = "balanced sums of neighbors' labels as votes beside a linear model of features; no degree is cut"
+    one_class = "a node has one vote"
     paper = "hushgraph"
 
     def stages(self, metadata: Metadata, unit: Unit, budget: Budget) -> Sequence[Stage]:

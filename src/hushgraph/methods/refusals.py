@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 
 from hushgraph import registry
 from hushgraph.errors import InputError
 from hushgraph.graph.checks import CheckedGraph
 from hushgraph.graph.spread import SpreadEdges
+from hushgraph.privacy import relations
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.metadata import EXAMPLE
+from hushgraph.privacy.notes import Code, note
 from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units import Unit
+from hushgraph.text import rounded_up
 from hushgraph.training.fit_options import FitOptions
 
 
@@ -29,6 +33,8 @@ def require_fitting(options: FitOptions, plan: Plan) -> None:
     if options.class_weights is not None and not weighs_classes(plan):
         known = ", ".join(methods_where(weighs_classes))
         problems.append(f"class_weights: expected a method that weighs classes ({known}); got {plan.method}")
+    if options.class_weights is not None and plan.metadata.multilabel:
+        problems.append("class_weights: expected one class for each node; got a matrix of labels")
     private_stages = [stage for one, stage in training if not one.runs_exactly(stage.name)]
     if options.ranks is not None and not (private_stages and all(one.mechanism.takes_ranks for one in private_stages)):
         problems.append(
@@ -49,6 +55,32 @@ def require_weights_read(plan: Plan) -> None:
             f"edge_weight: expected a method that reads weights ({', '.join(methods_where(weighs_edges))}); got "
             f"{plan.method}. Drop them (data.edge_weight = None) if they do not matter"
         )
+
+
+def with_types(plan: Plan) -> Plan:
+    """The plan with what an edge of each type costs; refused where types, or a budget for each, are not looked at."""
+    if plan.metadata.edge_types and _reads_edges(plan) and not tells_types_apart(plan):
+        known = ", ".join(methods_where(tells_types_apart))
+        raise InputError(
+            f"edge_type: expected a method that tells types of edges apart ({known}); got {plan.method}. Choose one "
+            "type (Graph.from_pyg(data, relation=...)), or drop the types (data.edge_type = None)"
+        )
+    costs = relations.epsilons(plan)
+    given = dict(plan.budget.relations)
+    if given and (costs.keys() != given.keys() or any(cost > given[name] for name, cost in costs.items())):
+        raise InputError(
+            f"budget: expected one epsilon for {plan.method}; got one for each type of edge, which gap and progap take "
+            "in a graph with data.edge_type"
+        )
+    if not costs:
+        return plan
+    told = ", ".join(f"{name} {rounded_up(cost)}" for name, cost in costs.items())
+    return replace(plan, public=(*plan.public, note(Code.RELATIONS, costs=told, epsilons=costs)))
+
+
+def tells_types_apart(plan: Plan) -> bool:
+    """Whether edges are read, and nowhere as if they had no types."""
+    return bool(_reads_edges(plan)) and all(stage.mechanism.takes_edge_types for stage in _reads_edges(plan))
 
 
 def require_work(graph: CheckedGraph, plan: Plan) -> None:

@@ -121,6 +121,21 @@ class Encoder(nn.Module):
         return rows
 
 
+@rowwise("Takes some columns of a row, or adds them, and scales the result to length 1.")
+class TypeBlock(nn.Module):
+    """The sums over one type of edge, which stand side by side, as unit rows; None: those over all types together."""
+
+    def __init__(self, number: int | None, types: int) -> None:
+        super().__init__()
+        self.number, self.types, self.normalize = number, types, L2Normalize()
+
+    def forward(self, sums: Tensor) -> Tensor:
+        """Unit rows of one block."""
+        blocks = sums.unflatten(1, (self.types, -1))
+        found: Tensor = self.normalize(blocks.sum(dim=1) if self.number is None else blocks[:, self.number])
+        return found
+
+
 Combination = Literal["cat", "sum", "max", "attention"]
 COMBINATIONS = ("cat", "sum", "max", "attention")
 

@@ -51,10 +51,10 @@ class Submodel(nn.Module):
 
 
 def stage_base(
-    stage: int, num_features: int, hidden: int, num_layers: int, norm: str | None, **options: Any
+    stage: int, num_features: int, hidden: int, num_layers: int, norm: str | None, types: int = 1, **options: Any
 ) -> nn.Module:
-    """The base network of one stage: features in at stage 0, `hidden` columns of noisy sums later."""
-    width = num_features if stage == 0 else hidden
+    """The base network of one stage: features in at stage 0, `hidden` columns of noisy sums per type of edge later."""
+    width = num_features if stage == 0 else types * hidden
     return MLP(width, hidden, hidden, num_layers, norm=norm, order="activation-first", plain_last=False, **options)
 
 
@@ -78,6 +78,7 @@ class ProgressiveNetwork(nn.Module):
         norm: str | None,
         generator: torch.Generator,
         encoder: nn.Module | None = None,
+        types: int = 1,
         **options: Any,
     ) -> None:
         super().__init__()
@@ -88,7 +89,8 @@ class ProgressiveNetwork(nn.Module):
                 plain = norm == "batch"
                 bases.append(own_module(encoder, "encoder", num_features, generator, plain=plain, out=hidden))
             else:
-                bases.append(stage_base(s, num_features, hidden, base_layers, norm, generator=generator, **options))
+                sizes = (s, num_features, hidden, base_layers, norm, types)
+                bases.append(stage_base(*sizes, generator=generator, **options))
             self.stages.append(Submodel(bases, hidden, num_classes, combine, generator=generator))  # type: ignore[arg-type]
         self.senders = nn.ModuleList(copy.deepcopy(base) for base in bases[:-1])
 

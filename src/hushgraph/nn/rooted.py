@@ -133,7 +133,11 @@ _LAYERS: dict[str, type[GCNLayer] | type[AttentionLayer]] = {
 
 
 class RootedNetwork(nn.Module):
-    """Encoder MLP, `num_layers` message-passing layers, decoder MLP; an activation after each map but the last."""
+    """Encoder MLP, `num_layers` message-passing layers, decoder MLP; an activation after each map but the last.
+
+    `own_encoder` and `own_decoder` are row-wise modules in the place of the two perceptrons. What they hold does not go
+    through a tape, so gradients of such a network are formed outright.
+    """
 
     def __init__(
         self,
@@ -148,19 +152,22 @@ class RootedNetwork(nn.Module):
         heads: int = 1,
         activation: str = "tanh",
         generator: torch.Generator | None = None,
+        own_encoder: nn.Module | None = None,
+        own_decoder: nn.Module | None = None,
     ) -> None:
         super().__init__()
         generator = fresh_generator(generator)
+        self.own_encoder, self.own_decoder = own_encoder, own_decoder
         if convolution not in _LAYERS:
             raise InputError(f"convolution: got '{convolution}'; {did_you_mean(convolution, _LAYERS)}")
         if encoder_layers < 1 or decoder_layers < 1 or num_layers < 1:
             raise InputError("expected at least one encoder, message-passing and decoder layer each")
         self.activation = make_activation(activation)
-        sizes = [in_features, *[hidden] * encoder_layers]
+        sizes = [in_features, *[hidden] * encoder_layers] if own_encoder is None else []
         self.encoder = nn.ModuleList(Linear(a, b, generator=generator) for a, b in pairwise(sizes))
         make = _LAYERS[convolution]
         self.convolutions = nn.ModuleList(make(hidden, heads, self.activation, generator) for _ in range(num_layers))
-        sizes = [*[hidden] * decoder_layers, num_classes]
+        sizes = [*[hidden] * decoder_layers, num_classes] if own_decoder is None else []
         self.decoder = nn.ModuleList(Linear(a, b, generator=generator) for a, b in pairwise(sizes))
 
     @property
@@ -170,6 +177,9 @@ class RootedNetwork(nn.Module):
 
     def encode(self, x: Rows, tape: Tape | None = None) -> Tensor:
         """The rows that are sent in the first layer; each depends on one input row only."""
+        if self.own_encoder is not None:
+            rows: Tensor = self.own_encoder(x)
+            return rows
         tape = tape if tape is not None else _NoTape()
         for layer in self.encoder:
             x = self.activation(tape.linear(layer, x, 0))  # type: ignore[arg-type]
@@ -178,6 +188,9 @@ class RootedNetwork(nn.Module):
 
     def decode(self, x: Tensor, tape: Tape | None = None) -> Tensor:
         """Class scores from the rows of the last level."""
+        if self.own_decoder is not None:
+            scores: Tensor = self.own_decoder(x)
+            return scores
         tape = tape if tape is not None else _NoTape()
         for i, layer in enumerate(self.decoder):
             x = tape.linear(layer, self.activation(x) if i else x, self.num_layers)  # type: ignore[arg-type]
@@ -197,6 +210,8 @@ class RootedNetwork(nn.Module):
 
     def row_encoder(self) -> nn.Sequential:
         """The encoder."""
+        if self.own_encoder is not None:
+            return nn.Sequential(self.own_encoder)
         return nn.Sequential(*[part for layer in self.encoder for part in (layer, self.activation)])
 
     def row_sender(self) -> nn.Module:
@@ -214,6 +229,8 @@ class RootedNetwork(nn.Module):
 
     def row_decoder(self) -> nn.Sequential:
         """The decoder."""
+        if self.own_decoder is not None:
+            return nn.Sequential(self.own_decoder)
         parts = [part for layer in self.decoder for part in (self.activation, layer)]
         return nn.Sequential(*parts[1:])
 

@@ -55,6 +55,7 @@ class Mechanism(ABC):
     trains: ClassVar[bool] = False
     takes_class_weights: ClassVar[bool] = False
     takes_edge_weights: ClassVar[bool] = False
+    takes_edge_types: ClassVar[bool] = False
     takes_workers: ClassVar[bool] = False
     takes_ranks: ClassVar[bool] = False
     whole_runs: ClassVar[bool] = False

@@ -26,7 +26,7 @@ class Metadata:
     knowledge, or None. `num_public` counts the nodes whose records are public knowledge, `num_public_edges` the edges
     that are, one by one. With `multilabel` a node may have any number of the classes. Where numbers are predicted, the
     classes are equal parts of the declared range from `target_low` to `target_high`. With `weighted`, edges have
-    weights within a declared bound.
+    weights within a declared bound; `edge_types` are the declared types of edges.
     """
 
     num_nodes: int
@@ -43,6 +43,7 @@ class Metadata:
     target_low: float | None = None
     target_high: float | None = None
     weighted: bool = False
+    edge_types: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         sizes = {name: value for name, value in vars(self).items() if name.startswith("num_") and value is not None}
@@ -95,14 +96,14 @@ class Metadata:
     def as_dict(self) -> dict[str, Any]:
         """The metadata as plain JSON values."""
         values = asdict(self)
-        unsaid = {name for name in ("multilabel", "weighted") if not values[name]}
+        unsaid = {name for name in ("multilabel", "weighted", "edge_types") if not values[name]}
         unsaid |= {"target_low", "target_high"} if self.target_low is None else set()
         return {key: value for key, value in values.items() if key not in unsaid}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Metadata:
         """The inverse of `as_dict`."""
-        return cls(**values)
+        return cls(**{**values, "edge_types": tuple(values.get("edge_types", ()))})
 
 
 EXAMPLE = Metadata(1_000, 750, 100, 150, 16, 4)

@@ -38,6 +38,8 @@ class Code(StrEnum):
     PUBLIC_RECORDS = "public-records"
     PARTS_OF_CLASSES = "parts-of-classes"
     OWN_MODULES = "own-modules"
+    EDGE_TYPES = "edge-types"
+    RELATIONS = "relations"
 
     # Left unprotected
     FEATURES = "features"
@@ -138,6 +140,11 @@ _SENTENCES = {
     Code.PUBLIC_RECORDS: "the features of {records} records and the edges between them, declared public knowledge",
     Code.PARTS_OF_CLASSES: "the rule that puts every record, by itself, into one of {parts} parts of its class",
     Code.OWN_MODULES: "the modules of the user ({modules}): their layers and the weights they started from",
+    Code.EDGE_TYPES: "the types of edges ({types}); one edge is one edge of one type",
+    Code.RELATIONS: (
+        "the epsilon of each type of edge: {costs}. The largest is promised for one edge of any type; edges of several "
+        "types together are not one edge"
+    ),
     Code.FEATURES: "features",
     Code.LABELS: "labels",
     Code.EDGES: "the edges",

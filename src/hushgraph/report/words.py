@@ -275,6 +275,8 @@ def _entries(certificate: Certificate, reason: Note | None) -> Iterable[tuple[st
     yield "unit", [f"{unit.name}: {unit.change}"]
     yield "relation", [relation(unit)]
     yield "epsilon", ["; ".join([at, *profile(certificate)])]
+    if by_type := [str(note) for note in certificate.public if note.code is Code.RELATIONS]:
+        yield "by type", by_type
     if certificate.mu is not None:
         yield "Gaussian DP", [f"mu = {certificate.mu:.4g}"]
     if (both := paper(certificate)) is not None:
@@ -285,7 +287,8 @@ def _entries(certificate: Certificate, reason: Note | None) -> Iterable[tuple[st
     yield "released", released(certificate) or ["nothing that depends on the unit"]
     if reason is not None:
         yield "choice", [str(reason)]
-    yield "taken as public", [str(note) for note in certificate.public] or ["nothing"]
+    public = [str(note) for note in certificate.public if note.code is not Code.RELATIONS]
+    yield "taken as public", public or ["nothing"]
     yield "not protected", [str(note) for note in certificate.unprotected] or ["nothing"]
     yield "noise", [randomness(certificate)]
     yield "dataset total", [total(certificate.total)]

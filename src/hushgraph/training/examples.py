@@ -21,7 +21,7 @@ from hushgraph.graph.rows import Rows, narrow_rows, part_square_norms, take_rows
 from hushgraph.nn.rooted import RootedNetwork
 from hushgraph.noise import grid_of
 from hushgraph.training.clipping import ClippedGradient
-from hushgraph.training.losses import RowLoss, are_present, check_labels
+from hushgraph.training.losses import RowLoss, are_present, check_labels, loss_for
 from hushgraph.training.rooted import rooted_gradient
 from hushgraph.training.sampler import Noise, PoissonSampler
 
@@ -97,7 +97,10 @@ class Examples(Protocol):
 
 
 class RowExamples:
-    """One example per row of `rows`, or per row named by `index`; other settings as in `ClippedGradient`."""
+    """One example per row of `rows`, or per row named by `index`; other settings as in `ClippedGradient`.
+
+    Without `loss`, the one that fits the labels.
+    """
 
     def __init__(
         self,
@@ -107,7 +110,7 @@ class RowExamples:
         noisy_steps: NoisySteps,
         *,
         index: Tensor | None = None,
-        loss: str | RowLoss = "cross_entropy",
+        loss: str | RowLoss | None = None,
         microbatch: int | None = None,
         normalize: bool = False,
     ) -> None:
@@ -122,7 +125,7 @@ class RowExamples:
             module,
             max_grad_norm=noisy_steps.max_grad_norm,
             grid=noisy_steps.grid,
-            loss=loss,
+            loss=loss_for(labels) if loss is None else loss,
             microbatch=microbatch,
             normalize=normalize,
             expected_rows=batch,

@@ -22,6 +22,17 @@ def cross_entropy(scores: Tensor, labels: Tensor) -> Tensor:
     return F.cross_entropy(scores, labels, reduction="none")
 
 
+def binary_cross_entropy(scores: Tensor, labels: Tensor) -> Tensor:
+    """The mean cross entropy of all 0/1 decisions of each row; labels are 0 and 1, `[n, classes]`."""
+    return F.binary_cross_entropy_with_logits(scores, labels.to(scores.dtype), reduction="none").mean(dim=-1)
+
+
+def loss_for(labels: Tensor) -> str | RowLoss:
+    """The loss that fits labels: one class a row, or a matrix of 0 and 1."""
+    several = labels.dim() == 2 and not labels.is_floating_point()
+    return binary_cross_entropy if several else "cross_entropy"
+
+
 def row_loss(loss: str | RowLoss) -> RowLoss:
     """A loss by name, or the given function of (scores, labels)."""
     if callable(loss):
@@ -63,8 +74,12 @@ def check_labels(labels: Tensor, num_rows: int, *, with_null: bool = False) -> N
 
 
 def are_present(labels: Tensor) -> Tensor:
-    """Which examples have a record: a class other than `NULL_LABEL`, or class probabilities that are not all zero."""
-    return (labels != 0).any(1) if labels.is_floating_point() else labels != NULL_LABEL
+    """Which examples have a record: a class other than `NULL_LABEL`, a row of them without it, or class probabilities
+    that are not all zero.
+    """
+    if labels.is_floating_point():
+        return (labels != 0).any(1)
+    return labels != NULL_LABEL if labels.dim() == 1 else (labels != NULL_LABEL).all(dim=1)
 
 
 def mean_loss(scores: Tensor, labels: Tensor) -> Tensor:

@@ -14,7 +14,6 @@ from typing import cast
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hushgraph.errors import InputError
@@ -22,7 +21,7 @@ from hushgraph.graph.rows import JoinedRows, Rows, SparseRows, dense_rows, for_m
 from hushgraph.nn.layers import fresh_generator
 from hushgraph.training.config import BestBy, Training
 from hushgraph.training.loop import BestEpoch, Progress, train_epochs
-from hushgraph.training.losses import RowLoss, check_labels, cross_entropy, row_loss, share_correct, weighted_labels
+from hushgraph.training.losses import RowLoss, check_labels, loss_for, mean_loss, row_loss, share_right, weighted_labels
 from hushgraph.training.manual_backward import ManualGradient, build_steps, set_copies
 from hushgraph.training.manual_layers import LinearStep, Step
 from hushgraph.training.minibatches import Minibatches
@@ -39,7 +38,7 @@ def train(
     training: Training,
     *,
     val: Tensor | None = None,
-    loss: str | RowLoss = "cross_entropy",
+    loss: str | RowLoss | None = None,
     generator: torch.Generator | None = None,
     on_epoch: Progress | None = None,
 ) -> BestEpoch[float] | None:
@@ -47,10 +46,11 @@ def train(
 
     Minibatches are shuffled with `generator`. With `training.select_best` the best state on the rows `val` is kept, and
     the keeper is returned: this looks at the validation labels after every epoch, so it is only legal where they are
-    public. The module is left in evaluation mode.
+    public. Without `loss`, the one that fits the labels. The module is left in evaluation mode.
     """
+    loss = loss_for(labels) if loss is None else loss
     if _is_elsewhere(training.device):
-        rows, labels, loss = rows_on(rows, training.device), labels.to(training.device), cross_entropy
+        rows, labels, loss = rows_on(rows, training.device), labels.to(training.device), row_loss(loss)
         index, val = (None if one is None else one.to(training.device) for one in (index, val))
     module.to(training.device)
     data = _Split(rows, labels, index, training.batch_size, fresh_generator(generator), training.class_weights)
@@ -87,7 +87,7 @@ def train_in_minibatches(
     best = _best_epoch(module, rows, labels, minibatches.looked_at(val, random), training)
     check_labels(labels.index_select(0, index), len(index))
     with FlatParameters(module) as flat:
-        gradient = _gradient_of(module, flat, "cross_entropy", None)
+        gradient = _gradient_of(module, flat, loss_for(labels), None)
         update = FlatAdam(flat.vector, training.lr, training.weight_decay)
 
         def step(batch: Tensor) -> None:
@@ -143,7 +143,7 @@ def _best_epoch(
 
 def merit_of(scores: Tensor, labels: Tensor, best_by: BestBy = "accuracy") -> float:
     """What the best epoch has most of: accuracy, or minus the mean cross entropy."""
-    return share_correct(scores, labels) if best_by == "accuracy" else -float(F.cross_entropy(scores, labels))
+    return share_right(scores, labels) if best_by == "accuracy" else -float(mean_loss(scores, labels))
 
 
 def scores_on(module: nn.Module, rows: Rows) -> Callable[[], Tensor]:

@@ -297,6 +297,8 @@ def require_rooted(network: RootedNetwork) -> None:
     """Refuse networks that the closed form does not cover: known layers, weights in linear ones only, no hooks."""
     if type(network) is not RootedNetwork:
         raise UnprovenError(f"expected a RootedNetwork; got {type(network).__name__}, for which there is no proof")
+    if network.own_encoder is not None or network.own_decoder is not None:
+        raise UnprovenError("expected layers whose uses are recorded; got modules of the user, which run by themselves")
     parts = dict(network.named_modules())
     unknown = [
         f"{name} ({type(p).__name__})" for name, p in parts.items() if type(p) not in _KNOWN and not is_registered(p)

@@ -205,5 +205,7 @@ def _fingerprint(graph: CheckedGraph, key: bytes) -> str:
         split += graph.public_edges.edge_index().numpy().tobytes()
     if graph.edge_weights is not None:
         split += graph.edge_weights.pairs.tobytes() + graph.edge_weights.levels.tobytes()
+    if graph.edge_types is not None:
+        split += graph.edge_types.entries.edge_index().numpy().tobytes()
     content = identify(arrays_of(graph), key).fingerprint
     return hashlib.sha256(f"{content}{sizes}".encode() + split).hexdigest()

@@ -105,7 +105,7 @@ class Vault:
         self._run, self._noise, self._progress = run, noise, progress or NOBODY
         self._checkpoint, self._options, self._executor = checkpoint, options, executor
         self._nodes = {"train": graph.train, "val": graph.val, "test": graph.test}
-        self._cut: dict[int, Edges] = {}
+        self._cut: dict[int | str, Edges] = {}
         self._count: Counter[str] = Counter()
         self._trained: dict[str, Tensor] = {}
         self._charging = threading.Lock()

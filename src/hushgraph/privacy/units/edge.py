@@ -76,7 +76,7 @@ class DirectedEdge(_EdgeUnit):
 
     def check(self, data: Any, *, paper_mode: bool = False) -> None:
         """A symmetric graph is refused: one edge would be two entries."""
-        if not paper_mode and data.edges.num_edges and data.edges.is_symmetric():
+        if not paper_mode and data.edges.num_edges and data.is_symmetric():
             raise InputError(
                 "directed-edge: expected a directed graph; got a symmetric one, where one edge is two entries. "
                 "Use the unit undirected-edge; paper mode compares with publications that count one direction"
@@ -108,7 +108,7 @@ class UndirectedEdge(_EdgeUnit):
 
     def check(self, data: Any, *, paper_mode: bool = False) -> None:
         """A directed graph is refused."""
-        if not data.edges.is_symmetric():
+        if not data.is_symmetric():
             raise InputError(
                 f"{self.name}: expected a symmetric graph (both directions of every edge); got a directed one. "
                 "Use the unit directed-edge, or make the graph symmetric (torch_geometric.utils.to_undirected)"

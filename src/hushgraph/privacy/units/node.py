@@ -114,8 +114,7 @@ class BoundedDegreeNode(Node):
         """An input over the promised degree, in either direction, is refused."""
         if not data.metadata.num_nodes:
             return
-        largest = max(int(data.edges.out_degree().max()), int(data.edges.in_degree().max()))
-        if largest > self.max_degree:
+        if data.largest_degree() > self.max_degree:
             raise InputError(
                 f"{self.name}: expected no node with more than {self.max_degree} neighbors (max_degree); got one. "
                 "Raise max_degree if the bound is known without the data, or use the unit node"
