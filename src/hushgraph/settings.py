@@ -17,6 +17,8 @@ from typing import Any, ClassVar, Self
 
 from hushgraph.errors import InputError, did_you_mean
 
+LARGEST = 1e30
+
 
 def setting(
     default: Any,
@@ -142,6 +144,8 @@ def _problem(name: str, rules: dict[str, Any], value: Any) -> str | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
         return f"{name}: expected a number; got {value!r}"
+    if math.isfinite(value) and abs(value) > LARGEST:
+        return f"{name}: expected at most {LARGEST:g}, which networks can compute with; got {value!r}"
     checks = {"least": value >= numeric.get("least", value), "above": value > numeric.get("above", -math.inf)}
     checks |= {"below": value < numeric.get("below", math.inf), "most": value <= numeric.get("most", value)}
     words = {"least": "at least", "above": "above", "below": "below", "most": "at most"}

@@ -129,6 +129,7 @@ _DO = {
     "readonly": "Name a place that can be written",
     "unable to open": "Name a file in a folder that is there and can be written",
     "locked": "Wait for the process that uses it",
+    "decode": "Restore it, or name another",
 }
 
 
@@ -153,12 +154,14 @@ def require_fields(values: Mapping[str, Any], form: Mapping[str, Form], where: o
     for name, kinds in form.items():
         if name not in values:
             problems.append(f"{where}: expected the field {name}; it is missing")
-        elif not _is_of(values[name], kinds if isinstance(kinds, tuple) else (kinds,)):
+        elif not is_of(values[name], kinds):
             problems.append(f"{where}: expected {name} as {_named(kinds)}; got {str(values[name])[:40]!r}")
     InputError.collect(problems)
 
 
-def _is_of(value: Any, kinds: tuple[type, ...]) -> bool:
+def is_of(value: Any, form: Form) -> bool:
+    """Whether a value of a JSON text has a form; true and false are no numbers, whole numbers are."""
+    kinds = form if isinstance(form, tuple) else (form,)
     if isinstance(value, bool):
         return bool in kinds
     return isinstance(value, kinds) or (float in kinds and isinstance(value, int))

@@ -206,7 +206,7 @@ class Method(Settings):
             public = [one for one in public if one.code is not Code.DEGREE_CAP]
         paper = self.paper_accountant(unit) if paper_mode else None
         made = Plan.make(name, metadata, unit, budget, stages, public=public, unprotected=unprotected, paper=paper)
-        return with_types(made)
+        return with_types(made) if metadata.edge_types or budget.relations else made
 
     @takes_workers
     def fit(
