@@ -182,7 +182,7 @@ def fits_of(place: Path) -> dict[str, Any]:
 # 100 billion entries
 
 
-def estimate(sums: dict[str, Any], entries: int, nodes: int) -> list[str]:
+def estimate(sums: dict[str, Any], entries: int, imported: float) -> list[str]:
     """What the rates measured here say about 1e11 entries and 2e9 nodes; each line one assumption further."""
     rate = {name: found["1 on Ray"]["cpu"] / entries for name, found in sums.items()}
     many, people, cores = 1e11, 2e9, 16
@@ -196,10 +196,11 @@ def estimate(sums: dict[str, Any], entries: int, nodes: int) -> list[str]:
             f"{seconds['16 columns']:,.0f} s; reading {read:,.0f} s at 1 GB/s each; sums of {CLASSES} classes back to "
             f"one machine {back:,.0f} s at 10 Gbit/s"
         )
+    lines.append(f"import, by one process: {imported * many / 3600 / entries:.1f} hours of one core")
     memory = people * (70 + 4 * FEATURES + 10 * CLASSES + 16 * CLASSES) / 1e9
     lines.append(
         f"memory of the machine that runs fit: {memory:,.0f} GB for {people:.0e} nodes; of each other machine the "
-        f"classes that are sent, {people / 1e9:.0f} GB"
+        f"classes that are sent, {people / 1e9:.0f} GB, or {32 * people / 1e9:.0f} GB for 16 columns"
     )
     return lines
 
@@ -224,13 +225,13 @@ def main() -> None:
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     entries = int(given.entries)
-    run_size(given.folder, entries, ["make", "import"])
+    made = run_size(given.folder, entries, ["make", "import"])
     place, nodes = given.folder / f"{entries:.0e}".replace("+", ""), entries // DEGREE
     if "bytes" in given.parts:
         print("the same bytes as here:", json.dumps(bytes_of(place)), flush=True)
     if "sums" in given.parts:
         sums = sums_of(place, nodes)
-        print("\n".join([*ratios(sums), *estimate(sums, entries, nodes)]), flush=True)
+        print("\n".join([*ratios(sums), *estimate(sums, entries, made["import"]["cpu"])]), flush=True)
     if "fit" in given.parts:
         print("\n".join(ratios({"fit": fits_of(place)})), flush=True)
 

@@ -125,6 +125,7 @@ def static() -> list[Row]:
             "<= 110 / 220 / 200 / 200",
         ),
         ("stages + mechanisms + vault + canaries, lines", "2,660", f"{lines(*core):,}", "<= 1,900"),
+        ("the same for each mechanism (how many there are)", "333 (8)", _each(lines(*core)), "<= 238 (8)"),
         ("files; of <= 50 lines", "203; 37", f"{len(files())}; {len(small_files())}", "170; <= 10"),
         ("package cycles / upward imports", "1 / 3", _counts(cycles(), upward_imports()), "0 / 0"),
         ("lines that nothing leads to", "about 800", f"{sum(dead.values())}", "0"),
@@ -140,6 +141,14 @@ def static() -> list[Row]:
 TOUCHED = "1 / 1 / 1 / 0 / 1"
 """By tests that write each outside the package: tests/test_outsiders.py (a mechanism with its canary, a method),
 tests/test_extensions.py (a unit), tests/report/sections/test_sections.py (a section)."""
+
+
+def _each(core: int) -> str:
+    """The aim of 1,900 lines was set for the eight mechanisms that there were."""
+    from hushgraph import registry
+
+    count = len(registry.names("mechanisms"))
+    return f"{core / count:.0f} ({count})"
 
 
 def _counts(*found: list) -> str:

@@ -90,7 +90,7 @@ class ContradictionError(HushgraphError):
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A sentence that names the closest known word, or lists them all."""
     names = sorted(known)
-    close = difflib.get_close_matches(word, names, n=1)
+    close = difflib.get_close_matches(word[:100], names, n=1)
     if close:
         return f"did you mean '{close[0]}'? Known: {', '.join(names)}"
     return f"known: {', '.join(names)}"

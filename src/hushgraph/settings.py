@@ -17,6 +17,8 @@ from typing import Any, ClassVar, Self
 
 from hushgraph.errors import InputError, did_you_mean
 
+LARGEST = 1e30
+
 
 def setting(
     default: Any,
@@ -52,11 +54,9 @@ class Settings:
     def __new__(cls, *given: Any, **named: Any) -> Self:
         """Told before `__init__` says that an argument was unexpected: which setting it might be."""
         known = [field.name for field in dataclasses.fields(cls) if field.init]
-        InputError.collect(
-            f"unknown setting '{name}' of {cls.__name__}; {did_you_mean(cls.aliases.get(name, name), known)}"
-            for name in named
-            if name not in known
-        )
+        if unknown := [name for name in named if name not in known]:
+            likely = {name: did_you_mean(cls.aliases.get(name, name), known) for name in unknown}
+            raise InputError(*(f"unknown setting '{name}' of {cls.__name__}; {likely[name]}" for name in unknown))
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
@@ -144,6 +144,8 @@ def _problem(name: str, rules: dict[str, Any], value: Any) -> str | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
         return f"{name}: expected a number; got {value!r}"
+    if math.isfinite(value) and abs(value) > LARGEST:
+        return f"{name}: expected at most {LARGEST:g}, which networks can compute with; got {value!r}"
     checks = {"least": value >= numeric.get("least", value), "above": value > numeric.get("above", -math.inf)}
     checks |= {"below": value < numeric.get("below", math.inf), "most": value <= numeric.get("most", value)}
     words = {"least": "at least", "above": "above", "below": "below", "most": "at most"}

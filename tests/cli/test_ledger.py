@@ -164,7 +164,7 @@ def test_a_limit_on_data_binds_every_copy_of_it(data: Path, tmp_path: Path) -> N
     words = ["--unit", "undirected-edge", "--epsilon", 1, "--delta", 1e-6]
     assert "pending: it binds the first data of that name" in run("ledger", "limit", "--dataset", "toy", *words)
     shown = " ".join(run("ledger", "show").split())
-    assert "pending: no data of this name was seen yet; the limit binds the first data that is called so" in shown
+    assert "pending: no data of this name was seen yet; the limit binds the first data used under that name" in shown
     quick = ["--delta", 1e-6, "--set", "hidden_channels=4", "--set", "epochs=1"]
     run("train", "gap", "--data", copy, "--epsilon", 8, "--out", tmp_path / "one", *quick)
     assert "the dataset's limit is epsilon 1" in run(

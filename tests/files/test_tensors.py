@@ -8,8 +8,8 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save
 
+from hushgraph.files.reading import hash_of_tensors, tensors_hash
 from hushgraph.files.tensors import KINDS, described, write_tensors
-from hushgraph.ledger.manifest import hash_of_tensors, tensors_hash
 
 
 def some_tensors() -> dict[str, torch.Tensor]:

@@ -85,3 +85,22 @@ def test_a_folder_of_ogb(tmp_path: Path) -> None:
     assert graph.edge_index.tolist() == [[0, 1], [1, 2]]
     assert graph.x.tolist() == [[0.5, 1.0], [-1.0, 2.0], [3.0, 4.0]]
     assert (graph.y.tolist(), graph.test_mask.tolist(), graph.directed) == ([0, 2, 1], [False, False, True], True)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("deep.json", "[" * 100_000),
+        ("digits.json", '{"nodes": [{"id": ' + "9" * 5000 + '}], "links": []}'),
+        ("others.json", '{"nodes": [7], "links": []}'),
+        ("links.json", '{"nodes": [{"id": 1}], "links": [null]}'),
+        ("loud.graphml", "<!DOCTYPE g [<!ENTITY a 'lol'>{}]><graphml><graph><node id='&a9;'/></graph></graphml>"),
+        ("outside.graphml", "<!DOCTYPE g [<!ENTITY a9 SYSTEM 'file:///etc/passwd'>]><graphml>&a9;</graphml>"),
+    ],
+)
+def test_hostile_graphs_are_refused(name: str, text: str, tmp_path: Path) -> None:
+    unfolding = "".join(f"<!ENTITY a{n} '{f'&a{n - 1};' * 10}'>" for n in range(1, 10)).replace("&a0;", "&a;")
+    (tmp_path / name).write_text(text.replace("{}]", f"{unfolding}]"))
+    with pytest.raises(InputError, match="expected"):
+        import_whole(tmp_path / "my.graph", tmp_path / name, COLUMNS)
+    assert not (tmp_path / "my.graph").exists()

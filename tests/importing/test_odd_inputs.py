@@ -180,6 +180,19 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: table(nodes=pd.DataFrame(people()[0]).assign(person=np.arange(60) + 0.5)),
         r"ids that are whole numbers or words",
     ),
+    "ids that only differ in what is not stored": (
+        lambda: table(nodes=nodes_with("person", {3: "p001\0"})),
+        r"ids of at most 1,024 bytes without the character NUL.*got 1 others",
+    ),
+    "an id of a megabyte": (lambda: table(nodes=nodes_with("person", {3: "x" * 1_000_000})), r"at most 1,024 bytes"),
+    "ids past 64 bits": (
+        lambda: table(nodes=pd.DataFrame(people()[0]).assign(person=np.arange(60, dtype=np.uint64) + np.uint64(2**63))),
+        r"ids that are whole numbers or words.*uint64",
+    ),
+    "labels that are lists": (
+        lambda: table(nodes=pd.DataFrame(people()[0]).assign(role=[[1]] * 60)),
+        r"expected words in column 'role'; got values of type list",
+    ),
     "an unknown node": (lambda: table(edges=edges_with(("p001", "zz"))), r"got 'zz' in 'to'.*--drop-unknown"),
     "a label that was not declared": (
         lambda: table(classes=["student", "staff"]),

@@ -11,10 +11,11 @@ import pytest
 from safetensors.numpy import save as to_safetensors
 
 from hushgraph.errors import ContradictionError, LedgerError
+from hushgraph.files.reading import tensors_hash
 from hushgraph.ledger.certificate import certify
 from hushgraph.ledger.checking import Status
 from hushgraph.ledger.ledger import Ledger
-from hushgraph.ledger.manifest import require_uncontradicted, tensors_hash, verify_model, write_manifest
+from hushgraph.ledger.manifest import require_uncontradicted, verify_model, write_manifest
 from hushgraph.ledger.verify import register, sign_off
 from toy_plans import carry_out, sums, sums_of
 

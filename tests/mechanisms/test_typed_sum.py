@@ -240,6 +240,14 @@ def test_mu_is_the_largest_within_a_budget(epsilon: float, delta: float) -> None
     assert plan.loss.epsilon(delta) == pytest.approx(epsilon, rel=1e-7)
 
 
+def test_types_may_be_given_by_name() -> None:
+    data = Data(x=rows(0), edge_index=torch.tensor([[0, 1], [1, 2]]), y=torch.zeros(NODES).long(), num_classes=2)
+    data.train_mask, data.edge_type, data.edge_type_names = torch.ones(NODES).bool(), ["pays", "follows"], list(NAMES)
+    types = check_graph(data).edge_types
+    assert types is not None
+    assert types.entries.edge_index().tolist() == [[1, 0], [2, NODES + 1]]
+
+
 def test_self_loops_and_repeated_edges_of_a_type_count_once() -> None:
     index = torch.tensor([[0, 0, 0, 1], [1, 1, 1, 1]])
     types = EdgeTypes.of(index, torch.tensor([0, 0, 1, 0]), ("a", "b"), 3)
@@ -254,6 +262,7 @@ def test_self_loops_and_repeated_edges_of_a_type_count_once() -> None:
         ({"edge_type": torch.tensor([0, 3])}, "numbers from 0 to 2"),
         ({"edge_type": torch.tensor([0.0, 1.0])}, "one whole number per edge"),
         ({"edge_type": torch.tensor([0])}, "one whole number per edge"),
+        ({"edge_type": ["follows", "likes"]}, "or the names; got others"),
         ({"edge_weight": torch.ones(2), "weight_bound": 1.0}, "without edge_weight"),
     ],
 )

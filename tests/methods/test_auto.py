@@ -53,8 +53,9 @@ def test_the_choice_at_node_level_follows_sizes_and_degree() -> None:
     for unit, sizes, degree, epsilon, expected in (
         (node, rare, 90.0, 8.0, "dp-mlp"),
         (node, common, 0.0, 8.0, "chorus-codes"),
-        (node, common, 6.0, 2.0, "dp-mlp"),
-        (node, common, 60.0, 2.0, "chorus-codes"),
+        (node, common, 4.9, 2.0, "dp-mlp"),
+        (node, common, 5.1, 2.0, "chorus-codes"),
+        (node, common, 0.0, 3.0, "chorus-codes"),
         (node, common, 39.0, 1.0, "dp-mlp"),
         (node, small, 4.9, 8.0, "dp-mlp"),
         (node, small, 5.1, 8.0, "chorus-codes"),
@@ -79,7 +80,7 @@ def test_codes_need_labels_at_edge_level(train: int, expected: str) -> None:
 
 def test_many_training_nodes_are_enough_and_nothing_is_asked() -> None:
     sizes = Metadata(20_000, 15_000, num_classes=6)
-    for epsilon in (2.0, 8.0):
+    for epsilon in (3.0, 8.0):
         method, reason = rule.decide(sizes, units.Node(), Budget(epsilon), Answers())
         assert (method.name, reason.code) == ("chorus-codes", Code.CHOSE_MANY_TRAIN)
         plan = Auto().plan(sizes, units.Node(), Budget(epsilon))
@@ -138,7 +139,8 @@ def test_what_is_asked_depends_on_what_decides() -> None:
         (common, units.Node(), Budget(8.0), Auto(average_degree=2.0), []),
         (rare, units.Node(), Budget(8.0), Auto(), []),
         (common, units.Node(), Budget(2.0), Auto(), both[:1]),  # so few pairs answer that the question is too dear
-        (Metadata(11_000, 8_500), units.Node(), Budget(2.0), Auto(), both),
+        (Metadata(11_000, 8_500), units.Node(), Budget(2.0), Auto(), both[:1]),  # sums that say nothing do no harm
+        (Metadata(9_000, 6_900), units.Node(), Budget(4.0), Auto(), both),
         (common, units.UndirectedEdge(), Budget(1.0), Auto(), []),
     ):
         plan = auto.plan(sizes, unit, budget)

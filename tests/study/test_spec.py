@@ -143,3 +143,23 @@ def test_whoever_has_no_data_gets_one_sentence(monkeypatch: pytest.MonkeyPatch) 
     found = problems({**SMALL, "datasets": ["planetoid/cora", "tolokers/tolokers"], "parts": parts})
     assert len(found) == 1
     assert "Set HUSHGRAPH_DATA to their folder" in found[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"seeds": 10**12}, "seeds: expected a number of repetitions"),
+        ({"seeds": 90_000, "epsilons": list(range(1, 2000))}, "expected at most 100,000 runs; got 179,910,000"),
+        ({"methods": [{"method": "gap", "set": {"lr": [0.1] * 500, "hops": [1] * 500}}]}, "at most 10,000 methods"),
+        ({"name": "../../elsewhere"}, "name: expected a name for files"),
+        ({"name": ".hidden"}, "name: expected a name for files"),
+        ({"ledger": 7}, "ledger: expected a word"),
+        ({"tables": [{"baseline": [1]}]}, "baseline: expected a word or a number"),
+        ({"datasets": ["x" * 5000]}, "no dataset"),
+        ({"settings": {"dropout": 1e300}}, "dropout: expected at most"),
+    ],
+)
+def test_a_study_nobody_could_run_is_refused_before_it_is_written_out(change: dict[str, object], said: str) -> None:
+    text = "\n".join(problems({**SMALL, **change}))
+    assert said in text
+    assert len(text) < 12_000

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import html
+import shutil
+from pathlib import Path
 
 from hushgraph.ui import runs
+from hushgraph.ui.datasets import show_datasets
 from hushgraph.ui.shell import Desk
 
 from .conftest import EVIL, Team
@@ -73,3 +76,13 @@ def test_a_project_without_a_ledger_says_so(tmp_path) -> None:  # type: ignore[n
     desk = Desk(tmp_path / ".hushgraph")
     assert "No runs yet" in bytes(runs.show_runs(desk, None, 1).body).decode()
     assert not (tmp_path / ".hushgraph").exists()
+
+
+def test_a_ledger_of_the_older_format_is_shown(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    source = Path(__file__).parents[1] / "ledger" / "format1" / "edge.jsonl"
+    shutil.copy(source, tmp_path / "ledger.jsonl")
+    desk = Desk(tmp_path)
+    assert "left</span> of 5" in bytes(show_datasets(desk).body).decode()
+    assert "4c36ed72" in bytes(runs.show_runs(desk, None, 1).body).decode()
+    page = bytes(runs.show_run(desk, "4c36ed720d4823fc").body).decode()
+    assert "Nobody has signed this run" in page

@@ -33,7 +33,7 @@ def attack(
     classifier: Annotated[
         str | None, typer.Option(help="Inversion: the model to train on the images: softmax, mlp or cnn (default).")
     ] = None,
-    seed: Annotated[int, typer.Option(help="For what the attack draws.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the attack's random choices.")] = 0,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the attack; repeatable.")
     ] = None,

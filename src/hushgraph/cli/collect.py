@@ -139,7 +139,7 @@ def serve(
     port: Annotated[int, typer.Option(help="Port to listen on.")] = 8787,
     certificate: Annotated[str | None, typer.Option(help="TLS certificate file.")] = None,
     key: Annotated[str | None, typer.Option(help="TLS key file.")] = None,
-    behind_proxy: Annotated[bool, typer.Option(help="A proxy in front does TLS.")] = False,
+    behind_proxy: Annotated[bool, typer.Option(help="A proxy in front of the service terminates TLS.")] = False,
     as_json: Json = False,
 ) -> None:
     """Run the collection service and the operator's page until it is stopped."""
@@ -265,7 +265,7 @@ def train(
     settings: Settings = None,
     as_json: Json = False,
 ) -> None:
-    """Train LPGNN on the reports of a task. Costs nobody anything more: the answers arrived randomized."""
+    """Train LPGNN on the reports of a task. This costs no further privacy: answers arrive randomized."""
     require_new_folder(out)
     from hushgraph.collect.training import train_from_export
     from hushgraph.datasets.archive import Archive

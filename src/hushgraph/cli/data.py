@@ -36,7 +36,7 @@ Data = Annotated[
 Split = Annotated[
     str | None, typer.Option(help="A file with train/val/test masks, or shares for a random split: 75/10/15.")
 ]
-SplitSeed = Annotated[int | None, typer.Option(help="Of a random split; default 0.")]
+SplitSeed = Annotated[int | None, typer.Option(help="Seed of a random split; default: 0.")]
 Directed = Annotated[bool, typer.Option("--directed", help="The file may hold edges in one direction only.")]
 Memory = Annotated[
     str | None,
@@ -49,7 +49,7 @@ Workers = Annotated[
     str | None,
     typer.Option(
         metavar="N|ray",
-        help="Who adds up the edges of an imported graph: processes, ray, ray:N, ray@HOST:PORT.",
+        help="What sums over the edges of an imported graph: processes, ray, ray:N, ray@HOST:PORT.",
     ),
 ]
 Classes = Annotated[

@@ -53,7 +53,7 @@ def import_graph(
     hashed: Annotated[
         Repeated,
         typer.Option(
-            metavar="COLUMN=BUCKETS", help="A word from an open list, hashed into so many buckets; repeatable."
+            metavar="COLUMN=BUCKETS", help="A word from an open list, and how many buckets to hash it into; repeatable."
         ),
     ] = None,
     as_is: Annotated[

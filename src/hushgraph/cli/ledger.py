@@ -40,7 +40,7 @@ def show(
     html: Annotated[Path | None, typer.Option(help="Write a page that opens offline to this file.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Show the totals of every dataset, and the last runs with who, when and why."""
+    """Show the totals of every dataset, and the latest runs: who, when and why."""
     from hushgraph.cli.ledger import lines
     from hushgraph.files.writing import write_whole
     from hushgraph.ledger.statement import render, statement
@@ -108,7 +108,7 @@ def limit(
 ) -> None:
     """Declare, raise or lower the limit on a dataset for a unit; runs over it are refused with exit code 3.
 
-    A limit on a name without data binds the first data that is called so; --data binds the data itself at once.
+    A limit on a name without data binds the first data used under that name; --data binds the data itself at once.
     """
     from hushgraph.privacy.budget import Budget
 
@@ -180,15 +180,18 @@ def head(
         echo(f"written to {out}; keep it where whoever can change the ledger cannot change it")
 
 
+RunArgument = Annotated[str, typer.Argument(help="The run, or the beginning of its id.")]
+Signer = Annotated[str, typer.Option("--as", help="Who signs; the key is made by `hushgraph init --as NAME`.")]
+SignersKey = Annotated[Path | None, typer.Option(help="The key; default: the one in your own configuration folder.")]
+
+
 @app.command()
 @command
 def approve(
-    run: Annotated[str, typer.Argument(help="The run, or the beginning of its id.")],
-    name: Annotated[str, typer.Option("--as", help="Who signs; the key is made by `hushgraph init --as NAME`.")],
+    run: RunArgument,
+    name: Signer,
     note: Annotated[str, typer.Option(help="What was reviewed.")] = "",
-    key: Annotated[
-        Path | None, typer.Option(help="The key; default: the one in your own configuration folder.")
-    ] = None,
+    key: SignersKey = None,
     ledger: LedgerOption = None,
     as_json: Json = False,
 ) -> None:
@@ -199,12 +202,10 @@ def approve(
 @app.command()
 @command
 def reject(
-    run: Annotated[str, typer.Argument(help="The run, or the beginning of its id.")],
-    name: Annotated[str, typer.Option("--as", help="Who signs; the key is made by `hushgraph init --as NAME`.")],
+    run: RunArgument,
+    name: Signer,
     note: Annotated[str, typer.Option(help="Why.")] = "",
-    key: Annotated[
-        Path | None, typer.Option(help="The key; default: the one in your own configuration folder.")
-    ] = None,
+    key: SignersKey = None,
     ledger: LedgerOption = None,
     as_json: Json = False,
 ) -> None:

@@ -12,7 +12,6 @@ from hushgraph.cli.console import (
     Settings,
     command,
     echo,
-    known,
     progress_bar,
     require_new_folder,
     show_json,
@@ -21,7 +20,7 @@ from hushgraph.cli.console import (
 from hushgraph.cli.data import read_graph, require_data
 from hushgraph.cli.ledger import LedgerOption, Operator, Purpose, occasion_of
 from hushgraph.cli.plan import Delta, Edges, Epsilon, PaperMode
-from hushgraph.cli.train import Continues, Data, Directed, Group, Seed, Separate, Split, Unpublished
+from hushgraph.cli.train import Continues, Data, Directed, Group, Seed, Separate, Split, Unit, Unpublished
 from hushgraph.errors import InputError
 from hushgraph.privacy.budget import Budget
 
@@ -46,12 +45,11 @@ def release(
     out: Annotated[Path, typer.Option(help="Folder for the graph; must be new or empty.")],
     feature_epsilon: Annotated[
         float | None,
-        typer.Option(help="Randomize features too, by FeatureRR at this epsilon a person; needs --set low= and high=."),
+        typer.Option(
+            help="Randomize features too, by FeatureRR at this epsilon per person; needs --set low= and high=."
+        ),
     ] = None,
-    unit: Annotated[
-        str | None,
-        typer.Option(help="What is protected; default: one edge of the graph.", autocompletion=known("units")),
-    ] = None,
+    unit: Unit = None,
     delta: Delta = None,
     edges: Edges = None,
     split: Split = None,
@@ -70,7 +68,7 @@ def release(
 ) -> None:
     """Release a graph with noisy edges within a privacy budget: graph.npz, its certificate and a manifest.
 
-    The folder is taken by --data and by hushgraph.datasets.load; `hushgraph verify` and `hushgraph audit` check it.
+    Pass the folder to --data or hushgraph.datasets.load; `hushgraph verify` and `hushgraph audit` check it.
     With --feature-epsilon features are randomized too, each person's by itself: a second promise, for the unit local.
     """
     require_data(data)

@@ -15,7 +15,10 @@ def report(
     model: Annotated[Path, typer.Argument(help="The folder of a trained model.")],
     out: Annotated[Path | None, typer.Option(help="The file; default: one in the model's folder.")] = None,
     form: Annotated[
-        str, typer.Option("--format", help="html, markdown, card (a model card), json or deployment (a registry's).")
+        str,
+        typer.Option(
+            "--format", help="html, markdown, card (a model card), json or deployment (an entry for a registry)."
+        ),
     ] = "html",
     audit: Annotated[Path | None, typer.Option(help="What `hushgraph audit` wrote; default: audit.json there.")] = None,
     attacks: Annotated[Path | None, typer.Option(help="What `hushgraph attack` wrote; default: attacks.json.")] = None,

@@ -107,7 +107,9 @@ def show(file: File, store: StoreOption = None, any_code: AnyCode = False, as_js
 def table(
     file: File,
     value: Value = None,
-    rows: Annotated[str | None, typer.Option(help="Axes of the rows, with commas; default: dataset,epsilon.")] = None,
+    rows: Annotated[
+        str | None, typer.Option(help="Axes of the rows, separated by commas; default: dataset,epsilon.")
+    ] = None,
     columns: Annotated[str | None, typer.Option(help="The axis of the columns; default: method.")] = None,
     baseline: Annotated[str | None, typer.Option(help="The column that others are compared with, in pairs.")] = None,
     where: Where = None,
@@ -139,10 +141,10 @@ def table(
 @command
 def plot(
     file: File,
-    out: Annotated[Path, typer.Option(help="The picture: .png, .svg or .pdf; several get numbers.")],
+    out: Annotated[Path, typer.Option(help="The image: .png, .svg or .pdf; several are numbered.")],
     value: Value = None,
-    x: Annotated[str | None, typer.Option(help="The axis along the bottom; default: epsilon.")] = None,
-    y: Annotated[str | None, typer.Option(help="The axis that goes up: a heat map of both.")] = None,
+    x: Annotated[str | None, typer.Option(help="The horizontal axis; default: epsilon.")] = None,
+    y: Annotated[str | None, typer.Option(help="The vertical axis; draws a heat map of both.")] = None,
     series: Annotated[str | None, typer.Option(help="One curve for each value of this axis; default: method.")] = None,
     where: Where = None,
     store: StoreOption = None,

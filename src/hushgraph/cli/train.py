@@ -42,6 +42,10 @@ if TYPE_CHECKING:
     from hushgraph.methods.model import Model
     from hushgraph.training.ranks import Ranks
 
+Unit = Annotated[
+    str | None,
+    typer.Option(help="What is protected; default: one edge of the graph.", autocompletion=known("units")),
+]
 Continues = Annotated[str | None, typer.Option(help="The known dataset that this data continues.")]
 Separate = Annotated[str | None, typer.Option(help="Why this data is separate from the datasets it resembles.")]
 Unpublished = Annotated[
@@ -60,10 +64,7 @@ def train(
     data: Data,
     epsilon: Epsilon,
     out: Annotated[Path, typer.Option(help="Folder for the model; must be new or empty.")],
-    unit: Annotated[
-        str | None,
-        typer.Option(help="What is protected; default: one edge of the graph.", autocompletion=known("units")),
-    ] = None,
+    unit: Unit = None,
     delta: Delta = None,
     edges: Edges = None,
     split: Split = None,

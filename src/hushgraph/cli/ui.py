@@ -20,7 +20,7 @@ def ui(
         typer.Option(help="A folder with results of studies; repeatable. Default: the project's, and studies/ in it."),
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0: any that is free.")] = 0,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Show everything, sign nothing.")] = False,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Read-only: show everything, sign nothing.")] = False,
     as_json: Json = False,
 ) -> None:
     """Serve a page on this machine: what is left of each limit, runs, studies as they run, sign-offs.

@@ -18,7 +18,7 @@ def verify(
 ) -> None:
     """Check every file, and recompute epsilon from the ledger.
 
-    Exit code 0 verified, 5 not verified, 6 rejected by whoever signed last, 4 contradicted.
+    Exit code 0 verified, 5 not verified, 6 rejected by the last signer, 4 contradicted.
     """
     from hushgraph.ledger.manifest import verify_model
     from hushgraph.ledger.project import default_ledger

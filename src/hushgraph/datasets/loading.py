@@ -192,7 +192,10 @@ def local_file(source: str | Path) -> Path | None:
     short = known.name if known is not None and path.name == str(source) else path  # mnist is mnist/mnist
     named = path if path.suffix == ".npz" else Path(f"{short}.npz")
     places = [path, path / GRAPH, *([] if folder is None else [folder / named])]
-    return next((place for place in places if place.suffix == ".npz" and place.is_file()), None)
+    try:
+        return next((place for place in places if place.suffix == ".npz" and place.is_file()), None)
+    except (OSError, ValueError):  # too long for a name, or with a character that no name has
+        return None
 
 
 def _check_split(split: object) -> None:

@@ -2,21 +2,24 @@
 
 The folder holds `graph.json` (what is in it, and what was done to the data on the way in), `edges/` (see `DiskEdges`),
 and flat files in the order of the nodes: `features.bin` (float32), `labels.bin` (int64, -1 for none), `parts.bin`
-(int8: 1, 2, 3 for train, val, test) and `ids.bin` (the user's own ids). Nothing in it is ever unpickled.
+(int8: 1, 2, 3 for train, val, test) and `ids.bin` (the user's own ids). Nothing in it is ever unpickled. `graph.json`
+holds the checksums of all files, its own included: a folder that was damaged or changed is refused.
 
 It holds the private data as it is. Keep it where the raw data may be kept, and delete it with it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,16 +31,19 @@ from torch_geometric.data import Data
 from hushgraph.datasets.splits import MASKS
 from hushgraph.errors import InputError
 from hushgraph.executors.base import Executor
-from hushgraph.files.reading import damage_named, read_json
+from hushgraph.files.reading import damage_named, is_of, read_json, sha256_of
 from hushgraph.files.remote import RemoteFile, is_url, local_path
 from hushgraph.files.writing import told_if_unwritable, write_whole
 from hushgraph.graph import disk_writing, room
 from hushgraph.graph.disk import DiskEdges
+from hushgraph.graph.disk_reading import HEADER as EDGES
+from hushgraph.graph.disk_reading import OFFSETS, SOURCES
 from hushgraph.graph.external_sort import read_array
 from hushgraph.graph.spread import SpreadEdges
 
 FORMAT = "hushgraph graph 1"
 HEADER = "graph.json"
+FILES = ("features", "labels", "targets", "parts", "ids")
 
 
 @dataclass
@@ -56,7 +62,31 @@ class GraphFacts:
     target_range: list[float] | None = None
     rules: list[str] = field(default_factory=list)
     findings: list[dict[str, Any]] = field(default_factory=list)
+    sha256: dict[str, str] | None = None
     format: str = FORMAT
+
+    @property
+    def digest(self) -> str:
+        """The checksum of everything here but the checksums."""
+        return hashlib.sha256(json.dumps({**asdict(self), "sha256": None}, sort_keys=True).encode()).hexdigest()
+
+
+_FORM: dict[str, Any] = {
+    "name": str,
+    "num_nodes": int,
+    "directed": bool,
+    "feature_names": list,
+    "id_type": str,
+    "class_names": (list, type(None)),
+    "classes_declared": bool,
+    "has_labels": bool,
+    "has_split": bool,
+    "target_range": (list, type(None)),
+    "rules": list,
+    "findings": list,
+    "sha256": (dict, type(None)),
+}
+_ID_TYPE = re.compile(r"<i8|\|S[1-9][0-9]{0,3}")
 
 
 def is_stored(path: str | Path) -> bool:
@@ -80,6 +110,9 @@ def write_arrays(folder: Path, facts: GraphFacts, arrays: dict[str, np.ndarray |
     for name, values in arrays.items():
         if values is not None:
             (folder / f"{name}.bin").write_bytes(np.ascontiguousarray(values).data)
+    stored = [f"{name}.bin" for name in FILES if (folder / f"{name}.bin").is_file()]
+    sums = {name: sha256_of(folder / name) for name in (*stored, f"edges/{EDGES}")}
+    facts = replace(facts, sha256={HEADER: facts.digest, **sums})
     write_whole(folder / HEADER, json.dumps(asdict(facts), indent=2) + "\n")
 
 
@@ -94,7 +127,33 @@ def read_facts(folder: str | Path) -> GraphFacts:
     if values.get("format") != FORMAT:
         raise InputError(f"{source}: expected a graph of '{FORMAT}'; got {values.get('format')!r}; import it again")
     with damage_named(source / HEADER, do="Import the graph again"):
-        return GraphFacts(**values)
+        facts = GraphFacts(**values)
+        _require_sound(facts)
+    return facts
+
+
+def _require_sound(facts: GraphFacts) -> None:
+    wrong = [name for name, kinds in _FORM.items() if not is_of(getattr(facts, name), kinds)]
+    if wrong:
+        raise ValueError(f"{', '.join(wrong)} of another type")
+    if not _ID_TYPE.fullmatch(facts.id_type):
+        raise ValueError(f"ids of type {facts.id_type[:20]!r}")
+    if facts.num_nodes < 1:
+        raise ValueError(f"{facts.num_nodes} nodes")
+    words = [*facts.feature_names, *(facts.class_names or ()), *facts.rules]
+    if not all(isinstance(word, str) for word in words):
+        raise ValueError("a name that is no word")
+    if facts.target_range is not None and [type(end) for end in facts.target_range] != [float, float]:
+        raise ValueError("a range that is not two numbers")
+    if facts.sha256 is not None and facts.sha256.get(HEADER) != facts.digest:
+        raise ValueError("its checksum is another one")
+
+
+def _verify(source: Path, facts: GraphFacts) -> None:
+    """Compare all files with their checksums; graphs that were imported before there were any have none."""
+    for name, expected in (facts.sha256 or {}).items():
+        if name != HEADER and not ((source / name).is_file() and sha256_of(source / name) == expected):
+            raise InputError(f"{source / name}: was changed after the graph was imported; import the graph again")
 
 
 def read_stored(folder: str | Path, memory: str | int | None = None, workers: Executor | None = None) -> Data:
@@ -110,20 +169,21 @@ def read_stored(folder: str | Path, memory: str | int | None = None, workers: Ex
     source = local_path(folder)
     if is_url(folder):
         remote, source = RemoteFile(str(folder)), Path(tempfile.mkdtemp(prefix="hushgraph-"))
-        elsewhere = remote / "edges" / disk_writing.SOURCES
+        elsewhere = remote / "edges" / SOURCES
         weakref.finalize(elsewhere, shutil.rmtree, source, True)
         _copy_nodes(remote, source)
     facts = read_facts(source)
     with damage_named(source if elsewhere is None else folder, do="Import the graph again"):
+        _verify(source, facts)
         return _read_graph(source, facts, _edges_of(source, elsewhere, budget, workers), budget)
 
 
-_NODE_FILES = (HEADER, "features.bin", "labels.bin", "targets.bin", "parts.bin", "ids.bin")
+_NODE_FILES = (HEADER, *(f"{name}.bin" for name in FILES))
 
 
 def _copy_nodes(remote: RemoteFile, source: Path) -> None:
     (source / "edges").mkdir()
-    for name in (*_NODE_FILES, f"edges/{disk_writing.HEADER}", f"edges/{disk_writing.OFFSETS}"):
+    for name in (*_NODE_FILES, f"edges/{EDGES}", f"edges/{OFFSETS}"):
         (remote / name).copy_to(source / name)
 
 
@@ -136,6 +196,9 @@ def _edges_of(source: Path, elsewhere: RemoteFile | None, memory: int, workers: 
 
 def _read_graph(source: Path, facts: GraphFacts, edges: DiskEdges, memory: int) -> Data:
     count, width = facts.num_nodes, len(facts.feature_names)
+    edges.verify()
+    if edges.num_nodes != count:
+        raise ValueError(f"edges between {edges.num_nodes} nodes")
     data = Data(
         x=torch.from_numpy(_mapped(source / "features.bin", "<f4", count * width).reshape(count, width)),
         y=torch.from_numpy(_mapped(source / "labels.bin", "<i8", count)),

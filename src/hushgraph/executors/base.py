@@ -13,13 +13,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import wraps
-from typing import Any, Protocol, TypeVar, cast, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from hushgraph import registry
 from hushgraph.errors import InputError
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -103,14 +100,3 @@ def working(given: int | str | Executor | None) -> Iterator[Executor | None]:
     finally:
         if found is not given:
             found.close()
-
-
-def takes_workers(function: F) -> F:
-    """The function with its `workers` as an executor, if any were asked for."""
-
-    @wraps(function)
-    def called(*given: Any, workers: int | str | Executor | None = None, **options: Any) -> Any:
-        with working(workers) as executor:
-            return function(*given, workers=executor, **options)
-
-    return cast(F, called)

@@ -13,7 +13,7 @@ import math
 import os
 import sqlite3
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -129,6 +129,7 @@ _DO = {
     "readonly": "Name a place that can be written",
     "unable to open": "Name a file in a folder that is there and can be written",
     "locked": "Wait for the process that uses it",
+    "decode": "Restore it, or name another",
 }
 
 
@@ -153,12 +154,14 @@ def require_fields(values: Mapping[str, Any], form: Mapping[str, Form], where: o
     for name, kinds in form.items():
         if name not in values:
             problems.append(f"{where}: expected the field {name}; it is missing")
-        elif not _is_of(values[name], kinds if isinstance(kinds, tuple) else (kinds,)):
+        elif not is_of(values[name], kinds):
             problems.append(f"{where}: expected {name} as {_named(kinds)}; got {str(values[name])[:40]!r}")
     InputError.collect(problems)
 
 
-def _is_of(value: Any, kinds: tuple[type, ...]) -> bool:
+def is_of(value: Any, form: Form) -> bool:
+    """Whether a value of a JSON text has a form; true and false are no numbers, whole numbers are."""
+    kinds = form if isinstance(form, tuple) else (form,)
     if isinstance(value, bool):
         return bool in kinds
     return isinstance(value, kinds) or (float in kinds and isinstance(value, int))
@@ -185,3 +188,22 @@ def sha256_of(path: Path) -> str:
     """The SHA-256 of a file's content."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def tensors_hash(content: bytes | memoryview) -> str:
+    """A hash of the tensors in a safetensors file: names, kinds, shapes and values, without what is said about them."""
+    length = int.from_bytes(content[:8], "little")
+    listed, values = parse_json(bytes(content[8 : 8 + length])), memoryview(content)[8 + length :]
+    return hash_of_tensors(
+        (name, listed[name]["dtype"], listed[name]["shape"], values[slice(*listed[name]["data_offsets"])])
+        for name in sorted(set(listed) - {"__metadata__"})
+    )
+
+
+def hash_of_tensors(tensors: Iterable[tuple[str, str, Sequence[int], memoryview]]) -> str:
+    """The same of names in order, kinds (as safetensors calls them), shapes and bytes."""
+    found = hashlib.sha256()
+    for name, kind, shape, values in tensors:
+        found.update(json.dumps([name, kind, list(shape), values.nbytes], separators=(",", ":")).encode())
+        found.update(values)
+    return found.hexdigest()

@@ -26,18 +26,22 @@ import torch
 from torch import Tensor
 
 from hushgraph.errors import InputError
-from hushgraph.files.remote import RemoteFile, digest_of
+from hushgraph.files.remote import RemoteFile
 from hushgraph.graph.buckets import Lists, Pairs, in_order
 from hushgraph.graph.degree import capped
-from hushgraph.graph.disk_writing import (
+from hushgraph.graph.disk_reading import (
     OFFSET_TYPE,
     OFFSETS,
     SOURCE_TYPE,
     SOURCES,
+    read_header,
+    refuse_strangers,
+    verify,
+)
+from hushgraph.graph.disk_writing import (
     Progress,
     new_folder,
     nobody,
-    read_header,
     told_if_full,
     write_edges,
     write_lists,
@@ -67,9 +71,9 @@ _FASTEST_BLOCK = 1 << 20
 class DiskEdges:
     """A folder of edges opened for reading: an `Edges` of any size. `memory_limit` bytes are used at a time.
 
-    Opening checks the header and the sizes; `verify` reads everything. Repeated edges and self loops were left out
-    when the folder was written; `repeated` and `self_loops` tell how many. With `elsewhere`, the file of senders is
-    behind that URL, and the folder holds the others.
+    `open` reads and checks everything once; a folder that was just written is taken as it is. Repeated edges and self
+    loops were left out when the folder was written; `repeated` and `self_loops` tell how many. With `elsewhere`, the
+    file of senders is behind that URL, and the folder holds the others.
     """
 
     def __init__(
@@ -82,8 +86,10 @@ class DiskEdges:
 
     @classmethod
     def open(cls, folder: str | Path, *, memory_limit: int = MEMORY_LIMIT) -> DiskEdges:
-        """The edges in a folder that `write` made."""
-        return cls(folder, memory_limit)
+        """The edges in a folder that `write` made; one that was changed since, or holds no such lists, is refused."""
+        found = cls(folder, memory_limit)
+        found.verify()
+        return found
 
     @classmethod
     def write(
@@ -299,10 +305,15 @@ class DiskEdges:
         return offsets, sources
 
     def verify(self) -> None:
-        """Read both files and compare their checksums with the header."""
-        for name, file in ((OFFSETS, self.folder / OFFSETS), (SOURCES, self._sources_file)):
-            if digest_of(file) != self._header["sha256"][name]:
-                raise InputError(f"expected the stored checksum of '{name}'; got another one; write the edges again")
+        """Compare both files with the header, and every number in them with what it may be.
+
+        Senders that are elsewhere are looked at as they are read.
+        """
+        verify(self.folder, self._header, None if self._is_elsewhere else self.folder / SOURCES)
+
+    @property
+    def _is_elsewhere(self) -> bool:
+        return isinstance(self._sources_file, RemoteFile)
 
     # Reading
 
@@ -312,7 +323,8 @@ class DiskEdges:
 
     def _sources(self, begin: int, end: int) -> np.ndarray:
         """The senders stored at positions `begin .. end`, int32."""
-        return read_array(self._sources_file, SOURCE_TYPE, begin, end - begin)
+        found = read_array(self._sources_file, SOURCE_TYPE, begin, end - begin)
+        return refuse_strangers(found, self.num_nodes) if self._is_elsewhere else found
 
     def _runs(self, entries: int, targets: int) -> Iterator[tuple[int, int, np.ndarray, np.ndarray]]:
         """Runs of targets: (first, last, offsets, sources) with at most so many of each, one target at least."""

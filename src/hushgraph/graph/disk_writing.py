@@ -18,22 +18,18 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from hushgraph.errors import InputError
 from hushgraph.files.reading import read_json
-from hushgraph.files.remote import RemoteFile
 from hushgraph.files.writing import write_whole
 from hushgraph.graph.buckets import Buckets, Lists, Pairs, distinct_lists, in_order
+from hushgraph.graph.disk_reading import FORMAT, HEADER, OFFSET_TYPE, OFFSETS, SOURCE_TYPE, SOURCES
 from hushgraph.graph.packed import checked_edges
 from hushgraph.graph.sums import LEAST_COMPILED, kernels_for
 
-FORMAT = "hushgraph edges 1"
-HEADER, OFFSETS, SOURCES = "header.json", "offsets.bin", "sources.bin"
-OFFSET_TYPE, SOURCE_TYPE = np.dtype("<i8"), np.dtype("<i4")
 Progress = Callable[[str, int, int], None]
 """Told what is being done, how much of it is done, and how much there is (0: not known)."""
 
@@ -299,31 +295,3 @@ def told_if_full(folder: Path) -> Iterator[None]:
                 "edge, 20 for a degree cap, and try again"
             ) from error
         raise
-
-
-def read_header(folder: Path, sources: RemoteFile | None = None) -> dict[str, Any]:
-    """The header of a folder of edges, if its files, of which `sources` may be elsewhere, have the size it says."""
-    try:
-        header = json.loads((folder / HEADER).read_text())
-    except (OSError, ValueError) as error:
-        raise InputError(f"expected a folder of edges; got '{folder}' ({error}); make one with write") from error
-    if not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise InputError(f"expected the format '{FORMAT}' in '{folder}'; got another one; write the edges again")
-    problems = []
-    for name in (OFFSETS, SOURCES):
-        path = folder / name
-        found = path.stat().st_size if path.is_file() else 0
-        if sources is not None and name == SOURCES:
-            found = sources.size() or 0
-        if found != _expected_size(name, header):
-            problems.append(
-                f"expected {_expected_size(name, header)} bytes in '{name}'; got {found}; copy or write it again"
-            )
-    InputError.collect(problems)
-    return header
-
-
-def _expected_size(name: str, header: dict[str, Any]) -> int:
-    if name == OFFSETS:
-        return OFFSET_TYPE.itemsize * (int(header["num_nodes"]) + 1)
-    return SOURCE_TYPE.itemsize * int(header["num_edges"])

@@ -32,6 +32,18 @@ def grown(values, size):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
+def _row_taken(p, rest, seen, touched, columns, values, filled):  # type: ignore[no-untyped-def]
+    """Put what is above zero in `p` behind the rows so far and clear what was touched; the arrays and their new end."""
+    columns, values = grown(columns, filled + len(touched)), grown(values, filled + len(touched))
+    for i in touched:
+        if p[i] > 0.0:
+            columns[filled], values[filled] = i, p[i]
+            filled += 1
+        p[i], rest[i], seen[i] = 0.0, 0.0, False
+    return columns, values, filled
+
+
+@njit(cache=True, nogil=True)
 def ista_rows(offsets, neighbors, sources, alpha, rho, gamma, by_degree):  # type: ignore[no-untyped-def]
     """Rows of all sources by ISTA: (ends, columns, values). `by_degree`: a node's step is its degree, not 1.
 
@@ -78,15 +90,7 @@ def ista_rows(offsets, neighbors, sources, alpha, rho, gamma, by_degree):  # typ
                         seen[j], touched[reached] = True, j
                         reached += 1
                     g[j] -= passed
-        filled = ends[number]
-        columns, values = grown(columns, filled + reached), grown(values, filled + reached)
-        for k in range(reached):
-            i = touched[k]
-            if p[i] > 0.0:
-                columns[filled], values[filled] = i, p[i]
-                filled += 1
-            p[i], g[i], seen[i] = 0.0, 0.0, False
-        ends[number + 1] = filled
+        columns, values, ends[number + 1] = _row_taken(p, g, seen, touched[:reached], columns, values, ends[number])
     return ends, columns[: ends[-1]], values[: ends[-1]]
 
 
@@ -128,13 +132,5 @@ def push_rows(offsets, neighbors, sources, alpha, rho):  # type: ignore[no-untyp
                 if not waits[j] and r[j] >= rho * (offsets[j + 1] - offsets[j]):
                     queue[(head + waiting) % nodes], waits[j] = j, True
                     waiting += 1
-        filled = ends[number]
-        columns, values = grown(columns, filled + reached), grown(values, filled + reached)
-        for k in range(reached):
-            i = touched[k]
-            if p[i] > 0.0:
-                columns[filled], values[filled] = i, p[i]
-                filled += 1
-            p[i], r[i], seen[i] = 0.0, 0.0, False
-        ends[number + 1] = filled
+        columns, values, ends[number + 1] = _row_taken(p, r, seen, touched[:reached], columns, values, ends[number])
     return ends, columns[: ends[-1]], values[: ends[-1]]

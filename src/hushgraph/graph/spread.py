@@ -23,7 +23,7 @@ from hushgraph.errors import HushgraphError, InputError
 from hushgraph.executors.base import Executor
 from hushgraph.files.remote import RemoteFile, is_url, json_of
 from hushgraph.graph.disk import MEMORY_LIMIT, DiskEdges
-from hushgraph.graph.disk_writing import HEADER, SOURCE_TYPE, SOURCES
+from hushgraph.graph.disk_reading import HEADER, SOURCE_TYPE, SOURCES
 from hushgraph.graph.external_sort import read_array
 from hushgraph.graph.labels import QuantizedLabels
 from hushgraph.graph.quantized import QuantizedRows

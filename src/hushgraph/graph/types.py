@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -65,7 +66,7 @@ def types_of(data: Any, edge_index: Tensor, num_nodes: int) -> EdgeTypes | None:
     given, names = getattr(data, "edge_type", None), getattr(data, "edge_type_names", None)
     if given is None:
         return None
-    found = torch.as_tensor(given)
+    found = _numbered(given, names)
     problems = []
     if not isinstance(names, list | tuple) or not 1 <= len(names) <= MOST_TYPES or len({*map(str, names)}) < len(names):
         problems.append(
@@ -78,10 +79,18 @@ def types_of(data: Any, edge_index: Tensor, num_nodes: int) -> EdgeTypes | None:
             f"{list(found.shape)}"
         )
     elif found.numel() and not bool(((found >= 0) & (found < len(names))).all()):
-        problems.append(f"edge_type: expected numbers from 0 to {len(names) - 1}, one per name; got others")
+        problems.append(f"edge_type: expected numbers from 0 to {len(names) - 1}, or the names; got others")
     for other in ("edge_weight", "public_edge_index"):
         if getattr(data, other, None) is not None:
             problems.append(f"edge_type: expected a graph without {other}; got both, for which nothing is proved")
     InputError.collect(problems)
     assert names is not None
     return EdgeTypes.of(edge_index, found, tuple(map(str, names)), num_nodes)
+
+
+def _numbered(given: Any, names: Any) -> Tensor:
+    """Types as numbers; words are looked up among the declared names."""
+    if isinstance(given, Tensor) or np.asarray(given).dtype.kind not in "UO":
+        return torch.as_tensor(given)
+    numbers = {str(name): number for number, name in enumerate(names or ())}
+    return torch.tensor([numbers.get(str(word), -1) for word in np.asarray(given).ravel()])

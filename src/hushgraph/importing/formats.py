@@ -67,7 +67,7 @@ def read_node_link(path: Path) -> TwoTables:
     """Node-link JSON: `nodes`, each with an `id`, and `links` or `edges`, each with a `source` and a `target`."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: expected JSON; it cannot be read ({error}); write it again") from error
     links = None if not isinstance(found, dict) else found.get("links", found.get("edges"))
     if not isinstance(found, dict) or not isinstance(found.get("nodes"), list) or not isinstance(links, list):
@@ -75,9 +75,8 @@ def read_node_link(path: Path) -> TwoTables:
             f"{path}: expected node-link JSON, an object with lists 'nodes' and 'links' (or 'edges'); got something "
             "else; write it with networkx.node_link_data"
         )
-    wrong = [one for one in (*found["nodes"], *links) if not isinstance(one, dict)]
-    lacking = any(ID not in node for node in found["nodes"]) or any(not {SOURCE, TARGET} <= one.keys() for one in links)
-    if wrong or lacking:
+    whole = all(isinstance(one, dict) and ID in one for one in found["nodes"])
+    if not (whole and all(isinstance(one, dict) and {SOURCE, TARGET} <= one.keys() for one in links)):
         raise InputError(f"{path}: expected an 'id' in every node, a 'source' and a 'target' in every link; got others")
     nodes = table_of(columns_of(found["nodes"]), f"{path} (nodes)")
     edges = table_of(columns_of(links, (SOURCE, TARGET)), f"{path} (links)")

@@ -14,6 +14,8 @@ from hushgraph.importing.tables import arrow
 if TYPE_CHECKING:
     import pyarrow as pa
 
+MOST_BYTES = 1_024
+"""Of an id that is a word: all of them are stored in the width of the longest."""
 _ROOM = 8
 """A table from id to number is used where ids are at most this many times as many as nodes."""
 
@@ -45,6 +47,11 @@ class Ids:
         if repeated:
             problems.append(
                 f"{where}: expected every id in '{column}' once; got {repeated} repeated; keep one record of each node"
+            )
+        if is_text(together.type) and (odd := _odd_words(together)):
+            problems.append(
+                f"{where}: expected ids of at most {MOST_BYTES:,} bytes without the character NUL in '{column}'; got "
+                f"{odd} others; shorten them"
             )
         InputError.collect(problems)
         return cls(_as_numbers(together))
@@ -134,22 +141,30 @@ def _uniform(values: Any, where: str, column: str) -> pa.Array:
 
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
-    if pa.types.is_integer(values.type):
-        return values if values.type == pa.int64() else values.cast(pa.int64())
     if is_text(values.type):
         trimmed = pc.utf8_trim_whitespace(values.cast(pa.string()))
         return pc.if_else(pc.equal(trimmed, ""), pa.scalar(None, pa.string()), trimmed)
     if pa.types.is_null(values.type):
         return values.cast(pa.string())
     try:
+        if pa.types.is_integer(values.type):
+            return values if values.type == pa.int64() else values.cast(pa.int64())
         if pa.types.is_floating(values.type):
             return pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values).cast(pa.int64())
     except pa.ArrowInvalid:
         pass
     raise InputError(
-        f"{where}: expected ids that are whole numbers or words in '{column}'; got values of type {values.type}; "
-        "convert the column"
+        f"{where}: expected ids that are whole numbers or words in '{column}'; got values of type "
+        f"{values.type}; convert the column"
     )
+
+
+def _odd_words(words: pa.Array) -> int:
+    """How many ids are too long, or have the one character in them that is lost at the end of a stored word."""
+    import pyarrow.compute as pc
+
+    odd = pc.or_(pc.greater(pc.binary_length(words), MOST_BYTES), pc.match_substring(words, "\0"))
+    return int(pc.sum(odd).as_py() or 0)
 
 
 def _as_numbers(words: pa.Array) -> np.ndarray | pa.Array:

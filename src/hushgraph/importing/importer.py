@@ -17,6 +17,7 @@ from hushgraph.errors import InputError
 from hushgraph.graph.checks import check_graph
 from hushgraph.graph.disk import DiskEdges
 from hushgraph.graph.disk_writing import Progress, nobody
+from hushgraph.graph.packed import INT32_LIMIT
 from hushgraph.graph.targets import NumberRange
 from hushgraph.importing.edges import EdgeColumns, EdgeStream, open_edges
 from hushgraph.importing.findings import Code, Finding, tallied
@@ -125,6 +126,8 @@ def _nodes(table: Table | None, columns: NodeColumns | None, num_nodes: int | No
             "got neither. The set of nodes is public and is never read off the edges, because one edge more or less "
             "would change it"
         )
+    if num_nodes >= INT32_LIMIT:
+        raise InputError(f"--num-nodes: expected fewer than {INT32_LIMIT:,} nodes; got {num_nodes:,}")
     nothing = np.full(num_nodes, -1, dtype=np.int64)
     ones = np.ones((num_nodes, 1), dtype=np.float32)
     findings = [Finding(Code.NO_FEATURES), Finding(Code.NO_SPLIT)]

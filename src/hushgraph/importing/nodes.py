@@ -144,7 +144,7 @@ def _encoded(batch: pa.RecordBatch, rules: list[Rule], where: str, findings: lis
 
 
 def _parts(values: pa.Array, where: str, column: str) -> np.ndarray:
-    distinct, places, missing = words_of(values)
+    distinct, places, missing = words_of(values, column, where)
     lower = [word.lower() for word in distinct]
     unknown = sorted({word for word in lower if word not in _PARTS and word not in _NO_PART})
     if unknown:
@@ -159,15 +159,15 @@ def _parts(values: pa.Array, where: str, column: str) -> np.ndarray:
 class _Labels:
     """Words to class numbers: by the declared names, or by the words that occur, in their natural order."""
 
-    def __init__(self, classes: Sequence[Any] | None, where: str) -> None:
+    def __init__(self, classes: Sequence[Any] | None, column: str, where: str) -> None:
         self.declared = None if classes is None else [str(name) for name in classes]
         self.known: dict[str, int] = {name: number for number, name in enumerate(self.declared or ())}
-        self.where, self.chunks = where, list[np.ndarray]()
+        self.column, self.where, self.chunks = column, where, list[np.ndarray]()
         if self.declared is not None and len(self.known) != len(self.declared):
             raise InputError(f"classes: expected different names; got {', '.join(self.declared)}")
 
     def add(self, values: pa.Array) -> None:
-        distinct, places, missing = words_of(values)
+        distinct, places, missing = words_of(values, self.column, self.where)
         others = sorted({word for word in distinct if word} - self.known.keys())
         if self.declared is not None and others:
             raise InputError(
@@ -217,9 +217,10 @@ class _Targets:
 
 
 def _label_reader(columns: NodeColumns, where: str) -> _Labels | _Targets:
+    column = columns.label or "label"
     if isinstance(columns.classes, NumberRange):
-        return _Targets(columns.classes, columns.label or "label", where)
-    return _Labels(columns.classes, where)
+        return _Targets(columns.classes, column, where)
+    return _Labels(columns.classes, column, where)
 
 
 def _natural(word: str) -> tuple[bool, float, str]:

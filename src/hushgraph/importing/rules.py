@@ -170,7 +170,7 @@ class Categories(Rule):
 
     def encode(self, values: pa.Array, where: str) -> tuple[np.ndarray, list[Finding]]:
         """One row of zeros and ones per value."""
-        distinct, places, missing = words_of(values)
+        distinct, places, missing = words_of(values, self.column, where)
         known = {word: number for number, word in enumerate(self.words)}
         numbers = np.array([known.get(word, -1) for word in distinct] or [-1])[places]
         rows = np.zeros((len(values), self.width), dtype=np.float32)
@@ -204,7 +204,7 @@ class Hashed(Rule):
 
     def encode(self, values: pa.Array, where: str) -> tuple[np.ndarray, list[Finding]]:
         """One row of zeros and a one per value."""
-        distinct, places, missing = words_of(values)
+        distinct, places, missing = words_of(values, self.column, where)
         boxes = np.array([zlib.crc32(word.encode()) % self.boxes for word in distinct] or [0])[places]
         rows = np.zeros((len(values), self.boxes), dtype=np.float32)
         rows[np.flatnonzero(~missing), boxes[~missing]] = 1.0
@@ -306,7 +306,7 @@ def _are_dates(values: pa.Array) -> bool:
     return not pa.types.is_null(values.type)
 
 
-def words_of(values: pa.Array) -> tuple[list[str], np.ndarray, np.ndarray]:
+def words_of(values: pa.Array, column: str, where: str) -> tuple[list[str], np.ndarray, np.ndarray]:
     """The distinct words, the place of each value among them, and which values are missing (none, or empty)."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -315,7 +315,14 @@ def words_of(values: pa.Array) -> tuple[list[str], np.ndarray, np.ndarray]:
         values = values.dictionary_decode()
     if pa.types.is_floating(values.type):
         values = _whole(values)
-    trimmed = pc.utf8_trim_whitespace(values.cast(pa.string()))
+    try:
+        words = values.cast(pa.string())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+        raise InputError(
+            f"{where}: expected words in column '{column}'; got {_kind(values)}; convert the column, or leave it out "
+            f"(--ignore {column})"
+        ) from None
+    trimmed = pc.utf8_trim_whitespace(words)
     missing = pc.or_kleene(pc.is_null(trimmed), pc.equal(trimmed, ""))
     encoded = pc.fill_null(trimmed, "").dictionary_encode()
     places = encoded.indices.to_numpy(zero_copy_only=False)

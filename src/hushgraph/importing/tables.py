@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import csv as lines_of_text
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ _PARQUET = {".parquet", ".pq"}
 _ARROW = {".arrow", ".feather", ".ipc"}
 _NUMPY = {".npy"}
 _PACKED = {".gz", ".bz2", ".zst", ".lz4"}
+_LONGEST_LINE = 1 << 20
 _COMMENTS = ("#", "%", "//")
 
 
@@ -103,10 +105,16 @@ def table_of(frame: Any, where: str) -> Table:
 
     def read(columns: Sequence[str]) -> Iterator[Any]:
         with told(where):
-            yield from table.select(list(columns)).combine_chunks().to_batches(max_chunksize=ROWS_AT_ONCE)
+            yield from map(sound, table.select(list(columns)).combine_chunks().to_batches(max_chunksize=ROWS_AT_ONCE))
 
     _require_distinct(where, table.column_names)
     return Table(where, tuple(map(str, table.column_names)), read)
+
+
+def sound(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch, if all of its values lie within it: Arrow takes the places that a file names at its word."""
+    batch.validate(full=True)
+    return batch
 
 
 @contextlib.contextmanager
@@ -139,7 +147,7 @@ def _parquet(path: Path) -> Table:
 
     def read(columns: Sequence[str]) -> Iterator[Any]:
         with told(str(path)), parquet.ParquetFile(path) as file:
-            yield from file.iter_batches(batch_size=ROWS_AT_ONCE, columns=list(columns))
+            yield from map(sound, file.iter_batches(batch_size=ROWS_AT_ONCE, columns=list(columns)))
 
     _require_distinct(str(path), names)
     return Table(str(path), tuple(names), read)
@@ -164,7 +172,7 @@ def _arrow_file(path: Path) -> Table:
                 else map(reader.get_batch, range(reader.num_record_batches))
             )
             for batch in batches:
-                yield batch.select(list(columns))
+                yield sound(batch.select(list(columns)))
 
     names = opened().schema.names
     _require_distinct(str(path), names)
@@ -234,13 +242,16 @@ def _text(path: Path, header: bool) -> Table:
 def _first_line(path: Path) -> tuple[int, str, bool]:
     """How many comments and empty lines come first, the line after them, and whether nothing follows it."""
     with arrow().input_stream(str(path), compression="detect") as stream:
-        start = stream.read(1 << 16)
+        start = stream.read(_LONGEST_LINE)
+    cut = len(start) == _LONGEST_LINE
     try:
-        lines = start.decode("utf-8-sig", errors="strict" if len(start) < 1 << 16 else "ignore").splitlines()
+        lines = start.decode("utf-8-sig", errors="ignore" if cut else "strict").splitlines()
     except UnicodeDecodeError:
         raise InputError(f"{path}: expected text in UTF-8; got other bytes; convert it (iconv -t utf-8)") from None
     for number, line in enumerate(lines):
         if line.strip() and not line.startswith(_COMMENTS):
+            if cut and number == len(lines) - 1:
+                raise InputError(f"{path}: expected a first line of at most {_LONGEST_LINE:,} bytes; got a longer one")
             return number, line, not any(rest.strip() for rest in lines[number + 1 :])
     raise InputError(f"{path}: expected at least one line; got none")
 
@@ -254,6 +265,7 @@ def _separator(path: Path, line: str) -> str:
 
 
 def _require_distinct(where: str, names: Sequence[str]) -> None:
-    repeated = sorted({str(name) for name in names if list(names).count(name) > 1})
+    repeated = sorted(str(name) for name, count in Counter(names).items() if count > 1)
     if repeated:
-        raise InputError(f"{where}: expected columns of different names; got {', '.join(repeated)} twice; rename one")
+        shown = f"{', '.join(repeated[:5])}{', ...' if len(repeated) > 5 else ''}"
+        raise InputError(f"{where}: expected columns of different names; got {shown} twice; rename one")

@@ -185,7 +185,7 @@ class Ledger(Chain):
         """Declare (raise, lower) the limit on a dataset for a unit; runs over it are refused from now on.
 
         Dataset and unit may be left out where the ledger has one of each. A dataset that is known by its name alone has
-        a *pending* limit: it binds the first data that is called so. Raising a limit needs the occasion's purpose.
+        a *pending* limit: it binds the first data used under that name. Raising a limit needs the occasion's purpose.
         Returns what was entered.
         """
         with self.transaction() as rows:

@@ -9,13 +9,12 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from hushgraph.errors import ContradictionError, HushgraphError, InputError, LedgerError
-from hushgraph.files.reading import Form, damage_named, parse_json, read_json, require_fields, sha256_of
+from hushgraph.files.reading import Form, damage_named, read_json, require_fields, sha256_of, tensors_hash
 from hushgraph.files.writing import json_text, plain, write_whole
 from hushgraph.ledger.certificate import certify
 from hushgraph.ledger.checking import Finding, Status, Verification, bad, good, missing, outside, rejected, run_problems
@@ -84,25 +83,6 @@ def manifest_text(run: str, dataset: str, ledger: str, files: dict[str, str]) ->
     """The one text of a manifest."""
     what = {"what": "hushgraph model", "run": run, "dataset": dataset, "ledger": ledger, "files": files}
     return canonical(what)
-
-
-def tensors_hash(content: bytes | memoryview) -> str:
-    """A hash of the tensors in a safetensors file: names, kinds, shapes and values, without what is said about them."""
-    length = int.from_bytes(content[:8], "little")
-    listed, values = parse_json(bytes(content[8 : 8 + length])), memoryview(content)[8 + length :]
-    return hash_of_tensors(
-        (name, listed[name]["dtype"], listed[name]["shape"], values[slice(*listed[name]["data_offsets"])])
-        for name in sorted(set(listed) - {"__metadata__"})
-    )
-
-
-def hash_of_tensors(tensors: Iterable[tuple[str, str, Sequence[int], memoryview]]) -> str:
-    """The same of names in order, kinds (as safetensors calls them), shapes and bytes."""
-    found = hashlib.sha256()
-    for name, kind, shape, values in tensors:
-        found.update(canonical([name, kind, list(shape), values.nbytes]).encode())
-        found.update(values)
-    return found.hexdigest()
 
 
 def write_manifest(folder: str | os.PathLike[str], ledger: Ledger, run: str, altered: str | None = None) -> Path:

@@ -122,7 +122,7 @@ def pending_words(dataset: dict[str, Any]) -> str:
     if not dataset["pending"] or not any(total["limit"] for total in dataset["totals"]):
         return ""
     return (
-        "pending: no data of this name was seen yet; the limit binds the first data that is called so, and no other "
+        "pending: no data of this name was seen yet; the limit binds the first data used under that name, and no other "
         "(hushgraph ledger limit --data FILE binds the data itself)"
     )
 

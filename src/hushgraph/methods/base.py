@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from hushgraph import registry
 from hushgraph.errors import HushgraphError, InputError, UnprovenError
-from hushgraph.executors.base import Executor, takes_workers
+from hushgraph.executors.base import Executor
 from hushgraph.graph.checks import CheckedGraph, check_graph
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.methods.model import Model
@@ -30,7 +30,7 @@ from hushgraph.methods.refusals import (
     require_work,
     with_types,
 )
-from hushgraph.methods.running import enter, finished
+from hushgraph.methods.running import enter, finished, takes_workers
 from hushgraph.nn.own import described, rebuilt
 from hushgraph.privacy.budget import Budget, as_budget
 from hushgraph.privacy.calibration import Accountant
@@ -210,7 +210,7 @@ class Method(Settings):
             public = [one for one in public if one.code is not Code.DEGREE_CAP]
         paper = self.paper_accountant(unit) if paper_mode else None
         made = Plan.make(name, metadata, unit, budget, stages, public=public, unprotected=unprotected, paper=paper)
-        return with_types(made)
+        return with_types(made) if metadata.edge_types or budget.relations else made
 
     @takes_workers
     def fit(

@@ -16,11 +16,11 @@ from torch import Tensor, nn
 from hushgraph import registry
 from hushgraph.errors import ContradictionError, InputError
 from hushgraph.files.modules import WithinBudget
-from hushgraph.files.reading import Form, damage_named, read_json, require_fields
+from hushgraph.files.reading import Form, damage_named, hash_of_tensors, read_json, require_fields
 from hushgraph.files.tensors import described, read_tensors, write_tensors
 from hushgraph.files.writing import nothing_half_written, write_json, written_whole
 from hushgraph.ledger.certificate import Certificate
-from hushgraph.ledger.manifest import hash_of_tensors, require_uncontradicted, write_manifest
+from hushgraph.ledger.manifest import require_uncontradicted, write_manifest
 from hushgraph.ledger.project import default_ledger
 from hushgraph.privacy.notes import Note
 from hushgraph.privacy.plan import Plan

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import importlib
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,7 +19,9 @@ from hushgraph.errors import InputError, MissingDataError, did_you_mean
 from hushgraph.files.writing import plain
 from hushgraph.settings import from_words
 from hushgraph.study.cell import Dataset, Named
-from hushgraph.study.reader import Reader, number
+from hushgraph.study.reader import Reader, number, shown
+
+MOST_METHODS = 10_000
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ def read_dataset(value: Any) -> Dataset:
     """A dataset: its name, or a mapping with `load` and, if wanted, `name`, `split` and `options`."""
     values = {"load": value} if isinstance(value, str) else value
     if not isinstance(values, dict) or not isinstance(values.get("load"), str):
-        raise InputError(f"expected the name of a dataset, or a mapping with `load`; got {value!r}")
+        raise InputError(f"expected the name of a dataset, or a mapping with `load`; got {shown(value)}")
     known = ("load", "name", "split", "options")
     InputError.collect(f"'{key}' is unknown; {did_you_mean(str(key), known)}" for key in values if key not in known)
     source = values["load"]
@@ -85,7 +88,7 @@ def read_named(at: Reader, key: Literal["units", "attacks"], value: Any) -> Name
     def make() -> Named:
         values = {"name": value} if isinstance(value, str) else value
         if not isinstance(values, dict) or not isinstance(values.get("name"), str):
-            raise InputError(f"expected a name, or a mapping with `name`; got {value!r}")
+            raise InputError(f"expected a name, or a mapping with `name`; got {shown(value)}")
         given = {str(one): item for one, item in values.items() if one not in ("name", "label")}
         kind = registry.load(key, values["name"])
         settings = typed(kind, given)
@@ -109,11 +112,14 @@ def read_methods(at: Reader) -> list[Named | None]:
 def _methods(value: Any) -> list[Named]:
     values = {"method": value} if isinstance(value, str) else value
     if not isinstance(values, dict) or not isinstance(values.get("method"), str):
-        raise InputError(f"expected the name of a method, or a mapping with `method`; got {value!r}")
+        raise InputError(f"expected the name of a method, or a mapping with `method`; got {shown(value)}")
     known = ("method", "name", "set")
     InputError.collect(f"'{key}' is unknown; {did_you_mean(str(key), known)}" for key in values if key not in known)
     kind, label = registry.load("methods", values["method"]), str(values.get("name") or values["method"])
     grid = {str(key): item if isinstance(item, list) else [item] for key, item in (values.get("set") or {}).items()}
+    count = math.prod(map(len, grid.values()))
+    if count > MOST_METHODS:
+        raise InputError(f"expected at most {MOST_METHODS:,} methods of one `set`; got {count:,}; shorten a list")
     made = []
     for chosen in product(*grid.values()):
         settings = typed(kind, dict(zip(grid, chosen)))
@@ -176,7 +182,9 @@ def _split(value: Any) -> Any:
     shares = [number(one) for one in value] if isinstance(value, list | tuple) else []
     if len(shares) == 3 and all(one is not None and 0.0 <= one <= 1.0 for one in shares):
         return shares
-    raise InputError(f"expected a split: random, three shares, a split file or the number of a split; got {value!r}")
+    raise InputError(
+        f"expected a split: random, three shares, a split file or the number of a split; got {shown(value)}"
+    )
 
 
 @lru_cache(maxsize=1)

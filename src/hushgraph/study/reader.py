@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from hushgraph.errors import HushgraphError, InputError, MissingDataError, did_you_mean
 
 T = TypeVar("T")
+MOST_REPETITIONS = 100_000
 
 
 @dataclass
@@ -25,7 +26,7 @@ class Reader:
         """A reader of a value that has to be a mapping."""
         if isinstance(value, dict):
             return cls({str(key): item for key, item in value.items()}, where, problems)
-        problems.append(f"{where or 'study'}: expected a mapping of names to values; got {value!r}")
+        problems.append(f"{where or 'study'}: expected a mapping of names to values; got {shown(value)}")
         return cls({}, where, problems)
 
     def at(self, key: str) -> str:
@@ -44,7 +45,7 @@ class Reader:
 
     def problem(self, key: str, expected: str) -> None:
         """Report a value that is not what it should be."""
-        self.problems.append(f"{self.at(key)}: expected {expected}; got {self.values.get(key)!r}")
+        self.problems.append(f"{self.at(key)}: expected {expected}; got {shown(self.values.get(key))}")
 
     def attempt(self, key: str, make: Callable[[], T]) -> T | None:
         """What `make` returns, or None with its problems reported at this key."""
@@ -69,9 +70,9 @@ class Reader:
     def among(self, key: str, known: Iterable[str], default: str | None) -> str | None:
         """One of several words."""
         value, names = self.values.get(key, default), list(known)
-        if value is None or value in names:
+        if value is None or (isinstance(value, str) and value in names):
             return value
-        self.problems.append(f"{self.at(key)}: got {value!r}; {did_you_mean(str(value), names)}")
+        self.problems.append(f"{self.at(key)}: got {shown(value)}; {did_you_mean(str(value), names)}")
         return default
 
     def listed(self, key: str) -> list[Any]:
@@ -96,11 +97,11 @@ class Reader:
         value = self.values.get(key)
         if value is None:
             return default
-        if _is_whole(value) and value >= 1:
+        if _is_whole(value) and 1 <= value <= MOST_REPETITIONS:
             return list(range(value))
         if isinstance(value, list) and value and all(_is_whole(one) for one in value):
             return list(value)
-        self.problem(key, "a number of repetitions, or a list of whole numbers")
+        self.problem(key, f"a number of repetitions (1 to {MOST_REPETITIONS:,}), or a list of whole numbers")
         return default
 
     def flags(self, key: str) -> list[bool]:
@@ -125,3 +126,9 @@ def number(value: Any) -> float | None:
 
 def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def shown(value: Any) -> str:
+    """A value for a message: the beginning of a long one."""
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:200]}..."

@@ -6,16 +6,17 @@ several such grids in one study; what a part does not say it takes from the top 
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from hushgraph.errors import InputError
+from hushgraph.files.plain_yaml import read_yaml
 from hushgraph.study.axes import read_dataset, read_experiment, read_methods, read_named, read_settings, read_split
 from hushgraph.study.cell import INDUCTIVE, TRANSDUCTIVE, Cell, Dataset, Inference, Named, Privacy, digest
 from hushgraph.study.reader import Reader
@@ -38,6 +39,8 @@ PART = (
     "attacks",
     "audit",
 )
+MOST_CELLS = 100_000
+_LONGEST_NAME = 100
 TOP = ("name", "privacy", "ledger", "parts", "choose", "tables", "plots", *PART)
 
 
@@ -62,9 +65,10 @@ class Part:
     attacks: tuple[Named, ...]
     audit: dict[str, Any] | None
 
-    def cells(self, privacy: Privacy) -> Iterator[Cell]:
-        """The grid, seeds slowest: after one round every entry of a table has its first value."""
-        axes = [
+    @property
+    def axes(self) -> list[Sequence[Any]]:
+        """The values of every axis, seeds first: after one round every entry of a table has its first value."""
+        return [
             self.seeds,
             self.split_seeds,
             self.datasets,
@@ -78,8 +82,11 @@ class Part:
             self.deltas,
             *self.settings.values(),
         ]
+
+    def cells(self, privacy: Privacy) -> Iterator[Cell]:
+        """The whole grid, in the order of its axes."""
         for seed, split_seed, data, split, share, inference, method, unit, paper, epsilon, delta, *rest in product(
-            *axes
+            *self.axes
         ):
             yield Cell(
                 part=self.name,
@@ -119,7 +126,8 @@ class Study:
     def read(cls, path: str | os.PathLike[str]) -> Study:
         """The study in a YAML file."""
         source, whole = Path(path), Path(path).absolute()
-        return replace(cls.from_dict(_yaml(source), folder=whole.parent, name=source.stem), file=whole)
+        found = cls.from_dict(read_yaml(source, of="a study file"), folder=whole.parent, name=source.stem)
+        return replace(found, file=whole)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], *, folder: Path | None = None, name: str = "study") -> Study:
@@ -130,15 +138,20 @@ class Study:
         top = Reader.of(values, "", [])
         top.only(TOP)
         parts = tuple(_parts(top))
+        _require_feasible(top, parts)
+        title = top.text("name", name)
+        if not _is_file_name(title):
+            top.problem("name", "a name for files: letters, digits and -_+() ., at most 100 of them")
+        ledger = top.text("ledger") or None
         privacy = _privacy(top)
         choose = read_choice(top)
         views = read_views(top)
         InputError.collect(top.problems)
         found = cls(
-            top.text("name", name),
+            title,
             privacy,
             parts,
-            values.get("ledger"),
+            ledger,
             choose,
             views,
             folder,
@@ -173,35 +186,17 @@ def _cells(parts: tuple[Part, ...], privacy: Privacy) -> list[Cell]:
     return [cell for part in parts for cell in part.cells(privacy)]
 
 
-@lru_cache(maxsize=1)
-def _loader() -> Any:
-    try:
-        import yaml
-    except ImportError as error:
-        raise InputError("study files need PyYAML; install it: pip install 'hushgraph[study]'") from error
-
-    class Loader(yaml.SafeLoader):
-        """Plain values only; a key that is there twice is an error."""
-
-        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-            """The mapping, with its keys seen once each."""
-            keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-            twice = {key for key in keys if keys.count(key) > 1}
-            if twice:
-                raise yaml.constructor.ConstructorError(None, None, f"{min(map(str, twice))} twice", node.start_mark)
-            return super().construct_mapping(node, deep)
-
-    return yaml, Loader
+def _is_file_name(name: str) -> bool:
+    """Whether results may be kept under a name: one that leads nowhere else."""
+    plain = all(one.isalnum() or one in "_+-() .," for one in name)
+    return plain and 0 < len(name) <= _LONGEST_NAME and name[0] not in " .,"
 
 
-def _yaml(path: Path) -> Any:
-    yaml, loader = _loader()
-    try:
-        return yaml.load(path.read_text(encoding="utf-8"), Loader=loader)
-    except OSError as error:
-        raise InputError(f"expected a study file at {path}; {error.strerror}") from error
-    except yaml.YAMLError as error:
-        raise InputError(f"{path}: expected YAML; {' '.join(str(error).split())}") from error
+def _require_feasible(top: Reader, parts: tuple[Part, ...]) -> None:
+    """Refuse a grid that nobody could run before any of it is written out."""
+    count = sum(math.prod(len(values) for values in part.axes) for part in parts)
+    if count > MOST_CELLS:
+        top.problems.append(f"study: expected at most {MOST_CELLS:,} runs; got {count:,}; shorten an axis")
 
 
 def _privacy(top: Reader) -> Privacy:

@@ -1,16 +1,19 @@
 """Results in one SQLite file, each written as soon as it is there, whole or not at all.
 
-Every process has a connection of its own. Whoever runs a study holds a lock beside the file; processes that it forked
-keep the lock until they end, so a study that was killed and started again waits for the last of them.
+Every result has a checksum, so that damage to the file is noticed before it is in a table; results that were stored
+before there were any are taken as they are. Every process has a connection of its own. Whoever runs a study holds a
+lock beside the file; processes that it forked keep the lock until they end, so a study that was killed and started
+again waits for the last of them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -27,10 +30,12 @@ CREATE TABLE IF NOT EXISTS results (
     metrics TEXT NOT NULL, facts TEXT NOT NULL, message TEXT NOT NULL, seconds REAL NOT NULL, finished REAL NOT NULL
 );
 CREATE TABLE IF NOT EXISTS attempts (key TEXT NOT NULL, started REAL NOT NULL, process INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS checks (key TEXT PRIMARY KEY, sha256 TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS progress (study TEXT PRIMARY KEY, facts TEXT NOT NULL, updated REAL NOT NULL);
 CREATE INDEX IF NOT EXISTS results_by_identity ON results (identity);
 CREATE INDEX IF NOT EXISTS attempts_by_key ON attempts (key);
 """
+_CHECKED = 1  # the version of a store in which every result has a checksum
 _WAIT = 60.0
 
 
@@ -72,6 +77,8 @@ class Store:
             connection = sqlite3.connect(self.path, timeout=_WAIT, isolation_level=None, check_same_thread=False)
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
+            if not connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall():
+                connection.execute(f"PRAGMA user_version={_CHECKED}")
             connection.executescript(_TABLES)
             self._own = (os.getpid(), connection)
         return self._own[1]
@@ -99,13 +106,37 @@ class Store:
     ) -> None:
         """Write down how a cell ended; what ended well is never replaced."""
         texts = [json.dumps(plain(one or {}), sort_keys=True) for one in (cell.identity(), metrics, facts)]
-        row = (cell.key(code), digest(cell.identity()), code, texts[0], state.value, texts[1], texts[2])
-        self._run(
-            "INSERT INTO results VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET "
-            "state = excluded.state, metrics = excluded.metrics, facts = excluded.facts, message = excluded.message, "
-            "seconds = excluded.seconds, finished = excluded.finished WHERE results.state != 'done'",
-            (*row, message, seconds, time.time()),
-        )
+        start = (cell.key(code), digest(cell.identity()), code, texts[0], state.value, texts[1], texts[2])
+        row = (*start, message, float(seconds), time.time())
+        with database_named(self.path), self._together():
+            if not self._run("SELECT 1 FROM results WHERE key = ? AND state = 'done'", row[:1]):
+                self._run("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+                self._run("INSERT OR REPLACE INTO checks VALUES (?, ?)", (row[0], digest(row)))
+
+    @contextlib.contextmanager
+    def _together(self) -> Iterator[None]:
+        """What is written within is there whole or not at all."""
+        self._run("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._rows.rollback()
+            raise
+        self._run("COMMIT")
+
+    def _checked(self) -> list[Any]:
+        """All rows, each compared with its checksum, in the order of their end."""
+        with damage_named(self.path):
+            rows = self._run("SELECT * FROM results ORDER BY finished")
+            checks = dict(self._run("SELECT key, sha256 FROM checks"))
+            ((version,),) = self._run("PRAGMA user_version")
+            for row in rows:
+                expected = checks.pop(row[0], None if version >= _CHECKED else digest(row))
+                if expected != digest(row):
+                    raise ValueError(f"the checksum of the result {str(row[0])[:12]} is another one")
+            if checks:
+                raise ValueError(f"a result was lost: {len(checks)} checksums are of none")
+        return rows
 
     def note(self, study: str, facts: dict[str, Any]) -> None:
         """Write down how far a study is, for whoever looks on from another process."""
@@ -121,7 +152,7 @@ class Store:
         if not self.path.exists():
             return {}
         with damage_named(self.path):
-            found = {row[0]: _read(row) for row in self._run(_SELECT)}
+            found = {row[0]: _read(row) for row in self._checked()}
         return found if keys is None else {key: found[key] for key in dict.fromkeys(keys) if key in found}
 
     def of_other_code(self, cells: Iterable[Cell]) -> dict[str, Result]:
@@ -129,31 +160,36 @@ class Store:
         if not self.path.exists():
             return {}
         wanted = {digest(cell.identity()) for cell in cells}
-        order = " WHERE state != 'failed' ORDER BY state = 'done', finished"
-        query = _SELECT.replace("SELECT key", "SELECT identity, key") + order
+        rows = [row for row in self._checked() if row[1] in wanted]
         with damage_named(self.path):
-            return {row[0]: _read(row[1:]) for row in self._run(query) if row[0] in wanted}
+            found = [(row[1], _read(row)) for row in rows]
+        return {
+            identity: one
+            for state in (State.REFUSED, State.DONE)  # the last one stays
+            for identity, one in found
+            if one.state is state
+        }
 
     def timings(self) -> list[tuple[dict[str, Any], float]]:
         """The cell and the seconds of every result, for estimates."""
         if not self.path.exists():
             return []
-        rows = self._run("SELECT cell, seconds FROM results WHERE state = 'done' ORDER BY finished")
+        rows = [row for row in self._checked() if row[4] == State.DONE]
         with damage_named(self.path):
-            return [(json.loads(cell), seconds) for cell, seconds in rows]
+            return [(json.loads(row[3]), row[8]) for row in rows]
 
     def begun(self) -> dict[str, int]:
         """How often every cell was begun, by key."""
         if not self.path.exists():
             return {}
-        return dict(self._run("SELECT key, count(*) FROM attempts GROUP BY key"))
-
-
-_SELECT = "SELECT key, code, state, metrics, facts, message, seconds, finished FROM results"
+        with damage_named(self.path):
+            if self._run("PRAGMA integrity_check(1)") != [("ok",)]:  # compares the list with its index
+                raise ValueError("the list of attempts is not what it was")
+            return dict(self._run("SELECT key, count(*) FROM attempts GROUP BY key"))
 
 
 def _read(row: Any) -> Result:
-    key, code, state, metrics, facts, message, seconds, finished = row
+    key, _, code, _, state, metrics, facts, message, seconds, finished = row
     read = {name: number(value) for name, value in json.loads(metrics).items()}
     return Result(key, code, State(state), read, json.loads(facts), message, seconds, finished)
 

@@ -107,7 +107,7 @@ def _table(at: Reader, number: int) -> View:
         values=values,
         rows=tuple(str(one) for one in at.listed("rows")) or ("dataset", "epsilon"),
         columns=at.text("columns", "method"),
-        baseline=at.values.get("baseline"),
+        baseline=_plain(at, "baseline"),
         where=_where(at),
         published=tuple(_published(place) for place in places),
     )
@@ -133,9 +133,24 @@ def _plot(at: Reader, number: int) -> View:
         x=at.text("x", "epsilon"),
         y=at.text("y"),
         series=at.text("series", "method"),
-        log=at.values.get("log"),
+        log=_flag(at, "log"),
         where=_where(at),
     )
+
+
+def _plain(at: Reader, key: str) -> Any:
+    """A word or a number, if there is one."""
+    if isinstance(value := at.values.get(key), str | int | float | None):
+        return value
+    at.problem(key, "a word or a number")
+    return None
+
+
+def _flag(at: Reader, key: str) -> bool | None:
+    if isinstance(value := at.values.get(key), bool | None):
+        return value
+    at.problem(key, "true or false")
+    return None
 
 
 def _where(at: Reader) -> dict[str, Any]:

@@ -84,7 +84,7 @@ def verification(book: Ledger, run: dict[str, Any]) -> dict[str, Any]:
         why = "it was closed without a saved model" if run["closed"] else "it has not ended"
         return {"words": "no model", "kind": "plain", "findings": (f"The run has no model to check: {why}.",)}
     folder = Path(run["model_path"])
-    key = (str(book.folder), book.head().hash, run["run"], *_signature(folder))
+    key = (str(book.folder), book.readable().head().hash, run["run"], *_signature(folder))
     with _mutex:
         if key in _cache:
             _cache.move_to_end(key)

@@ -52,7 +52,7 @@ class Form:
 
 def people_here(book: Ledger) -> list[str]:
     """Who has a key in the ledger, and the private half of it on this machine."""
-    with book.reading() as rows:
+    with book.readable().reading() as rows:
         names = [entry.values["name"] for entry in rows.of_kind("key")]
     return [name for name in dict.fromkeys(names) if _has_key(name, book)]
 
@@ -66,7 +66,7 @@ def _has_key(name: str, book: Ledger) -> bool:
 
 def state_of(book: Ledger, run: str) -> str:
     """The hash of the last entry of a run."""
-    with book.reading() as rows:
+    with book.readable().reading() as rows:
         return str(rows.of_run(run)[-1].hash)
 
 

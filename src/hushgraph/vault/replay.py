@@ -45,7 +45,7 @@ class Replay(Vault):
         self._noise = NoiseSource.from_os()  # for public generators alone; a replay draws nothing that matters
         self._next: Counter[str] = Counter()
         self._cut = {}
-        self._checkpoint = self._options = None
+        self._checkpoint = self._options = self._executor = None
         self._rows = {}  # type: ignore[assignment]
 
     @property
