@@ -173,12 +173,16 @@ class Method(Settings):
             )
         try:
             self._require_trust(unit, budget)
-            made = self._planned(self.name, metadata, unit, budget, self.stages, paper_mode)
+            made = self.with_noise(metadata, unit, budget, paper_mode=paper_mode)
             if metadata.weighted:
                 require_weights_read(made)
             return made
         except UnprovenError as error:
             raise UnprovenError(f"{error}. {self._instead(unit)}") from error
+
+    def with_noise(self, metadata: Metadata, unit: Unit, budget: Budget, *, paper_mode: bool) -> Plan:
+        """The plan of all stages, each with its noise; `plan` refuses data that the method does not take."""
+        return self._planned(self.name, metadata, unit, budget, self.stages, paper_mode)
 
     def _instead(self, unit: Unit) -> str:
         """Units that this method is proved for, and methods that are proved for the unit."""
