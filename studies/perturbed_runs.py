@@ -12,9 +12,9 @@ import torch
 
 from hushgraph.errors import InputError
 from hushgraph.graph.edges import MemoryEdges
-from hushgraph.graph.pairs import count_pairs
 from hushgraph.mechanisms import EdgeFlip, NoisyEdges
 from hushgraph.noise import NoiseSource
+from hushgraph.privacy.metadata import count_pairs
 from hushgraph.study.lab import Lab
 
 NODES, LINKS_PER_NODE = (20_000, 40_000, 80_000, 160_000, 320_000), 20

@@ -27,7 +27,7 @@ def test_attacks_are_found_by_name_and_mistakes_are_named() -> None:
     assert attack_by_name("linkteller", sources=3).name == "LinkTeller"
     with pytest.raises(InputError, match="did you mean 'linkteller'"):
         attack_by_name("linkteler")
-    with pytest.raises(InputError, match="does not take"):
+    with pytest.raises(InputError, match="unknown setting 'shadows' of PosteriorSimilarity"):
         attack_by_name("similarity", shadows=3)
 
 

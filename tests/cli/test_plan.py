@@ -108,3 +108,10 @@ def test_numbers_that_are_none_are_named_as_such() -> None:
 def test_no_accountant_is_named_where_there_is_no_bound() -> None:
     shown = flat(run("plan", "sage", "--unit", "node", "--nodes", 100, "--epsilon", "inf"))
     assert "accountant: none, because there is no finite bound" in shown
+
+
+def test_steps_and_sampling_rate_are_told_where_batches_are_drawn() -> None:
+    words = ["plan", "gap", "--nodes", 500, "--epsilon", 8, "--set", "batch_size=75", "--set", "epochs=3"]
+    text = flat(run(*words, "--unit", "node"))
+    assert "encoder and classifier of gap: 15 steps, each on a Poisson batch at rate 0.2" in text
+    assert "Poisson" not in flat(run(*words, "--unit", "undirected-edge"))

@@ -41,6 +41,12 @@ def test_a_dry_run_shows_runs_time_and_privacy_and_runs_nothing(file: Path) -> N
     assert not file.with_suffix(".sqlite").exists()
 
 
+def test_a_plot_without_finished_runs_is_refused(file: Path, tmp_path: Path) -> None:
+    refused = run("study", "plot", file, "--out", tmp_path / "p.svg")
+    assert refused.exit_code == 2
+    assert "plot: expected finished runs; got none: hushgraph study run" in " ".join(refused.output.split())
+
+
 def test_a_timed_dry_run_knows_the_time_and_keeps_what_it_ran(file: Path) -> None:
     found = run_json("study", "run", file, "--dry-run", "--timed", "--workers", 0)
     assert found["missing"] == 10

@@ -8,7 +8,7 @@ from dying import ends_its_process, plus, refuses
 from hushgraph.errors import InputError
 from hushgraph.executors.base import Lost, as_executor, cores, working
 from hushgraph.executors.processes import Processes
-from hushgraph.methods.running import takes_workers
+from hushgraph.methods.base import takes_workers
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])

@@ -13,7 +13,7 @@ import torch
 
 import hushgraph as hg
 from hushgraph.datasets.stored import GraphFacts, is_stored, read_facts, write_stored
-from hushgraph.errors import InputError
+from hushgraph.errors import HushgraphError, InputError
 from hushgraph.executors.processes import Processes
 from hushgraph.graph import spread
 from hushgraph.graph.edges import MemoryEdges
@@ -127,3 +127,37 @@ def test_workers_without_work_are_refused(folder: Path) -> None:
         hg.GAP().fit(random_graph(3), "undirected-edge", (4.0, 1e-5), ledger=Ledger(), workers=2)
     with pytest.raises(InputError, match="leave the folder out"):
         Ensemble(2, Ridge(), executor=Elsewhere(1), folder=folder)
+
+
+class Strange(Processes):
+    """Workers of somebody else, who answer what `change` makes of the answers."""
+
+    change: Any = None
+
+    def map(self, function: Any, tasks: Any, *shared: Any) -> Any:
+        yield from self.change([function(task, *shared) for task in tasks])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda found: found[:-1],
+        lambda found: [],
+        lambda found: [*found, found[-1]],
+        lambda found: [found[0][:-1], *found[1:]],
+        lambda found: [found[0].astype(np.float64), *found[1:]],
+        lambda found: [None, *found[1:]],
+    ],
+    ids=["one less", "none", "one more", "a row less", "not whole", "nothing"],
+)
+def test_answers_of_another_form_are_refused(folder: Path, monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
+    monkeypatch.setattr(spread, "_LEAST_ENTRIES", 64)
+    monkeypatch.setattr(spread, "_MOST_ENTRIES", 64)
+    strange = Strange(1)
+    edges, rows = SpreadEdges(folder / "edges", executor=strange), quantize(torch.ones(NODES, 2))
+    strange.change = lambda found: found
+    edges.sum(rows), edges.out_degree()
+    strange.change = change
+    for ask in (lambda: edges.sum(rows), lambda: list(edges.sum_blocks(rows)), edges.out_degree):
+        with pytest.raises(HushgraphError, match=r"workers: expected .* got something else"):
+            ask()

@@ -149,7 +149,7 @@ def test_an_edge_of_weight_zero_is_no_edge():
 
 
 def test_others_refuse_them_by_name():
-    with pytest.raises(InputError, match=r"gap or progap; got chorus"):
+    with pytest.raises(InputError, match=r"reads weights \(gap, progap\); got chorus"):
         hg.Chorus().fit(weighted(), hg.units.UndirectedEdge(), (4.0, 1e-3), ledger=Ledger.in_memory())
 
 

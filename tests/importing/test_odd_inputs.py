@@ -147,6 +147,7 @@ ACCEPTED: dict[str, tuple[Callable[[], Any], Code | None]] = {
         None,
     ),
     "a relation of a HeteroData": (lambda: hg.Graph.from_pyg(hetero("knows", "likes"), relation="likes"), None),
+    "the number of classes": (lambda: hg.Graph.from_pyg(hetero("knows", "likes"), relation="likes", classes=3), None),
     "edge attributes of a Data": (lambda: hg.Graph.from_pyg(data(edge_attr=torch.ones(5))), Code.EXTRA_COLUMNS),
     "numpy features": (lambda: data(x=random_graph(1).x.numpy().astype(np.float64)), None),
     "labels in a column": (lambda: data(y=LABELS[:, None]), None),
@@ -158,6 +159,18 @@ ACCEPTED: dict[str, tuple[Callable[[], Any], Code | None]] = {
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "nothing about direction": (lambda: table(directed=None), r"--undirected \(directed=False\)"),
     "a column without a use": (lambda: table(features={"age": (0, 120)}), r"column 'city'; got none.*--ignore city"),
+    "the number of classes where labels are words": (
+        lambda: table(classes=3),
+        r"classes: expected a list of their names, .*; got 3",
+    ),
+    "one word for all classes": (
+        lambda: table(classes="a,b"),
+        r"classes: expected a list of their names, .*; got 'a,b'",
+    ),
+    "no classes at all": (
+        lambda: hg.Graph.from_pyg(hetero("knows", "likes"), relation="likes", classes=0),
+        r"classes: expected their number, or a list of their names.*; got 0",
+    ),
     "words where numbers were declared": (
         lambda: table(features={"city": (0, 1)}, ignore="*"),
         r"expected numbers in column 'city'; got words",

@@ -126,3 +126,12 @@ def test_showing_reads_the_same_number_of_rows_however_many_runs_there_are() -> 
     for _ in range(40):
         carry_out(ledger, sums_of(0.01))
     assert rows_shown() == first < 60
+
+
+def test_what_a_reader_does_with_a_statement_does_not_change_what_is_read_next(ledger: Ledger) -> None:
+    found, before = statement(ledger), statement(ledger)
+    for run in found["runs"]:
+        run["unit"].clear()
+    for entry in ledger.history().entries:
+        entry.values.clear()
+    assert statement(ledger) == before

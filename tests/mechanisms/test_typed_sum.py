@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,11 +21,16 @@ from hushgraph.graph.checks import CheckedGraph, check_graph
 from hushgraph.graph.types import EdgeTypes
 from hushgraph.mechanisms import NeighborSum
 from hushgraph.mechanisms.view import View
+from hushgraph.methods.auto import Auto
+from hushgraph.methods.dpappr import DPAPPR
 from hushgraph.methods.gap import GAP
+from hushgraph.methods.mlp import DPMLP
+from hushgraph.methods.select import selection_plan
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy import relations, units
 from hushgraph.privacy.budget import Budget, as_budget
 from hushgraph.privacy.mechanism import mechanism_from_dict
+from hushgraph.privacy.metadata import EXAMPLE
 from hushgraph.privacy.plan import Plan, Stage
 
 NODES, NAMES = 8, ("follows", "pays", "blocks")
@@ -191,6 +197,40 @@ def test_budgets_that_mean_nothing_are_refused() -> None:
         GAP().plan(SIZES, units.UndirectedEdge(), budget)
     with pytest.raises(InputError, match="budget: expected a Budget"):
         as_budget({"follows": "much"})
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        lambda sizes, budget: Auto().plan(sizes, units.Node(), budget),
+        lambda sizes, budget: selection_plan([DPMLP()], sizes, units.Node(), budget),
+        lambda sizes, budget: DPAPPR().plan(sizes, units.Node(), budget, paper_mode=True),
+        lambda sizes, budget: DPMLP().plan(sizes, units.Node(), budget),
+    ],
+    ids=["auto", "selection", "dp-appr in paper mode", "dp-mlp"],
+)
+def test_no_plan_takes_a_budget_for_each_type_and_keeps_to_the_largest_only(plan: Any) -> None:
+    sizes = replace(EXAMPLE, num_nodes=20_000, num_train=3_000, num_val=1_000)
+    assert plan(sizes, Budget(8.0, 1e-6)).budget.epsilon == 8.0
+    with pytest.raises(InputError, match="got one for each type of edge"):
+        plan(sizes, as_budget(({"follows": 8.0, "pays": 1.0}, 1e-6)))
+
+
+def test_a_plan_that_was_read_back_keeps_to_its_budgets() -> None:
+    sizes, budget = replace(SIZES, edge_types=("follows", "pays")), as_budget(({"pays": 0.5, "follows": 1.0}, 1e-7))
+    saved = GAP(hops=3).plan(sizes, units.UndirectedEdge(), budget).as_dict()
+    for stage in saved["stages"]:
+        if stage["mechanism"].get("noise_factors"):
+            stage["mechanism"] = {**stage["mechanism"], "noise_factors": [1.0, 1.0]}
+    with pytest.raises(InputError, match="got one for each type of edge"):
+        Plan.from_dict(saved)
+
+
+def test_paper_mode_of_dp_appr_refuses_types_and_weights() -> None:
+    sizes = replace(EXAMPLE, num_nodes=20_000, num_train=3_000)
+    for changed, words in (({"edge_types": ("a", "b")}, "types of edges apart"), ({"weighted": True}, "reads weights")):
+        with pytest.raises(InputError, match=words):
+            DPAPPR().plan(replace(sizes, **changed), units.Node(), Budget(8.0, 1e-6), paper_mode=True)
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-9), (1.0, 1e-5), (8.0, 1e-12), (50.0, 1e-3)])

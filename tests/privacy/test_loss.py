@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 
+import mpmath
 import pytest
 from dp_accounting import dp_event as dpa
 from dp_accounting import gaussian_mechanism
@@ -87,6 +88,21 @@ def test_nothing_costs_nothing_and_no_protection_costs_everything() -> None:
 def test_impossible_noise_is_refused(multiplier: float) -> None:
     with pytest.raises(InputError, match="noise multiplier"):
         events.gaussian(multiplier)
+
+
+@pytest.mark.parametrize("mu", [1e-6, 1.693258367993342e-06, 2.0058825619133936e-06, 4.069591432771489e-05, 1e-3, 1.0])
+def test_an_epsilon_of_zero_is_from_above_too(mu: float) -> None:
+    """Delta just below delta(0), the difference of two numbers close to a half, whose rounding may hide it."""
+    loss = PrivacyLoss(dpa.GaussianDpEvent(1.0 / mu), Relation.ADD_OR_REMOVE)
+    with mpmath.workdps(50):
+        exact = mpmath.mpf(loss.mu)
+        at_zero = mpmath.ncdf(exact / 2) - mpmath.ncdf(-exact / 2)
+        for less in (1e-15, 1e-14, 1e-13, 1e-12, 1e-11):
+            delta = float(at_zero * (1 - mpmath.mpf(less)))
+            epsilon = mpmath.mpf(loss.epsilon(delta))
+            upper, lower = (mpmath.ncdf(side * exact / 2 - epsilon / exact) for side in (1, -1))
+            assert upper - mpmath.exp(epsilon) * lower <= delta
+        assert loss.epsilon(float(1.0001 * at_zero)) == 0.0
 
 
 @pytest.mark.parametrize("delta", [0.0, 1.0, -1.0])

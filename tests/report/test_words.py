@@ -70,6 +70,8 @@ def test_a_release_names_noise_bound_and_batches_by_its_law() -> None:
     assert "discrete Laplace noise of scale 848, sensitivity 100" in words.charge_line(COUNT)
     assert words.charge_line(REPORT) == "features: local-report, one randomized report per person"
     assert words.charge_line(replace(STEPS, scale=0.0)) == "classifier: gradient, no noise"
+    flips = replace(COUNT, law="randomized-response", scale=0.2525)
+    assert "on every pair of nodes, of loss 3.961 a pair" in words.charge_line(flips)
     assert "cauchy noise of scale 3" in words.charge_line(replace(SUM, law="cauchy"))
 
 

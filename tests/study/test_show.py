@@ -181,6 +181,8 @@ def test_results_of_other_code_are_counted_on_the_page(tmp_path: Path) -> None:
         store.finish(cell, "another", State.DONE, metrics={"test_accuracy": 50.0, "val_accuracy": 50.0})
     page = write_study_page(Results(study, store, any_code=True), tmp_path / "p.html", cost=COST).read_text()
     assert f"{len(study.cells)} of them were made by other versions of the code" in page
+    page = write_study_page(Results(study, store), tmp_path / "p.html", cost=COST).read_text()
+    assert f"{len(study.cells)} of the missing ones were made by other versions of the code" in page
 
 
 def test_a_published_figure_stands_beside_ours_also_where_nothing_was_run(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from hushgraph.tracking.mlflow import EXPERIMENT
 
 from .conftest import PRIVATE
 
+os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"  # before it is imported, as the tracker does
 pytest.importorskip("mlflow")
 
 

@@ -306,7 +306,7 @@ def test_no_noise_only_on_request_and_mode_is_kept() -> None:
 def test_weights_that_blow_up_are_an_error() -> None:
     module, rows, labels = problem()
     with pytest.raises(HushgraphError, match="finite weights"):
-        train_rows(module, rows, labels, **settings(noise_std=1e3, lr=1e38, optimizer="sgd"))  # type: ignore[arg-type]
+        train_rows(module, rows, labels, **settings(noise_std=1e3, lr=1e30, optimizer="sgd", weight_decay=1.0))  # type: ignore[arg-type]
 
 
 def test_a_poisoned_row_does_not_poison_the_model() -> None:

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from scipy import stats
+from torch import nn
 
 import hushgraph as hg
 import rank_script
 from hushgraph.errors import InputError
 from hushgraph.ledger.ledger import Ledger
+from hushgraph.nn.layers import Dropout, Linear
 from hushgraph.noise.source import NoiseSource
-from hushgraph.training.ranks import Ranks
+from hushgraph.training import ranks as ranks_module
+from hushgraph.training.examples import NoisySteps
+from hushgraph.training.ranks import Ranks, Share
+from hushgraph.training.sampler import PoissonSampler
 from small_graphs import random_graph
 
 SAME = 1e-5
@@ -105,3 +112,20 @@ def test_several_machines_need_encryption_or_a_word(monkeypatch: pytest.MonkeyPa
         monkeypatch.setenv(name, value)
     with pytest.raises(InputError, match="encrypted traffic"):
         Ranks.join()
+
+
+def test_every_process_draws_masks_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Masks that two shares have in common cannot move along with the examples of one of them (gradient.md)."""
+    monkeypatch.setattr(ranks_module.dist, "broadcast", lambda control, src: control)  # zero: stop
+    generator = torch.Generator().manual_seed(0)
+    module = nn.Sequential(Linear(4, 60, generator=generator), Dropout(0.5, generator=generator))
+    steps = NoisySteps(PoissonSampler(3, 0.5), 1, 1.0, 1.0)
+    share = Share(module, torch.zeros(3, 4), torch.zeros(3, dtype=torch.int64), steps, normalize=False)
+    masks = []
+    for seed in (None, None, 1, 2):
+        sent = pickle.loads(pickle.dumps(share))
+        there = Share(sent.module, sent.rows, sent.labels, sent.noisy_steps, normalize=False, seed=seed)
+        Ranks.__new__(Ranks)._work(there)
+        masks.append(there.module[1](torch.ones(1, 60)))
+    masks.append(module[1](torch.ones(1, 60)))
+    assert len({tuple(one.flatten().tolist()) for one in masks}) == len(masks)

@@ -151,7 +151,7 @@ def test_progress_of_a_study_is_live(served: Served) -> None:
         enter(page, served, "studies")
         page.get_by_text("1 of 4 runs ended").wait_for()
         store.note("quick", {**noted, "unknown": 0, "done": 3})
-        page.get_by_text("3 of 4 runs ended").wait_for(timeout=8000)
+        page.get_by_text("3 of 4 runs ended").wait_for()
         assert page.locator("[data-part=share]").get_attribute("width") == "75"
         assert page.complaints == []
 

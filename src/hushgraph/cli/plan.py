@@ -10,7 +10,7 @@ import typer
 from hushgraph import registry
 from hushgraph.cli.console import Json, Settings, command, echo, known, show_json, show_table, show_words, words
 from hushgraph.cli.deferred import deferred
-from hushgraph.text import rounded_up
+from hushgraph.text import counted, rounded_up
 
 if TYPE_CHECKING:
     from hushgraph.privacy.plan import Plan, Stage
@@ -151,11 +151,25 @@ def _show(plan: Plan) -> None:
 def _lines(plan: Plan) -> list[str]:
     delta, unit = plan.budget.definite_delta, plan.unit.name
     lines = [_choice(plan)] if plan.branches else []
+    lines += [batches for part in (plan, *plan.branches) for batches in _batches(part)]
     lines.append(f"epsilon {_number(plan.epsilon)} at delta {delta:g} for the unit '{unit}'")
     if plan.paper is not None:
         claimed = f"claimed epsilon {rounded_up(plan.paper.epsilon)} for '{plan.paper.unit.name}'"
         lines.append(f"paper mode: {claimed}; provable {_number(plan.epsilon)} for '{unit}'")
     return [*lines, _takes(plan), f"accountant: {_accountant(plan)}. Nothing was read and nothing was charged."]
+
+
+def _batches(plan: Plan) -> list[str]:
+    """Steps and sampling rate of the stages that draw batches, a line for all with the same."""
+    found: dict[tuple[int, float], list[str]] = {}
+    for stage in plan:
+        drawn = stage.mechanism.as_dict()
+        if stage.mechanism.sampling == "poisson" and not plan.runs_exactly(stage.name) and "steps" in drawn:
+            found.setdefault((drawn["steps"], drawn["sample_rate"]), []).append(stage.name)
+    return [
+        f"{' and '.join(names)} of {plan.method}: {counted(steps, 'step')}, each on a Poisson batch at rate {rate:.4g}"
+        for (steps, rate), names in found.items()
+    ]
 
 
 def _takes(plan: Plan) -> str:

@@ -160,7 +160,7 @@ def _unprotected_predictions(model: Model) -> list[str]:
 def _show(shown: dict[str, Any], model: Model) -> None:
     if shown["files"] != "verified":
         show_words("NOT VERIFIED: no ledger confirms the files of this model (hushgraph verify tells more)", indent=2)
-    echo(f"{shown['nodes']} nodes predicted with the model in {shown['model']}")
+    echo(f"{shown['nodes']:,} nodes predicted with the model in {shown['model']}")
     if shown["classes_note"]:
         echo(f"nodes in each class ({shown['classes_note']}):")
     for name, count in shown["classes"].items():

@@ -128,6 +128,6 @@ def _show(found: ReleasedGraph, out: Path) -> None:
     for part in (found, found.features):
         if part is not None:
             echo(explain(part.certificate) + "\n")
-    echo(f"released        {found.num_edges} edges (entries), {found.num_edges / nodes:.1f} a node")
+    echo(f"released        {found.num_edges:,} edges (entries), {found.num_edges / nodes:.1f} a node")
     echo(f"time            {found.seconds:.1f} s")
     echo(f"graph           {out}")

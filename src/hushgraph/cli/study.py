@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hushgraph.cli.console import Json, Track, TrackEvaluation, command, echo, show_json, show_table, show_words
+from hushgraph.errors import InputError
 
 if TYPE_CHECKING:
     from hushgraph.study.results import Results
@@ -157,6 +158,8 @@ def plot(
     results = _read(file, store, any_code)
     given = {"value": value, "x": x, "y": y, "series": series, "where": _where(where)}
     views = _views(results, ("heat" if y else "lines", "lines", "heat"), given)
+    if not views:
+        raise _nothing_to_show(results, file)
     names = [out] if len(views) == 1 else [out.with_stem(f"{out.stem}-{n + 1}") for n in range(len(views))]
     written = [str(draw(results, view, name)) for view, name in zip(views, names)]
     if as_json:
@@ -294,6 +297,14 @@ class _Line:
         """Leave the line."""
         if self.shown:
             echo("", err=True)
+
+
+def _nothing_to_show(results: Results, file: Path) -> InputError:
+    if results.rows:
+        return InputError("plot: expected several epsilons, or plots in the file; got neither. Name an axis with --x")
+    others = results.of_other_code
+    known = f"; {others} were done by another version of the code: --any-code shows them" if others else ""
+    return InputError(f"plot: expected finished runs; got none: hushgraph study run {file}{known}")
 
 
 def _show_state(results: Results) -> None:

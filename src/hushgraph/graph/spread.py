@@ -9,6 +9,7 @@ once, when they have come back. Proof: docs/proofs/aggregation.md.
 from __future__ import annotations
 
 import warnings
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -18,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hushgraph.errors import InputError
+from hushgraph.errors import HushgraphError, InputError
 from hushgraph.executors.base import Executor
 from hushgraph.files.remote import RemoteFile, is_url, json_of
 from hushgraph.graph.disk import MEMORY_LIMIT, DiskEdges
@@ -97,10 +98,17 @@ class SpreadEdges(DiskEdges):
     def _sums(self, rows: Quantized) -> Iterator[tuple[int, np.ndarray]]:
         check_quantized(rows, self.num_nodes)
         room = self.memory_limit // (16 * max(rows.shape[1], 1) * max(self.executor.count, 1))
-        first = 0
-        for sums in self.executor.map(part_sums, self._parts(max(room, 1)), Sent.of(rows)):
-            yield first, sums
-            first += len(sums)
+        handed_out, done = deque[Part](), 0
+        parts = _noted(self._parts(max(room, 1)), handed_out)
+        for sums in self.executor.map(part_sums, parts, Sent.of(rows)):
+            part = handed_out.popleft() if handed_out else None
+            shape = None if part is None else (part.last - part.first, rows.shape[1])
+            if part is None or not isinstance(sums, np.ndarray) or sums.shape != shape or sums.dtype.kind != "i":
+                raise _strange("whole sums, one row for each node of a part")
+            yield part.first, sums
+            done = part.last
+        if done != self.num_nodes:
+            raise _strange(f"sums of {self.num_nodes} nodes")
 
     def out_degree(self) -> Tensor:
         """How many edges start at each node, int64."""
@@ -113,8 +121,16 @@ class SpreadEdges(DiskEdges):
     def _by_sender(self, values: Tensor) -> Tensor:
         total = torch.zeros(self.num_nodes, dtype=torch.int64)
         entries = max(self.num_edges // max(self.executor.count, 1), _LEAST_ENTRIES)
-        for found in self.executor.map(part_out_sums, self._parts(self.num_nodes, entries), values.numpy()):
+        handed_out = deque[Part]()
+        parts = _noted(self._parts(self.num_nodes, entries), handed_out)
+        for found in self.executor.map(part_out_sums, parts, values.numpy()):
+            part = handed_out.popleft() if handed_out else None
+            fits = isinstance(found, np.ndarray) and found.shape == (self.num_nodes,) and found.dtype.kind == "i"
+            if part is None or not fits:
+                raise _strange("one whole number for each node and part")
             total += torch.from_numpy(np.array(found))
+        if handed_out:
+            raise _strange("an answer about every part")
         return total
 
     def _parts(self, most_targets: int, entries: int | None = None) -> Iterator[Part]:
@@ -162,6 +178,19 @@ class Sent:
             return QuantizedRows(tensors[0], self.bits, self.step)
         classes, hot, cold = tensors
         return QuantizedLabels(classes.to(torch.int64), self.columns, hot, cold, self.bits, self.step)
+
+
+def _noted(parts: Iterator[Part], handed_out: deque[Part]) -> Iterator[Part]:
+    """The parts; those that somebody took are noted, without what is sent along."""
+    for part in parts:
+        handed_out.append(replace(part, sent=None))
+        yield part
+
+
+def _strange(expected: str) -> HushgraphError:
+    return HushgraphError(
+        f"workers: expected {expected}; got something else. Nothing was released; use another executor, or none"
+    )
 
 
 def _tensor(array: np.ndarray) -> Tensor:

@@ -44,7 +44,7 @@ class Code(StrEnum):
 _SENTENCES = {
     Code.HEADER: "the first line of {where} ({what}) was taken as the names of its columns",
     Code.NO_HEADER: "{where} has no line with names: the first two columns are the ends of an edge",
-    Code.EXTRA_COLUMNS: "columns of edges that are not used: {what} (no sensitivity is known for weighted edges)",
+    Code.EXTRA_COLUMNS: "columns of edges that are not used: {what}",
     Code.BOTH_DIRECTIONS: "each line stands for an undirected edge: both of its directions are stored",
     Code.MISSING_ENDS: "{count} edges without one of their ends were left out",
     Code.UNKNOWN_ENDS: "{count} edges that name a node which is not in the list of nodes were left out",

@@ -25,10 +25,11 @@ from hushgraph.graph.targets import NumberRange
 from hushgraph.importing.edges import EdgeColumns, EdgeStream
 from hushgraph.importing.findings import Code, Finding, tallied
 from hushgraph.importing.formats import ID, TwoTables, is_whole_graph, read_whole_graph, tables_of_networkx
-from hushgraph.importing.nodes import NodeColumns, Nodes, read_nodes
+from hushgraph.importing.nodes import NodeColumns, Nodes, class_names_of, read_nodes
 from hushgraph.importing.tables import table_of
 
 Classes = Sequence[Any] | NumberRange
+NumberedClasses = Classes | int
 Relation = str | tuple[str, str, str]
 Split = str | tuple[float, float, float] | None
 SHARES = (0.75, 0.10, 0.15)
@@ -39,8 +40,9 @@ class Graph(Data):
 
     Everywhere, `split` names the column or attribute with train, val and test, or gives three shares of a random split
     (75/10/15 where nothing is given); `classes` are the names of the classes from public knowledge, or a `NumberRange`
-    where labels are numbers to predict. Without them the labels that occur are the classes, which `fit` accepts only
-    where labels are public.
+    where labels are numbers to predict. `from_pyg`, `from_dgl` and `from_edges`, where labels are numbers already, take
+    the number of classes too. Without them the labels that occur are the classes, which `fit` accepts only where labels
+    are public.
     """
 
     @classmethod
@@ -119,7 +121,7 @@ class Graph(Data):
         *,
         relation: Relation | None = None,
         relations: Sequence[Relation] | None = None,
-        classes: Classes | None = None,
+        classes: NumberedClasses | None = None,
         split: tuple[float, float, float] | None = None,
         seed: int = 0,
         name: str | None = None,
@@ -147,7 +149,7 @@ class Graph(Data):
         if (numbers := _numbers(classes)) is not None:
             result._predicts(numbers)
         elif classes is not None:
-            result.class_names, result.classes_declared = list(classes), True
+            result.class_names, result.classes_declared = class_names_of(classes), True
         if result.x is None:
             result.x = torch.ones(_stated_nodes(chosen), 1)
             result.findings += (Finding(Code.NO_FEATURES),)
@@ -161,7 +163,7 @@ class Graph(Data):
         num_nodes: int,
         x: Any = None,
         y: Any = None,
-        classes: Classes | None = None,
+        classes: NumberedClasses | None = None,
         directed: bool | None = None,
         split: tuple[float, float, float] | None = None,
         seed: int = 0,
@@ -178,7 +180,7 @@ class Graph(Data):
         if (numbers := _numbers(classes)) is not None:
             result._predicts(numbers)
         elif classes is not None:
-            result.class_names = list(classes)
+            result.class_names = class_names_of(classes)
         return result._split(split, seed)
 
     @classmethod
@@ -190,8 +192,8 @@ class Graph(Data):
             raise InputError(f"from_scipy: expected a square sparse matrix; got {type(adjacency).__name__} {shape}")
         if not np.isin(matrix.data, (0, 1)).all():
             raise InputError(
-                "from_scipy: expected entries 0 and 1; got others: no sensitivity is known for weighted edges. Take "
-                "(matrix != 0) if the weights do not matter"
+                "from_scipy: expected entries 0 and 1; got others. Take (matrix != 0) if the weights do not matter; if "
+                "they do, give a Data with edge_weight and weight_bound to from_pyg"
             )
         kept = matrix.data != 0
         pairs = torch.from_numpy(np.stack([matrix.row[kept], matrix.col[kept]]).astype(np.int64))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,7 +63,8 @@ class NodeColumns:
             problems += table.require([rule.column], rule.as_words())
             if rule.column in self._named or sum(other.column == rule.column for other in rules) > 1:
                 problems.append(f"column '{rule.column}': expected one use of it; got two. Remove one")
-        return problems + [_undeclared(table, name) for name in self.rest(table, rules) if not self._ignored(name)]
+        undeclared = [name for name in self.rest(table, rules) if not self._ignored(name)]
+        return problems + ([_undeclared(table, undeclared)] if undeclared else [])
 
     def rest(self, table: Table, rules: list[Rule]) -> list[str]:
         """Columns without a use."""
@@ -74,13 +75,16 @@ class NodeColumns:
         return any(fnmatch.fnmatch(name, pattern) for pattern in self.ignore)
 
 
-def _undeclared(table: Table, name: str) -> str:
+def _undeclared(table: Table, names: list[str]) -> str:
+    """One problem for all columns without a use; the options are spelled out for the first of them."""
+    name, columns = names[0], ", ".join(f"'{name}'" for name in names)
+    which = f"the column {columns}" if len(names) == 1 else f"each of the columns {columns}"
     return (
-        f"{table.where}: expected a use for the column '{name}'; got none. Numbers need their range from public "
-        f"knowledge, because the largest value is somebody's: --numeric {name}=LOW:HIGH, or --as-is {name} if their "
-        f"scale is right. Words need their list: --category {name}=A,B,... or --hashed {name}=64. Dates need the "
-        f"first and the last: --date {name}=2010-01-01:2026-01-01. Without it: --ignore {name}. In Python: "
-        f"features={{'{name}': (LOW, HIGH)}}, None, ['A', 'B'] or 64; ignore=['{name}']"
+        f"{table.where}: expected a use for {which}; got none. Numbers need their range from public knowledge, because "
+        f"the largest value is somebody's: --numeric {name}=LOW:HIGH, or --as-is {name} if their scale is right. Words "
+        f"need their list: --category {name}=A,B,... or --hashed {name}=64. Dates need the first and the last: --date "
+        f"{name}=2010-01-01:2026-01-01. To leave out what is of no use: --ignore {','.join(names)}. In Python: "
+        f"features={{'{name}': (LOW, HIGH)}}, None, ['A', 'B'], 64 or ('2010-01-01', '2026-01-01'); ignore=[{columns}]"
     )
 
 
@@ -156,11 +160,21 @@ def _parts(values: pa.Array, where: str, column: str) -> np.ndarray:
     return np.where(missing, np.int8(0), numbers)
 
 
+def class_names_of(classes: Any, counts: bool = True) -> list[str]:
+    """The declared names of the classes; their number stands for 0, 1, 2, ... where labels are numbers (`counts`)."""
+    if counts and isinstance(classes, int) and classes > 0:
+        return [str(number) for number in range(classes)]
+    if isinstance(classes, str) or not isinstance(classes, Iterable):
+        wanted = "their number, or a list of their names" if counts else "a list of their names"
+        raise InputError(f"classes: expected {wanted}, as in classes=['a', 'b']; got {classes!r}")
+    return [str(name) for name in classes]
+
+
 class _Labels:
     """Words to class numbers: by the declared names, or by the words that occur, in their natural order."""
 
     def __init__(self, classes: Sequence[Any] | None, column: str, where: str) -> None:
-        self.declared = None if classes is None else [str(name) for name in classes]
+        self.declared = None if classes is None else class_names_of(classes, counts=False)
         self.known: dict[str, int] = {name: number for number, name in enumerate(self.declared or ())}
         self.column, self.where, self.chunks = column, where, list[np.ndarray]()
         if self.declared is not None and len(self.known) != len(self.declared):

@@ -269,20 +269,31 @@ def _create(connection: sqlite3.Connection) -> None:
     connection.execute(f"PRAGMA user_version={FORMAT}")
 
 
-@lru_cache(maxsize=256)
 def entry_of(row: tuple[Any, ...], where: str) -> Entry:
     """The entry of a row; an error where its parts do not fit one another or its hash.
 
-    A run reads its own entries again with every charge: those that were read before are not parsed and hashed again.
+    Its values are read anew every time: whoever got them may change them, and what is next read is what is written.
     """
-    number, kind, time, dataset, run, body, previous, link = row
+    _require_own(row, where)
+    return _parsed(row, where)
+
+
+@lru_cache(maxsize=256)
+def _require_own(row: tuple[Any, ...], where: str) -> None:
+    """A run reads its own entries again with every charge: those that were checked before are not hashed again."""
+    number, _, _, dataset, run, body, _, _ = row
+    entry = _parsed(row, where)
     with damage_named(f"{where}: entry {number}", LedgerError):
-        entry = Entry(int(number), str(kind), str(time), parse_json(body), str(previous), str(link))
         same = (entry.dataset, entry.run) == (dataset, run) and body == text_of(entry.values)
     if not same:
         raise LedgerError(f"{where}: entry {number} was changed after it was written")
     check_own(entry, body, where)
-    return entry
+
+
+def _parsed(row: tuple[Any, ...], where: str) -> Entry:
+    number, kind, time, _, _, body, previous, link = row
+    with damage_named(f"{where}: entry {number}", LedgerError):
+        return Entry(int(number), str(kind), str(time), parse_json(body), str(previous), str(link))
 
 
 def _damaged(where: str, error: Exception) -> LedgerError:

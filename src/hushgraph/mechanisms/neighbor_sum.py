@@ -78,18 +78,22 @@ class NeighborSum(GaussianMechanism):
 
     def release(self, data: Any, scale: float, noise: NoiseSource, rows: Rows) -> Tensor:
         """The sums with noise on the same grid."""
+        factors = self._factors
         sums, step = self._sums(data, rows)
-        for block, factor in zip(sums.chunk(len(self._factors), dim=1), self._factors):
+        for block, factor in zip(sums.chunk(len(factors), dim=1), factors):
             block += noise.integer_gaussian(tuple(block.shape), in_steps(factor * scale, step))
         return (sums.to(torch.float64) * step).to(torch.float32)
 
     def _sums(self, data: Any, rows: Rows) -> tuple[Tensor, float]:
         """The sums in whole numbers, and what one of them stands for."""
-        weights, bounded = data.edge_weights, self._whole(rows)
+        weights = data.edge_weights
         if self.noise_factors:
-            of_types = parts(data.mailboxes(len(self.noise_factors)), len(self.noise_factors))
+            of_types, bounded = (
+                parts(data.mailboxes(len(self.noise_factors)), len(self.noise_factors)),
+                self._whole(rows),
+            )
             return torch.cat([edges.sum(bounded) for edges in of_types], dim=1), bounded.step
-        edges = data.edges
+        edges, bounded = data.edges, self._whole(rows)
         if weights is None:
             return edges.sum(bounded), bounded.step
         return weights.sum(edges, bounded), bounded.step / LEVELS

@@ -12,14 +12,15 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, Literal, Self, cast
+from functools import wraps
+from typing import Any, ClassVar, Literal, Self, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from hushgraph import registry
 from hushgraph.errors import HushgraphError, InputError, UnprovenError
-from hushgraph.executors.base import Executor
+from hushgraph.executors.base import Executor, working
 from hushgraph.graph.checks import CheckedGraph, check_graph
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.methods.model import Model
@@ -30,7 +31,7 @@ from hushgraph.methods.refusals import (
     require_work,
     with_types,
 )
-from hushgraph.methods.running import enter, finished, takes_workers
+from hushgraph.methods.running import enter, finished
 from hushgraph.nn.own import described, rebuilt
 from hushgraph.privacy.budget import Budget, as_budget
 from hushgraph.privacy.calibration import Accountant
@@ -45,6 +46,7 @@ from hushgraph.vault import PrivateRows, Progress, Vault
 from hushgraph.vault.checkpoint import Checkpoint
 
 Stages = Callable[[Metadata, Unit, Budget], Sequence[Stage]]
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass
@@ -61,6 +63,19 @@ class Output:
     method: Method | None = None
     network: nn.Module | None = None
     reason: Note | None = None
+
+
+def takes_workers(function: F) -> F:
+    """The function with its `workers` as an executor, if any were asked for; one that was made here is closed then."""
+
+    @wraps(function)
+    def called(*given: Any, workers: int | str | Executor | None = None, **options: Any) -> Any:
+        if workers is None:
+            return function(*given, **options)
+        with working(workers) as executor:
+            return function(*given, workers=executor, **options)
+
+    return cast(F, called)
 
 
 @dataclass(frozen=True)
@@ -173,12 +188,16 @@ class Method(Settings):
             )
         try:
             self._require_trust(unit, budget)
-            made = self._planned(self.name, metadata, unit, budget, self.stages, paper_mode)
+            made = self.with_noise(metadata, unit, budget, paper_mode=paper_mode)
             if metadata.weighted:
                 require_weights_read(made)
             return made
         except UnprovenError as error:
             raise UnprovenError(f"{error}. {self._instead(unit)}") from error
+
+    def with_noise(self, metadata: Metadata, unit: Unit, budget: Budget, *, paper_mode: bool) -> Plan:
+        """The plan of all stages, each with its noise; `plan` refuses data that the method does not take."""
+        return self._planned(self.name, metadata, unit, budget, self.stages, paper_mode)
 
     def _instead(self, unit: Unit) -> str:
         """Units that this method is proved for, and methods that are proved for the unit."""
@@ -206,7 +225,7 @@ class Method(Settings):
             public = [one for one in public if one.code is not Code.DEGREE_CAP]
         paper = self.paper_accountant(unit) if paper_mode else None
         made = Plan.make(name, metadata, unit, budget, stages, public=public, unprotected=unprotected, paper=paper)
-        return with_types(made)
+        return with_types(made) if metadata.edge_types or budget.relations else made
 
     @takes_workers
     def fit(

@@ -32,6 +32,7 @@ from hushgraph.mechanisms.pagerank_values import PageRankValues
 from hushgraph.mechanisms.weighted_gradient import WeightedGradient
 from hushgraph.methods.base import Method, Output
 from hushgraph.methods.dpappr_paper import paper_plan
+from hushgraph.methods.refusals import with_types
 from hushgraph.nn.layers import ACTIVATIONS, MLP
 from hushgraph.nn.weighted import WeightedMean, power_iteration
 from hushgraph.privacy import events
@@ -130,11 +131,11 @@ class DPAPPR(Method):
             return PageRankGradient(*batches, rows - 1, rows, self.top, self.alpha, self.rho, self.own_weight)
         return WeightedGradient(*batches, 0 if self.variant == "features" else support)
 
-    def plan(self, metadata: Metadata, unit: Unit, budget: Budget, *, paper_mode: bool = False) -> Plan:
+    def with_noise(self, metadata: Metadata, unit: Unit, budget: Budget, *, paper_mode: bool) -> Plan:
         """In paper mode with the noise that the publication would use, and its claim beside what can be proved."""
         if not paper_mode or not budget.is_private:
-            return super().plan(metadata, unit, budget)
-        return paper_plan(self, metadata, unit, budget)
+            return super().with_noise(metadata, unit, budget, paper_mode=False)
+        return with_types(paper_plan(self, metadata, unit, budget))
 
     def _stages_without_training(self, metadata: Metadata, unit: Unit, budget: Budget) -> Sequence[Stage]:
         """None: rows are for training alone."""

@@ -50,7 +50,7 @@ def paper_plan(method: DPAPPR, metadata: Metadata, unit: Unit, budget: Budget) -
         method.name,
         metadata,
         unit.honest,
-        Budget(budget.epsilon, delta),
+        replace(budget, delta=delta),
         tuple(stages),
         tuple(method.public_notes(metadata, unit)),
         (*method.unprotected_notes(metadata, unit), *_large_delta(delta, unit.count(metadata))),

@@ -87,8 +87,8 @@ class GAP(Method):
         sizes = ("hops", "hidden_channels", "encoder_layers", "base_layers", "head_layers")
         others = ("combine", "activation", "dropout", "encoder", "head")
         settings = {name: getattr(self, name) for name in (*sizes, *others)}
-        norm = "batch" if plan.runs_exactly("classifier") else None
         settings["hops"] = self.hops * _types(plan.metadata)
+        norm = "batch" if plan.runs_exactly("classifier") else None
         return GapNetwork(plan.metadata.features, plan.metadata.classes, norm=norm, generator=generator, **settings)
 
     def classifier(self, network: nn.Module, plan: Plan) -> tuple[nn.Module, torch.Tensor]:

@@ -66,12 +66,6 @@ def with_types(plan: Plan) -> Plan:
             "type (Graph.from_pyg(data, relation=...)), or drop the types (data.edge_type = None)"
         )
     costs = relations.epsilons(plan)
-    given = dict(plan.budget.relations)
-    if given and (costs.keys() != given.keys() or any(cost > given[name] for name, cost in costs.items())):
-        raise InputError(
-            f"budget: expected one epsilon for {plan.method}; got one for each type of edge, which gap and progap take "
-            "in a graph with data.edge_type"
-        )
     if not costs:
         return plan
     told = ", ".join(f"{name} {rounded_up(cost)}" for name, cost in costs.items())

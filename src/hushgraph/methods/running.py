@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING
 
 from torch import nn
 
 from hushgraph.errors import InputError
-from hushgraph.executors.base import Executor, working
 from hushgraph.graph.checks import CheckedGraph
 from hushgraph.ledger.identity import digest_of
 from hushgraph.ledger.ledger import Ledger
@@ -26,21 +23,6 @@ from hushgraph.vault.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from hushgraph.methods.base import Method, Output
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def takes_workers(function: F) -> F:
-    """The function with its `workers` as an executor, if any were asked for; one that was made here is closed then."""
-
-    @wraps(function)
-    def called(*given: Any, workers: int | str | Executor | None = None, **options: Any) -> Any:
-        if workers is None:
-            return function(*given, **options)
-        with working(workers) as executor:
-            return function(*given, workers=executor, **options)
-
-    return cast(F, called)
 
 
 def enter(

@@ -293,8 +293,10 @@ def _gaussian_pld(mu: float, grid: float) -> pld_lib.PrivacyLossDistribution:
 @lru_cache(maxsize=1024)
 def _gaussian_epsilon(mu: float, delta: float) -> float:
     """From above: the upper end of what bisection leaves, and what rounding may have taken (docs/proofs/fft.md)."""
-    log_delta = math.log(delta)
-    if _gaussian_log_delta(mu, 0.0) < log_delta:
+    log_delta, at_zero = math.log(delta), _gaussian_log_delta(mu, 0.0)
+    most = float(special.log_ndtr(mu / 2))  # what delta(0) is the difference of, and its rounding relative to that
+    room = 16.0 * sys.float_info.epsilon * (abs(float(special.log_ndtr(-mu / 2))) + 1.0)
+    if at_zero + room * math.exp(min(most - at_zero, 700.0)) < log_delta:
         return 0.0
     low, high = 0.0, 1.0
     while _gaussian_log_delta(mu, high) > log_delta:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from hushgraph.errors import CalibrationError, InputError, UnprovenError
 from hushgraph.files.reading import Form, require_fields
-from hushgraph.privacy import events
+from hushgraph.privacy import events, relations
 from hushgraph.privacy.budget import Budget, as_word
 from hushgraph.privacy.calibration import Accountant, noise_scale
 from hushgraph.privacy.events import Event
@@ -167,6 +167,7 @@ class Plan:
             if len(set(names)) != len(names):
                 raise InputError(f"a plan needs distinct stage names; got {names}")
         self._check_branches()
+        relations.require_kept(self)
 
     @classmethod
     def make(

@@ -51,13 +51,26 @@ def epsilons(plan: Plan) -> dict[str, float]:
     charged = [stage for stage in plan.stages if not stage.is_free(unit)]
     factors = [getattr(stage.mechanism, "noise_factors", ()) for stage in charged]
     told = charged and not unit.footprint.records and all(len(found) == len(types) for found in factors)
-    if not (types and told and plan.budget.is_private):
+    if not (types and told and plan.budget.is_private) or plan.branches:
         return {}
     costs = {}
     for number, name in enumerate(types):
         parts = [_cost(stage, found[number], unit) for stage, found in zip(charged, factors)]
         costs[name] = PrivacyLoss(events.composed(parts), unit.relation).epsilon(plan.budget.definite_delta)
     return costs
+
+
+def require_kept(plan: Plan) -> None:
+    """Refuse a budget for each type of edge that a plan does not keep to, or knows nothing of."""
+    given = dict(plan.budget.relations)
+    if not given:
+        return
+    costs = epsilons(plan)
+    if costs.keys() != given.keys() or any(cost > given[name] for name, cost in costs.items()):
+        raise InputError(
+            f"budget: expected one epsilon for {plan.method}; got one for each type of edge, which gap and progap take "
+            "in a graph with data.edge_type"
+        )
 
 
 def _cost(stage: Stage, factor: float, unit: Unit) -> Event:

@@ -26,9 +26,9 @@ _RELATIONS = {
 _LAWS = {
     "gaussian": "Gaussian noise of standard deviation {scale}",
     "discrete-laplace": "discrete Laplace noise of scale {scale}",
-    "randomized-response": "randomized response on every pair of nodes, of loss 1/{scale} a pair",
+    "randomized-response": "randomized response on every pair of nodes, of loss {loss} a pair",
     "noisy-top": "discrete Laplace noise of scale {scale} on every pair of nodes, of which the largest are kept",
-    "exponential": "a random choice by the exponential mechanism, of loss 1/{scale} a pair",
+    "exponential": "a random choice by the exponential mechanism, of loss {loss} a pair",
     "randomizer": "one randomized report per person",
     "selection": "a random number of runs, each with noise of its own, of which the best is shown",
     "none": "no noise",
@@ -138,7 +138,8 @@ def noise_of(charge: Charge) -> str:
     """The noise of one stage."""
     if charge.scale == 0.0:
         return "no noise"
-    return _LAWS.get(charge.law, charge.law + " noise of scale {scale}").format(scale=f"{charge.scale:.4g}")
+    words = _LAWS.get(charge.law, charge.law + " noise of scale {scale}")
+    return words.format(scale=f"{charge.scale:.4g}", loss=number(1.0 / charge.scale))
 
 
 def _bound(charge: Charge) -> list[str]:

@@ -76,6 +76,8 @@ def _standing(results: Results) -> Markup:
     others = sum(1 for cell, one in results.by_cell if one is not None and one.code != code_version(cell.experiment))
     if others:
         words += f"; {others} of them were made by other versions of the code"
+    if left := results.of_other_code:
+        words += f"; {left} of the missing ones were made by other versions of the code (--any-code shows them)"
     return render_text("{{ ui.banner(text, kind) }}{{ ui.note(words) }}", text=text, kind=kind, words=words)
 
 

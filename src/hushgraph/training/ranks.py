@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from hushgraph.errors import HushgraphError, InputError
 from hushgraph.graph.rows import Rows, take_rows
+from hushgraph.nn.layers import Dropout
 from hushgraph.noise.source import NoiseSource
 from hushgraph.training.alike import one_thread
 from hushgraph.training.examples import NoisySteps, RowExamples
@@ -129,6 +130,7 @@ class Ranks:
     def _work(self, share: Share) -> None:
         noise = NoiseSource.from_os() if share.seed is None else NoiseSource.seeded(share.seed)
         examples, control = share.examples(), torch.zeros(1, dtype=torch.int64)
+        _draw_own_masks(share.module, noise)
         share.module.train()
         without = torch.inference_mode if examples.without_autograd else torch.no_grad
         with one_thread(), FlatParameters(share.module) as flat, without():
@@ -148,6 +150,14 @@ class Ranks:
         whole = (total * (1.0 / grid)).round().to(torch.int64)
         dist.reduce(whole, dst=0)
         return whole
+
+
+def _draw_own_masks(module: nn.Module, noise: NoiseSource) -> None:
+    """Dropout from this process's own entropy: a copy of the first one's generator would draw the same masks here."""
+    generator = noise.torch_generator("dropout")
+    for layer in module.modules():
+        if isinstance(layer, Dropout):
+            layer.reset_parameters(generator)
 
 
 class RankedExamples:

@@ -69,3 +69,10 @@ def test_a_run_that_was_not_audited_says_so() -> None:
 def test_the_checklist_follows_the_verdict() -> None:
     for verdict, words in (("consistent", "mechanisms were audited"), ("contradicted", "An audit contradicted")):
         assert words in shown("nist", context(audit={"verdict": verdict}))
+
+
+def test_a_bound_above_the_claim_that_contradicts_nothing_is_explained() -> None:
+    words = "above the claim, as 5% of such bounds may be"
+    assert words in page_of(finding(bound=4.01))
+    assert words not in page_of(finding(bound=3.99))
+    assert words not in page_of(finding(bound=6.0, contradicts=True), verdict="contradicted")
