@@ -32,7 +32,7 @@ class Local(Unit):
             return
         shown = {
             "public": frozenset({"edges", "labels"}),
-            "noun": "one person's features",
+            "noun": "one person's data (features)",
             "protects": "one person's features, from everybody including the server",
             "unprotected": (note(Code.LABELS), *self.unprotected),
         }
