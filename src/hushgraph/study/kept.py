@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,14 +65,22 @@ def keep(study: Study, ended: Iterable[tuple[Cell, Result | None]]) -> Path:
     return write_whole(path, "".join(f"{line}\n" for line in lines.values()))
 
 
+def shortened(one: Result | None) -> Result | None:
+    """A result with as many digits as are kept: a page is the same from a store and from what is kept of it."""
+    if one is None:
+        return None
+    metrics = {name: None if value is None else _short(value) for name, value in one.metrics.items()}
+    return replace(one, metrics=metrics, seconds=_short(one.seconds))
+
+
 def _lasts(one: Result | None) -> bool:
     return one is not None and one.state is not State.FAILED
 
 
 def _line(cell: Cell, one: Any) -> str:
-    values = {name: None if value is None else _short(value) for name, value in one.metrics.items()}
+    one = shortened(one)
     facts = {"run": str(cell), "identity": digest(cell.identity()), "code": one.code, "state": one.state.value}
-    rest = {"metrics": plain(values), "message": one.message.strip(), "seconds": _short(one.seconds)}
+    rest = {"metrics": plain(one.metrics), "message": one.message.strip(), "seconds": one.seconds}
     return json.dumps({**facts, **rest})
 
 
