@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, TypeVar
 
 from hushgraph import registry
+from hushgraph.cli.deferred import deferred
 from hushgraph.errors import InputError
 from hushgraph.privacy import units
 from hushgraph.privacy.budget import Budget
@@ -39,7 +41,8 @@ def read_choices(
     own = {key: word for key, word in settings.items() if kind is not None and key in _parameters(kind)}
     rest = {key: word for key, word in settings.items() if key not in own}
     found_unit = _collect(problems, lambda: None if kind is None else kind(**from_words(kind, own)))
-    found_method = _collect(problems, lambda: _method(method, rest))
+    with deferred() if problems else nullcontext():  # nothing will be trained: its layers are not needed
+        found_method = _collect(problems, lambda: _method(method, rest))
     InputError.collect(problems)
     return Choices(found_method, found_unit, budget)  # type: ignore[arg-type]
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hushgraph.cli.console import Json, command, echo, progress_bar, show_json, show_words
+from hushgraph.cli.deferred import BESIDE_TENSORS, deferred
 from hushgraph.errors import InputError
 
 if TYPE_CHECKING:
@@ -82,9 +83,10 @@ def import_graph(
     InputError.collect(_problems(source, edges, nodes, num_nodes, out, directed))
     features = declared_features(numeric, category, hashed, as_is, date)
     named = _classes(classes, number_range)
-    from hushgraph.importing.edges import EdgeColumns
-    from hushgraph.importing.importer import import_files, import_whole
-    from hushgraph.importing.nodes import NodeColumns
+    with deferred(BESIDE_TENSORS):
+        from hushgraph.importing.edges import EdgeColumns
+        from hushgraph.importing.importer import import_files, import_whole
+        from hushgraph.importing.nodes import NodeColumns
 
     columns = NodeColumns(id_column, label, split, features, named, _words(ignore))
     if source is not None:
@@ -125,12 +127,12 @@ def declared_features(
 
 def _classes(classes: str | None, number_range: str | None) -> Sequence[str] | NumberRange | None:
     """The declared classes, or the range of the numbers to predict."""
-    from hushgraph.graph.targets import NumberRange
-
     if number_range is None:
         return None if classes is None else [name.strip() for name in classes.split(",")]
     if classes is not None:
         raise InputError("--range: expected --classes or --range; got both; labels are classes or numbers")
+    from hushgraph.graph.targets import NumberRange
+
     try:
         low, high, *parts = number_range.split(":")
         return NumberRange(float(low), float(high), *map(int, parts[:1]))
