@@ -82,7 +82,7 @@ def _descended(rows: Tensor, shares: Tensor, variance: float, precision: float, 
         optimizer.zero_grad()
         missed = (shares - (rows @ weights).softmax(dim=1)).square().sum()
         loss = 0.5 * missed / variance + 0.5 * precision * weights.square().sum()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         return loss.item()
 
     with torch.enable_grad():
