@@ -137,3 +137,33 @@ def test_workers_for_a_small_graph_are_told_not_to_pay(imported: Path, tmp_path:
     assert (alone.exit_code, shared.exit_code) == (0, 0)
     assert "begin to pay at about 200,000 nodes" in flat_errors(shared)
     assert "begin to pay" not in flat_errors(alone)
+
+
+def test_types_of_edges_from_a_column_to_a_promise_for_each(tmp_path: Path) -> None:
+    nodes, _ = write_people(tmp_path)
+    columns = people()[1]
+    columns["kind"] = ["pays" if number % 3 else "follows" for number in range(len(columns["from"]))]
+    edges, graph = write_csv(tmp_path / "typed.csv", columns), tmp_path / "typed.graph"
+    shown = run(
+        *("import", "--edges", edges, "--nodes", nodes, *IMPORT, "--out", graph),
+        *("--edge-type", "kind", "--edge-types", "follows,pays"),
+    )
+    assert "types of edges: follows, pays" in flat(shown)
+    assert "--epsilon follows=4,pays=1" in flat(run("describe", graph))
+    words = ["--data", graph, "--unit", "undirected-edge", "--epsilon", "follows=4,pays=1", "--set", "epochs=2"]
+    done = run_json("train", "gap", *words, "--out", tmp_path / "model")
+    (note,) = [one for one in done["certificate"]["public"] if one["code"] == "relations"]
+    assert note["epsilons"]["pays"] <= 1.0 < note["epsilons"]["follows"] <= 4.0
+    refused = run("train", "chorus", *words[:4], "--epsilon", "4", "--out", tmp_path / "other")
+    assert refused.exit_code == 2
+    assert "import the edges without --edge-type" in " ".join(refused.output.split())
+    doubled = run("plan", "gap", "--nodes", "9", "--unit", "node", "--epsilon", "a=1,a=2")
+    assert doubled.exit_code == 2
+    assert "such as follows=4,pays=1" in " ".join(doubled.output.split())
+
+
+def test_a_plan_takes_a_budget_for_each_type() -> None:
+    words = ["plan", "gap", "--unit", "undirected-edge", "--nodes", "500", "--epsilon", "follows=4,pays=1"]
+    plan = run_json(*words)["plan"]
+    assert plan["metadata"]["edge_types"] == ["follows", "pays"]
+    assert plan["budget"]["relations"] == [["follows", 4.0], ["pays", 1.0]]
