@@ -22,7 +22,8 @@ def _in_a_process(words: list[str]) -> tuple[str, list[str]]:
     program = (
         "import sys; from hushgraph.cli import main; sys.argv = ['hushgraph', *sys.argv[1:]]\n"
         "try:\n    main()\nfinally:\n"
-        "    print([n for n in ('torch', 'torch_geometric', 'sklearn') if n in sys.modules], file=sys.stderr)"
+        "    heavy = ('torch', 'torch_geometric', 'sklearn', 'scipy.signal', 'scipy.stats')\n"
+        "    print([n for n in heavy if n in sys.modules], file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=True)
     return done.stdout, done.stderr.strip().splitlines()
@@ -32,6 +33,14 @@ def test_a_plan_is_made_without_torch_and_is_the_same_plan():
     shown, loaded = _in_a_process(_PLAN)
     assert loaded == ["[]"]
     assert json.loads(shown) == json.loads(run(*_PLAN).stdout)
+
+
+@pytest.mark.parametrize("method", ["auto", "chorus", "dp-appr", "dp-gnn", "dp-mlp", "gap", "progap", "quorum"])
+def test_a_plan_for_nodes_imports_what_it_computes_with(method):
+    words = ["plan", method, "--unit", "node", "--nodes", "8000", "--epsilon", "4", "--json"]
+    shown, loaded = _in_a_process(words)
+    assert loaded == ["[]"]
+    assert json.loads(shown) == json.loads(run(*words).stdout)
 
 
 def test_methods_are_listed_without_torch():

@@ -155,7 +155,7 @@ def test_verify_of_a_folder_without_a_manifest_and_of_none(tmp_path: Path, ledge
     shown = run("verify", tmp_path / "model", expect=5)
     assert "NOT VERIFIED" in shown
     assert "manifest: is missing" in shown
-    assert "expected a model's folder" in run("verify", tmp_path / "nothing", expect=2)
+    assert "expected a trained model in" in run("verify", tmp_path / "nothing", expect=2)
 
 
 def test_a_limit_on_data_binds_every_copy_of_it(data: Path, tmp_path: Path) -> None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
+from dp_accounting.pld import privacy_loss_distribution as pld_lib
 from scipy import optimize, special, stats
 
-from hushgraph.privacy import events
+from hushgraph.privacy import events, fft_error
 from hushgraph.privacy.loss import PrivacyLoss
+from hushgraph.privacy.mixture import group_pld
+from hushgraph.privacy.pure_many import pure_many_pld
 from hushgraph.privacy.units import Relation
 
 STEPS = [(100, 0.8), (1_000, 1.5), (10_000, 0.8), (10_000, 1.5)]
@@ -53,3 +57,23 @@ def test_gaussians_alone_are_exact_from_above(mu: float, delta: float) -> None:
         assert upper - mpmath.e**e * mpmath.ncdf(-m / 2 - e / m) <= delta
     if mu >= 1.0:
         assert epsilon <= stats.norm.isf(delta) * mu + mu * mu
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        group_pld(2.0, 0.1, 1, 0, 1e-2).self_compose(40),
+        group_pld(3.0, 0.2, 2, 1, 1e-2),
+        pure_many_pld(0.3, 20, 1e-2),
+        pld_lib.from_randomized_response(0.4, 2, value_discretization_interval=1e-2),
+    ],
+    ids=["sampled", "group", "pure", "points"],
+)
+def test_two_losses_together_are_those_of_the_library_to_the_last_digit(other) -> None:
+    one = group_pld(1.5, 1.0, 1, 0, 1e-2)
+    ours, library = fft_error._both(one, other), one.compose(other)
+    assert ours._symmetric == library._symmetric
+    for mine, theirs in zip(fft_error._directions(ours), fft_error._directions(library), strict=True):
+        mine, theirs = mine.to_dense_pmf(), theirs.to_dense_pmf()
+        assert np.array_equal(mine._probs, theirs._probs)
+        assert (mine._lower_loss, mine._infinity_mass) == (theirs._lower_loss, theirs._infinity_mass)

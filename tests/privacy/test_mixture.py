@@ -15,7 +15,7 @@ from scipy import integrate, stats
 from theorem1 import one_sided_pld, theorem1_epsilon
 
 from hushgraph.errors import InputError, UnprovenError
-from hushgraph.privacy import events
+from hushgraph.privacy import events, mixture
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.calibration import noise_scale
 from hushgraph.privacy.loss import PrivacyLoss, _composed
@@ -228,3 +228,8 @@ def test_calibration_to_epsilon_and_to_a_number_of_steps() -> None:
 def test_impossible_mixtures_are_refused(bad: tuple[float, float, int, int]) -> None:
     with pytest.raises(InputError):
         TwoSidedMixture(*bad)
+
+
+@pytest.mark.parametrize("rate", [1e-4, 0.3, 1.0])
+def test_the_logarithms_of_binomial_weights_are_those_of_scipy(rate: float) -> None:
+    assert np.array_equal(mixture._log_binomial(7, rate), stats.binom.logpmf(np.arange(8), 7, rate))

@@ -38,6 +38,7 @@ HEAVY = (
     "hushgraph.noise.source",
     "hushgraph.training",
     "hushgraph.vault",
+    "numpy.f2py",
     "safetensors",
     "scipy.optimize",
     "scipy.signal",
@@ -48,6 +49,10 @@ HEAVY = (
     "torch",
     "torch_geometric",
 )
+FROM_ACCOUNTING = ("scipy.optimize", "scipy.signal", "scipy.stats")
+"""What `dp_accounting` imports at its top and needs for few distributions: these wait when it is imported as well."""
+BESIDE_TENSORS = ("dp_accounting", "hushgraph.ledger", "numpy.f2py", *FROM_ACCOUNTING, "sklearn", "torch_geometric")
+"""What a command that reads and writes tensors, and trains nothing, has no use for most of the time."""
 LIGHT = ("hushgraph.training.learners",)
 """Modules of heavy packages that define settings alone: they are imported, with promises for what they import."""
 
@@ -63,12 +68,18 @@ def expect_one_command() -> None:
 
 
 @contextmanager
-def deferred() -> Iterator[None]:
+def deferred(names: Sequence[str] = HEAVY) -> Iterator[None]:
     """Imports of heavy modules wait until they are needed; those that are loaded already stay as they are."""
     if not _one_command:
         yield
         return
-    finder = _Finder()
+    with _promises(names):
+        yield
+
+
+@contextmanager
+def _promises(names: Sequence[str]) -> Iterator[None]:
+    finder = _Finder(names)
     sys.meta_path.insert(0, finder)
     try:
         yield
@@ -79,8 +90,11 @@ def deferred() -> Iterator[None]:
 class _Finder:
     """Answers for heavy modules, until one of them is needed."""
 
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = names
+
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> ModuleSpec | None:
-        heavy = any(name == one or name.startswith(f"{one}.") for one in HEAVY)
+        heavy = any(name == one or name.startswith(f"{one}.") for one in self.names)
         if not heavy or name in LIGHT:
             return None
         spec = ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
@@ -117,7 +131,7 @@ class _Later(ModuleType):
         return _Promise(self.finder, self.__name__, (name,))
 
 
-_NOT_LOADED = _Later("", _Finder())
+_NOT_LOADED = _Later("", _Finder(()))
 
 
 class _Promise:
@@ -128,7 +142,8 @@ class _Promise:
 
     def _kept(self) -> Any:
         self._finder.give_way()
-        found = importlib.import_module(self._module)
+        with _promises(FROM_ACCOUNTING if self._module.startswith("dp_accounting") else ()):
+            found = importlib.import_module(self._module)
         for name in self._names:
             found = getattr(found, name)
         return found

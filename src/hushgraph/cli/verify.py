@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hushgraph.cli.console import Json, command, echo, show_json, show_words
+from hushgraph.cli.console import Json, command, echo, require_model, show_json, show_words
 
 
 @command
@@ -20,6 +20,7 @@ def verify(
 
     Exit code 0 verified, 5 not verified, 6 rejected by the last signer, 4 contradicted.
     """
+    require_model(model)
     from hushgraph.ledger.manifest import verify_model
     from hushgraph.ledger.project import default_ledger
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution as pld_lib
-from scipy import optimize, special, stats
+from scipy import optimize, special
 
 from hushgraph.errors import CalibrationError, InputError
 
@@ -157,6 +157,8 @@ def occurrence_bound(max_degree: int, layers: int) -> int:
 
 @functools.lru_cache(maxsize=64)
 def _log_binomial(count: int, rate: float) -> np.ndarray:
-    logs = np.asarray(stats.binom.logpmf(np.arange(count + 1), count, rate))
+    hits = np.arange(count + 1)
+    ways = special.gammaln(count + 1) - (special.gammaln(hits + 1) + special.gammaln(count - hits + 1))
+    logs = ways + special.xlogy(hits, rate) + special.xlog1py(count - hits, -rate)
     logs.setflags(write=False)
     return logs
