@@ -67,7 +67,7 @@ class ChorusCodes(Method):
     batch_size: int | None = setting(None, least=1, help="expected batch of DP-SGD; by rule a sixth, at least 768")
     pairs_share: float = setting(0.05, above=0, below=1, help="of an edge between training nodes, spent on counts")
     few_labels: float = setting(
-        0.2,
+        0.075,
         least=0,
         most=1,
         help="share of training nodes below which validation nodes teach, if 50 or more (edge level)",
