@@ -128,3 +128,33 @@ def test_rules_that_make_no_sense(words: list[str], told: str, tmp_path: Path) -
     given = ["--edges", edges, "--nodes", nodes, "--id", "person", "--label", "role", "--undirected", *words]
     refused = run("import", *given, "--ignore", "*", "--out", tmp_path / "g")
     assert (refused.exit_code, told in flat_errors(refused)) == (2, True), refused.stderr
+
+
+def test_types_of_edges_from_a_column_to_a_promise_for_each(tmp_path: Path) -> None:
+    nodes, _ = write_people(tmp_path)
+    columns = people()[1]
+    columns["kind"] = ["pays" if number % 3 else "follows" for number in range(len(columns["from"]))]
+    edges, graph = write_csv(tmp_path / "typed.csv", columns), tmp_path / "typed.graph"
+    shown = run(
+        *("import", "--edges", edges, "--nodes", nodes, *IMPORT, "--out", graph),
+        *("--edge-type", "kind", "--edge-types", "follows,pays"),
+    )
+    assert "types of edges: follows, pays" in flat(shown)
+    assert "--epsilon follows=4,pays=1" in flat(run("describe", graph))
+    words = ["--data", graph, "--unit", "undirected-edge", "--epsilon", "follows=4,pays=1", "--set", "epochs=2"]
+    done = run_json("train", "gap", *words, "--out", tmp_path / "model")
+    (note,) = [one for one in done["certificate"]["public"] if one["code"] == "relations"]
+    assert note["epsilons"]["pays"] <= 1.0 < note["epsilons"]["follows"] <= 4.0
+    refused = run("train", "chorus", *words[:4], "--epsilon", "4", "--out", tmp_path / "other")
+    assert refused.exit_code == 2
+    assert "import the edges without --edge-type" in " ".join(refused.output.split())
+    doubled = run("plan", "gap", "--nodes", "9", "--unit", "node", "--epsilon", "a=1,a=2")
+    assert doubled.exit_code == 2
+    assert "such as follows=4,pays=1" in " ".join(doubled.output.split())
+
+
+def test_a_plan_takes_a_budget_for_each_type() -> None:
+    words = ["plan", "gap", "--unit", "undirected-edge", "--nodes", "500", "--epsilon", "follows=4,pays=1"]
+    plan = run_json(*words)["plan"]
+    assert plan["metadata"]["edge_types"] == ["follows", "pays"]
+    assert plan["budget"]["relations"] == [["follows", 4.0], ["pays", 1.0]]

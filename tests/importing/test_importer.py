@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,9 +11,11 @@ import pyarrow.parquet
 import pytest
 import torch
 
-from hushgraph.datasets import load
+import hushgraph as hg
+from hushgraph.datasets import load, random_split
 from hushgraph.datasets.stored import read_facts
 from hushgraph.errors import InputError
+from hushgraph.graph.checks import check_graph
 from hushgraph.importing import importer
 from hushgraph.importing.edges import EdgeColumns
 from hushgraph.importing.findings import Code, Finding
@@ -275,3 +278,102 @@ class _Killed(BaseException):
 
 def _stop(*_: object) -> None:
     raise _Killed
+
+
+KINDS = ("follows", "pays")
+
+
+def _typed(folder: Path) -> tuple[Path, Path, set[tuple[str, str, str]]]:
+    nodes = write_people(folder)[0]
+    columns = people()[1]
+    columns["kind"] = [KINDS[number % 2] for number in range(len(columns["from"]))]
+    for one, other, kind in (("p000", "p000", "pays"), (columns["from"][0], columns["to"][0], "pays")):
+        for name, value in zip(("from", "to", "kind"), (one, other, kind)):
+            columns[name].append(value)
+    lines = {line for line in zip(columns["from"], columns["to"], columns["kind"]) if line[0] != line[1]}
+    return nodes, write_csv(folder / "typed.csv", columns), lines
+
+
+def _imported(folder: Path, name: str = "typed.graph", **columns: Any) -> tuple[Imported, set[tuple[str, str, str]]]:
+    nodes, edges, lines = _typed(folder)
+    ends = EdgeColumns(**{"directed": False, "kind": "kind", "kinds": KINDS, **columns})
+    return import_files(folder / name, edges, nodes, COLUMNS, ends), lines
+
+
+@pytest.mark.parametrize("memory", ["1GiB", "1KiB"], ids=["memory", "disk"])
+def test_types_of_edges_come_from_a_column(tmp_path: Path, memory: str) -> None:
+    done, lines = _imported(tmp_path)
+    assert counts(done)[Code.SELF_LOOPS] == 1
+    graph = load(tmp_path / "typed.graph", memory=memory)
+    assert ("edges" in graph) == (memory == "1KiB")
+    checked = check_graph(random_split(graph))
+    assert checked.metadata.edge_types == KINDS
+    assert checked.is_symmetric()
+    sender, mailbox = checked.edge_types.entries.edge_index().tolist()
+    ids, count = graph.user_ids, graph.num_nodes
+    found = {(ids[one], ids[box % count], KINDS[box // count]) for one, box in zip(sender, mailbox)}
+    assert found == lines | {(other, one, kind) for one, other, kind in lines}
+
+
+def test_a_typed_graph_gives_the_same_model_from_memory_and_from_the_disk(tmp_path: Path) -> None:
+    _imported(tmp_path)
+    budget = ({"follows": 4.0, "pays": 1.0}, 1e-5)
+    models = [
+        hg.GAP(epochs=2).fit(random_split(load(tmp_path / "typed.graph", memory=memory)), None, budget, seed=3)
+        for memory in ("1GiB", "1KiB")
+    ]
+    graph = load(tmp_path / "typed.graph")
+    first, second = (model.predict_proba(graph) for model in models)
+    assert torch.equal(first, second)
+    node = hg.GAP(epochs=2, batch_size=8).fit(
+        random_split(load(tmp_path / "typed.graph", memory="1KiB")), hg.units.Node(max_degree=3), (8.0, 1e-4), seed=3
+    )
+    assert node.plan.metadata.edge_types == KINDS
+
+
+def test_a_type_that_was_not_declared_is_refused_or_left_out(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"expected one of the declared types \(follows\) in 'kind'; got 'pays'"):
+        _imported(tmp_path, kinds=("follows",))
+    done, lines = _imported(tmp_path, kinds=("follows",), drop_unknown=True)
+    assert counts(done)[Code.OTHER_TYPES] == sum(kind == "pays" for *_, kind in lines) + 1
+    assert done.num_edges == 2 * sum(kind == "follows" for *_, kind in lines)
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({"kinds": ()}, "got one without the other"),
+        ({"kind": None}, "got one without the other"),
+        ({"kinds": ("a", "a")}, "distinct words"),
+        ({"kind": "sort"}, "sort"),
+    ],
+)
+def test_types_that_are_not_declared_in_full_are_refused(tmp_path: Path, columns: dict, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        _imported(tmp_path, **columns)
+
+
+def test_a_typed_graph_is_not_spread_over_workers(tmp_path: Path) -> None:
+    _imported(tmp_path)
+    with pytest.raises(InputError, match="expected a graph whose edges have no types, for workers"):
+        load(tmp_path / "typed.graph", workers=2)
+
+
+def test_a_header_from_before_there_were_types_has_its_old_checksum(tmp_path: Path) -> None:
+    files = write_people(tmp_path)
+    import_files(tmp_path / "my.graph", files[1], files[0], COLUMNS, MUTUAL)
+    path = tmp_path / "my.graph" / "graph.json"
+    header = json.loads(path.read_text())
+    assert header.pop("edge_types") == []
+    path.write_text(json.dumps(header))
+    assert read_facts(tmp_path / "my.graph").edge_types == []
+
+
+def test_types_of_a_changed_folder_are_refused(tmp_path: Path) -> None:
+    _imported(tmp_path)
+    path = tmp_path / "typed.graph" / "types" / "sources.bin"
+    values = bytearray(path.read_bytes())
+    values[0] ^= 1
+    path.write_bytes(values)
+    with pytest.raises(InputError):
+        load(tmp_path / "typed.graph")

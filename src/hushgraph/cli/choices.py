@@ -11,7 +11,7 @@ from hushgraph import registry
 from hushgraph.cli.deferred import deferred
 from hushgraph.errors import InputError
 from hushgraph.privacy import units
-from hushgraph.privacy.budget import Budget
+from hushgraph.privacy.budget import Budget, as_budget
 from hushgraph.settings import from_words
 
 if TYPE_CHECKING:
@@ -30,12 +30,16 @@ class Choices:
 
 
 def read_choices(
-    method: str, unit: str | None, epsilon: float, delta: float | None, settings: dict[str, str]
+    method: str,
+    unit: str | None,
+    epsilon: float | dict[str, float],
+    delta: float | None,
+    settings: dict[str, str],
 ) -> Choices:
     """The method, unit and budget, or one error that lists everything wrong with them."""
     problems: list[str] = []
     kind = _collect(problems, lambda: None if unit is None else registry.load("units", unit))
-    budget = _collect(problems, lambda: Budget(epsilon, delta))
+    budget = _collect(problems, lambda: as_budget((epsilon, delta)))
     if not (unit is None or registry.knows("units", unit)) and registry.knows("methods", method):
         raise InputError(*problems)  # a setting of that unit would be called an unknown one of the method
     own = {key: word for key, word in settings.items() if kind is not None and key in _parameters(kind)}

@@ -65,6 +65,8 @@ def import_graph(
     ] = None,
     source_column: Annotated[str | None, typer.Option("--source", help="The column where an edge starts.")] = None,
     target_column: Annotated[str | None, typer.Option("--target", help="The column where it ends.")] = None,
+    edge_type: Annotated[str | None, typer.Option(help="The column of edges with their types.")] = None,
+    edge_types: Annotated[str | None, typer.Option(help="The types, from public knowledge: A,B,C in order.")] = None,
     directed: Annotated[
         bool | None, typer.Option("--directed/--undirected", help="Whether a row of edges has a direction; required.")
     ] = None,
@@ -72,7 +74,7 @@ def import_graph(
         bool | None, typer.Option("--header/--no-header", help="Whether the first line of edges holds column names.")
     ] = None,
     drop_unknown: Annotated[
-        bool, typer.Option("--drop-unknown", help="Drop edges whose nodes are not in the table.")
+        bool, typer.Option("--drop-unknown", help="Drop edges of nodes or types that were not declared.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -81,6 +83,8 @@ def import_graph(
     Features are made by public rules only: a range or a list of words is declared, never read off the data.
     """
     InputError.collect(_problems(source, edges, nodes, num_nodes, out, directed))
+    if source is not None and (edge_type is not None or edge_types is not None):
+        raise InputError("--edge-type: expected a table of edges (--edges); got a whole graph")
     features = declared_features(numeric, category, hashed, as_is, date)
     named = _classes(classes, number_range)
     with deferred(BESIDE_TENSORS):
@@ -93,7 +97,8 @@ def import_graph(
         done = import_whole(out, source, columns)
     else:
         assert edges is not None
-        ends = EdgeColumns(source_column, target_column, directed, drop_unknown)
+        kinds = tuple([] if edge_types is None else _list(edge_types))
+        ends = EdgeColumns(source_column, target_column, directed, drop_unknown, edge_type, kinds)
         with progress_bar(as_json) as progress:
             watched = {} if progress is None else {"progress": progress}
             done = import_files(out, edges, nodes, columns, ends, num_nodes=num_nodes, header=header, **watched)
@@ -193,6 +198,8 @@ def _show(done: Imported, columns: NodeColumns) -> None:
     count = done.num_edges if facts.directed else done.num_edges // 2
     width = len(facts.feature_names)
     echo(f"{facts.num_nodes:,} nodes, {count:,} {kind}, {width:,} feature{'s' if width > 1 else ''}")
+    if facts.edge_types:
+        show_words(f"types of edges: {', '.join(facts.edge_types)}; one edge is protected with its type", indent=2)
     for one in done.findings:
         show_words(f"  - {one}", indent=4)
     show_words(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -33,8 +34,24 @@ def number(word: str | float) -> float:
         raise typer.BadParameter(f"expected a number; got '{word}'") from None
 
 
+def epsilon_of(word: str | float) -> float | dict[str, float]:
+    """An epsilon, or one for each type of edge: `follows=4,pays=1`."""
+    if "=" not in str(word):
+        return number(word)
+    pairs = [part.rpartition("=") for part in str(word).split(",")]
+    found = {name.strip(): number(value) for name, _, value in pairs}
+    if len(found) < len(pairs) or not all(found):
+        raise typer.BadParameter(f"expected an epsilon for each type of edge, such as follows=4,pays=1; got '{word}'")
+    return found
+
+
 Epsilon = Annotated[
-    float, typer.Option(parser=number, metavar="NUMBER", help="The budget; inf asks for no protection.")
+    Any,
+    typer.Option(
+        parser=epsilon_of,
+        metavar="NUMBER",
+        help="The budget; inf asks for no protection. For each type of edge: follows=4,pays=1.",
+    ),
 ]
 Delta = Annotated[
     float | None,
@@ -79,6 +96,7 @@ def plan(
             registry.load("methods", method)
     choices = read_choices(method, unit, epsilon, delta, words(settings))
     metadata = Metadata.from_sizes(nodes, edges, train_nodes, features, classes)
+    metadata = replace(metadata, edge_types=tuple(name for name, _ in choices.budget.relations))
     assert choices.unit is not None
     made = choices.method.plan(metadata, choices.unit, choices.budget, paper_mode=paper_mode)
     if as_json:

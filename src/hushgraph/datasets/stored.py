@@ -1,9 +1,10 @@
 """A graph of one's own in a folder: what `hushgraph import` writes and `--data my.graph` reads.
 
 The folder holds `graph.json` (what is in it, and what was done to the data on the way in), `edges/` (see `DiskEdges`),
-and flat files in the order of the nodes: `features.bin` (float32), `labels.bin` (int64, -1 for none), `parts.bin`
-(int8: 1, 2, 3 for train, val, test) and `ids.bin` (the user's own ids). Nothing in it is ever unpickled. `graph.json`
-holds the checksums of all files, its own included: a folder that was damaged or changed is refused.
+`types/` where edges have types (the same to the mailboxes of each type: see `hushgraph.graph.types`), and flat files in
+the order of the nodes: `features.bin` (float32), `labels.bin` (int64, -1 for none), `parts.bin` (int8: 1, 2, 3 for
+train, val, test) and `ids.bin` (the user's own ids). Nothing in it is ever unpickled. `graph.json` holds the checksums
+of all files, its own included: a folder that was damaged or changed is refused.
 
 It holds the private data as it is. Keep it where the raw data may be kept, and delete it with it.
 """
@@ -36,13 +37,15 @@ from hushgraph.files.remote import RemoteFile, is_url, local_path
 from hushgraph.files.writing import told_if_unwritable, write_whole
 from hushgraph.graph import disk_writing, room
 from hushgraph.graph.disk import DiskEdges
-from hushgraph.graph.disk_reading import HEADER as EDGES
+from hushgraph.graph.disk_reading import HEADER as EDGES_HEADER
 from hushgraph.graph.disk_reading import OFFSETS, SOURCES
 from hushgraph.graph.external_sort import read_array
 from hushgraph.graph.spread import SpreadEdges
+from hushgraph.graph.types import MOST_TYPES
 
 FORMAT = "hushgraph graph 1"
 HEADER = "graph.json"
+EDGES, TYPES = "edges", "types"
 FILES = ("features", "labels", "targets", "parts", "ids")
 
 
@@ -60,6 +63,7 @@ class GraphFacts:
     has_labels: bool = True
     has_split: bool = False
     target_range: list[float] | None = None
+    edge_types: list[str] = field(default_factory=list)
     rules: list[str] = field(default_factory=list)
     findings: list[dict[str, Any]] = field(default_factory=list)
     sha256: dict[str, str] | None = None
@@ -67,8 +71,11 @@ class GraphFacts:
 
     @property
     def digest(self) -> str:
-        """The checksum of everything here but the checksums."""
-        return hashlib.sha256(json.dumps({**asdict(self), "sha256": None}, sort_keys=True).encode()).hexdigest()
+        """The checksum of everything here but the checksums; without types, that of before there were any."""
+        values = {**asdict(self), "sha256": None}
+        if not self.edge_types:
+            del values["edge_types"]
+        return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 _FORM: dict[str, Any] = {
@@ -82,6 +89,7 @@ _FORM: dict[str, Any] = {
     "has_labels": bool,
     "has_split": bool,
     "target_range": (list, type(None)),
+    "edge_types": list,
     "rules": list,
     "findings": list,
     "sha256": (dict, type(None)),
@@ -111,7 +119,8 @@ def write_arrays(folder: Path, facts: GraphFacts, arrays: dict[str, np.ndarray |
         if values is not None:
             (folder / f"{name}.bin").write_bytes(np.ascontiguousarray(values).data)
     stored = [f"{name}.bin" for name in FILES if (folder / f"{name}.bin").is_file()]
-    sums = {name: sha256_of(folder / name) for name in (*stored, f"edges/{EDGES}")}
+    headers = [f"{name}/{EDGES_HEADER}" for name in (EDGES, TYPES) if (folder / name).is_dir()]
+    sums = {name: sha256_of(folder / name) for name in (*stored, *headers)}
     facts = replace(facts, sha256={HEADER: facts.digest, **sums})
     write_whole(folder / HEADER, json.dumps(asdict(facts), indent=2) + "\n")
 
@@ -140,11 +149,13 @@ def _require_sound(facts: GraphFacts) -> None:
         raise ValueError(f"ids of type {facts.id_type[:20]!r}")
     if facts.num_nodes < 1:
         raise ValueError(f"{facts.num_nodes} nodes")
-    words = [*facts.feature_names, *(facts.class_names or ()), *facts.rules]
+    words = [*facts.feature_names, *(facts.class_names or ()), *facts.edge_types, *facts.rules]
     if not all(isinstance(word, str) for word in words):
         raise ValueError("a name that is no word")
     if facts.target_range is not None and [type(end) for end in facts.target_range] != [float, float]:
         raise ValueError("a range that is not two numbers")
+    if len(facts.edge_types) > MOST_TYPES or len(set(facts.edge_types)) < len(facts.edge_types):
+        raise ValueError("types of edges that are too many or not distinct")
     if facts.sha256 is not None and facts.sha256.get(HEADER) != facts.digest:
         raise ValueError("its checksum is another one")
 
@@ -169,10 +180,15 @@ def read_stored(folder: str | Path, memory: str | int | None = None, workers: Ex
     source = local_path(folder)
     if is_url(folder):
         remote, source = RemoteFile(str(folder)), Path(tempfile.mkdtemp(prefix="hushgraph-"))
-        elsewhere = remote / "edges" / SOURCES
+        elsewhere = remote / EDGES / SOURCES
         weakref.finalize(elsewhere, shutil.rmtree, source, True)
         _copy_nodes(remote, source)
     facts = read_facts(source)
+    if facts.edge_types and (elsewhere is not None or workers is not None):
+        raise InputError(
+            f"{folder}: expected a graph whose edges have no types, for workers and behind a URL; got types "
+            f"({', '.join(facts.edge_types)}). Copy the folder to this machine, and leave out --workers"
+        )
     with damage_named(source if elsewhere is None else folder, do="Import the graph again"):
         _verify(source, facts)
         return _read_graph(source, facts, _edges_of(source, elsewhere, budget, workers), budget)
@@ -182,13 +198,13 @@ _NODE_FILES = (HEADER, *(f"{name}.bin" for name in FILES))
 
 
 def _copy_nodes(remote: RemoteFile, source: Path) -> None:
-    (source / "edges").mkdir()
-    for name in (*_NODE_FILES, f"edges/{EDGES}", f"edges/{OFFSETS}"):
+    (source / EDGES).mkdir()
+    for name in (*_NODE_FILES, f"{EDGES}/{EDGES_HEADER}", f"{EDGES}/{OFFSETS}"):
         (remote / name).copy_to(source / name)
 
 
 def _edges_of(source: Path, elsewhere: RemoteFile | None, memory: int, workers: Executor | None) -> DiskEdges:
-    folder, at_once = source / "edges", room.at_once(memory)
+    folder, at_once = source / EDGES, room.at_once(memory)
     if workers is None:
         return DiskEdges(folder, at_once, elsewhere=elsewhere)
     return SpreadEdges(folder, at_once, executor=workers, elsewhere=elsewhere)
@@ -207,7 +223,10 @@ def _read_graph(source: Path, facts: GraphFacts, edges: DiskEdges, memory: int) 
         user_ids=read_ids(source, facts),
         directed=facts.directed,
     )
-    if not isinstance(edges, SpreadEdges) and room.fits(edges.num_edges, count, width, memory):
+    in_memory = not isinstance(edges, SpreadEdges) and room.fits(edges.num_edges, count, width, memory)
+    if facts.edge_types:
+        _add_typed(data, source, facts, edges, memory)
+    elif in_memory:
         data.edge_index = edges.edge_index()
     else:
         data.edges = edges
@@ -217,6 +236,21 @@ def _read_graph(source: Path, facts: GraphFacts, edges: DiskEdges, memory: int) 
         data.y = torch.from_numpy(_read(source / "targets.bin", "<f4", count))
         data.target_range, data.target_parts = tuple(facts.target_range), len(facts.class_names or ())
     return _with_parts(data, source) if facts.has_split else data
+
+
+def _add_typed(data: Data, source: Path, facts: GraphFacts, edges: DiskEdges, memory: int) -> None:
+    """The edges with their types, in memory where they fit."""
+    typed, count = DiskEdges(source / TYPES, edges.memory_limit), facts.num_nodes
+    typed.verify()
+    if typed.num_nodes != count * len(facts.edge_types):
+        raise ValueError(f"{typed.num_nodes} mailboxes of {count} nodes and {len(facts.edge_types)} types")
+    data.edge_type_names = list(facts.edge_types)
+    if room.fits(typed.num_edges, typed.num_nodes, len(facts.feature_names), memory):
+        index = typed.edge_index()
+        data.edge_type = index[1] // count
+        data.edge_index = torch.stack([index[0], index[1] % count])
+    else:
+        data.edges, data.edge_mailboxes = edges, typed
 
 
 def read_ids(source: Path, facts: GraphFacts) -> np.ndarray:
@@ -229,7 +263,7 @@ def write_stored(data: Data, folder: str | Path, facts: GraphFacts, edges: Itera
     """Write a graph that is in memory."""
     target = Path(folder)
     with new_folder(target) as work:
-        DiskEdges.write(work / "edges", edges, facts.num_nodes)
+        DiskEdges.write(work / EDGES, edges, facts.num_nodes)
         parts = sum((data[name].numpy().astype(np.int8) * (at + 1) for at, name in enumerate(MASKS) if name in data), 0)
         arrays = {
             "features": np.asarray(data.x.to_dense() if data.x.layout is not torch.strided else data.x, dtype="<f4"),

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from hushgraph.errors import InputError
-from hushgraph.graph.edges import MemoryEdges
+from hushgraph.graph.disk import DiskEdges
+from hushgraph.graph.edges import Edges, MemoryEdges
 
 MOST_TYPES = 64
 
@@ -26,7 +27,7 @@ class EdgeTypes:
     """The names of the types, and the edges from senders to mailboxes: that of type t and node u is t * nodes + u."""
 
     names: tuple[str, ...]
-    entries: MemoryEdges
+    entries: Edges
 
     @classmethod
     def of(cls, edge_index: Tensor, types: Tensor, names: tuple[str, ...], num_nodes: int) -> EdgeTypes:
@@ -46,13 +47,32 @@ class EdgeTypes:
         return max(int(self.entries.out_degree().max()), int(ending.max()))
 
 
-def parts(entries: MemoryEdges, count: int) -> Iterator[MemoryEdges]:
+def parts(entries: Edges, count: int) -> Iterator[Edges]:
     """The edges of each type, as edges between nodes."""
     nodes = entries.num_nodes // count
     for first in range(0, entries.num_nodes, nodes):
+        if not isinstance(entries, MemoryEdges):
+            yield DiskPart(entries, first, nodes)
+            continue
         offsets = entries.offsets[first : first + nodes + 1]
         begin, end = int(offsets[0]), int(offsets[-1])
         yield MemoryEdges(offsets - begin, entries.sources[begin:end])
+
+
+class DiskPart(DiskEdges):
+    """Those of the edges on disk that end at the nodes from `first` on, which are numbered from 0."""
+
+    def __init__(self, whole: Any, first: int, count: int) -> None:
+        self.folder, self.memory_limit, self._sources_file = whole.folder, whole.memory_limit, whole._sources_file
+        self._first, self._whole = first, whole  # kept: with the last user of a temporary folder, the folder goes
+        self._begin, end = (int(place) for place in whole._offsets(first, first + count)[[0, -1]])
+        self._header = {"num_nodes": count, "num_edges": end - self._begin, "repeated": 0, "self_loops": 0}
+
+    def _offsets(self, first: int, last: int) -> np.ndarray:
+        return np.asarray(super()._offsets(self._first + first, self._first + last) - self._begin)
+
+    def _sources(self, begin: int, end: int) -> np.ndarray:
+        return super()._sources(self._begin + begin, self._begin + end)
 
 
 def of_one_type(edges: MemoryEdges, count: int) -> MemoryEdges:
@@ -64,10 +84,21 @@ def of_one_type(edges: MemoryEdges, count: int) -> MemoryEdges:
 def types_of(data: Any, edge_index: Tensor, num_nodes: int) -> EdgeTypes | None:
     """The types of a graph (`data.edge_type`, with `data.edge_type_names` from public knowledge), if it has any."""
     given, names = getattr(data, "edge_type", None), getattr(data, "edge_type_names", None)
-    if given is None:
+    stored: Edges | None = getattr(data, "edge_mailboxes", None)
+    if given is None and stored is None:
         return None
+    problems = [
+        f"edge_type: expected a graph without {other}; got both, for which nothing is proved"
+        for other in ("edge_weight", "public_edge_index")
+        if getattr(data, other, None) is not None
+    ]
+    if stored is not None:
+        names = tuple(names or ())
+        if stored.num_nodes != num_nodes * len(names):
+            problems.append(f"edge_mailboxes: expected {num_nodes} for each type; got {stored.num_nodes}")
+        InputError.collect(problems)
+        return EdgeTypes(names, stored)
     found = _numbered(given, names)
-    problems = []
     if not isinstance(names, list | tuple) or not 1 <= len(names) <= MOST_TYPES or len({*map(str, names)}) < len(names):
         problems.append(
             f"edge_type_names: expected the distinct names of 1 to {MOST_TYPES} types from public knowledge; got "
@@ -80,9 +111,6 @@ def types_of(data: Any, edge_index: Tensor, num_nodes: int) -> EdgeTypes | None:
         )
     elif found.numel() and not bool(((found >= 0) & (found < len(names))).all()):
         problems.append(f"edge_type: expected numbers from 0 to {len(names) - 1}, or the names; got others")
-    for other in ("edge_weight", "public_edge_index"):
-        if getattr(data, other, None) is not None:
-            problems.append(f"edge_type: expected a graph without {other}; got both, for which nothing is proved")
     InputError.collect(problems)
     assert names is not None
     return EdgeTypes.of(edge_index, found, tuple(map(str, names)), num_nodes)

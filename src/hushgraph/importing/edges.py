@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from hushgraph.errors import InputError
+from hushgraph.graph.types import MOST_TYPES
 from hushgraph.importing.findings import NO_DIRECTION, Code, Finding, tallied
 from hushgraph.importing.ids import Ids
 from hushgraph.importing.tables import Table, open_table
@@ -25,13 +26,26 @@ class EdgeColumns:
     """Which columns hold the ends of an edge, and what a line means.
 
     `directed` False: a line is an undirected edge, and whoever reads the lines stores both directions.
-    `drop_unknown` leaves out edges that name a node which is not in the list; otherwise they are refused.
+    `drop_unknown` leaves out edges that name a node which is not in the list, or a type that was not declared;
+    otherwise they are refused. `kind` is the column with the type of an edge, and `kinds` the types there are, from
+    public knowledge.
     """
 
     source: str | None = None
     target: str | None = None
     directed: bool | None = None
     drop_unknown: bool = False
+    kind: str | None = None
+    kinds: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if (self.kind is None) != (not self.kinds):
+            raise InputError(
+                "--edge-type: expected a column of edges, and its words from public knowledge (--edge-types A,B,C); "
+                "got one without the other. The words that occur are private: one edge more could add one"
+            )
+        if len(set(self.kinds)) < len(self.kinds) or not all(self.kinds) or len(self.kinds) > MOST_TYPES:
+            raise InputError(f"--edge-types: expected 1 to {MOST_TYPES} distinct words; got {', '.join(self.kinds)}")
 
     def require_direction(self) -> bool:
         """Whether lines have a direction; it has to be said, because it decides what one edge is."""
@@ -55,22 +69,28 @@ class EdgeStream:
         return not self.columns.require_direction()
 
     def __iter__(self) -> Iterator[Tensor]:
+        for block, _ in self.lines():
+            yield torch.from_numpy(block)
+
+    def lines(self, *others: str) -> Iterator[tuple[np.ndarray, list[Any]]]:
+        """The ends of the edges, `[2, E]`, a batch at a time, and the values of other columns for the same lines."""
         source, target = _ends(self.table, self.columns)
         both = self.both
         missing = unknown = 0
-        for batch in self.table.read([source, target]):
+        for batch in self.table.read([source, target, *others]):
             pair = np.stack([self.ids.numbers(batch.column(name), self.table.where) for name in (source, target)])
-            block = pair
+            block, values = pair, [batch.column(name) for name in others]
             if pair.size and pair.min() < 0:
                 without, nobody = (pair == -2).any(axis=0), (pair == -1).any(axis=0)
                 missing, unknown = missing + int(without.sum()), unknown + int((nobody & ~without).sum())
                 if unknown and not self.columns.drop_unknown:
                     raise _unknown_node(self.table, batch, pair, source, target)
-                block = pair[:, ~(without | nobody)]
-            yield torch.from_numpy(block)
+                kept = np.flatnonzero(~(without | nobody))
+                block, values = pair[:, kept], [column.take(kept) for column in values]
+            yield block, values
         self.findings = tallied(
             [
-                *_unused(self.table, {source, target}),
+                *_unused(self.table, {source, target, *others}),
                 *([Finding(Code.BOTH_DIRECTIONS)] if both else []),
                 Finding(Code.MISSING_ENDS, missing),
                 Finding(Code.UNKNOWN_ENDS, unknown),

@@ -28,6 +28,7 @@ class Code(StrEnum):
     UNKNOWN_ENDS = "unknown-ends"
     SELF_LOOPS = "self-loops"
     REPEATED_EDGES = "repeated-edges"
+    OTHER_TYPES = "other-types"
     ISOLATED = "isolated"
     MISSING_LABELS = "missing-labels"
     FOUND_CLASSES = "found-classes"
@@ -50,6 +51,7 @@ _SENTENCES = {
     Code.UNKNOWN_ENDS: "{count} edges that name a node which is not in the list of nodes were left out",
     Code.SELF_LOOPS: "{count} edges from a node to itself were left out",
     Code.REPEATED_EDGES: "{count} repeated edges were kept once",
+    Code.OTHER_TYPES: "{count} edges of a type that was not declared were left out",
     Code.ISOLATED: "{count} nodes have no edge; they stay in the graph",
     Code.MISSING_LABELS: "{count} nodes have no label; they stay in the graph and in the split, as empty records",
     Code.FOUND_CLASSES: "classes were not declared: the {count} labels that occur are used, which is allowed only "

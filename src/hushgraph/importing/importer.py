@@ -12,13 +12,14 @@ import torch
 from torch_geometric.data import Data
 
 from hushgraph.datasets.splits import random_split
-from hushgraph.datasets.stored import GraphFacts, new_folder, write_arrays, write_stored
+from hushgraph.datasets.stored import EDGES, TYPES, GraphFacts, new_folder, write_arrays, write_stored
 from hushgraph.errors import InputError
 from hushgraph.graph.checks import check_graph
 from hushgraph.graph.disk import DiskEdges
 from hushgraph.graph.disk_writing import Progress, nobody
 from hushgraph.graph.packed import INT32_LIMIT
 from hushgraph.graph.targets import NumberRange
+from hushgraph.importing.edge_types import MailboxStream
 from hushgraph.importing.edges import EdgeColumns, EdgeStream, open_edges
 from hushgraph.importing.findings import Code, Finding, tallied
 from hushgraph.importing.formats import ID, SOURCE, TARGET, TwoTables, is_whole_graph, read_whole_graph
@@ -90,22 +91,29 @@ def import_tables(
             rest.unlink()  # of an import that was stopped: nodes are read again
         found = _nodes(nodes, node_columns, num_nodes, work)
         table, notes = (edges, []) if isinstance(edges, Table) else open_edges(edges, found.ids, edge_columns, header)
-        stream = EdgeStream(table, found.ids, edge_columns)
-        stored = DiskEdges.write(
-            work / "edges",
-            stream,
-            len(found.ids),
-            memory_limit=MEMORY,
-            both=stream.both,
-            made_from=made_from,
-            progress=progress,
-        )
-        findings = [*notes, *stream.findings, *_edge_findings(stored, edge_columns), *found.findings]
+        stored, told = _write_edges(work, EdgeStream(table, found.ids, edge_columns), made_from, progress)
+        findings = [*notes, *told, *found.findings]
         facts = _facts(target, found, node_columns, nodes, edge_columns, findings)
         if not (work / "features.bin").exists():
             (work / "features.bin").write_bytes(np.ascontiguousarray(found.features, dtype="<f4").data)
         write_arrays(work, facts, _arrays(found))
     return Imported(target, facts, findings, stored.num_edges)
+
+
+def _write_edges(
+    work: Path, stream: EdgeStream, made_from: str | None, progress: Progress
+) -> tuple[DiskEdges, list[Finding]]:
+    """Put the edges in order, and those to the mailboxes of their types beside them; and what was found."""
+    options: dict[str, Any] = {"memory_limit": MEMORY, "made_from": made_from, "progress": progress}
+    columns, nodes = stream.columns, len(stream.ids)
+    if columns.kind is None:
+        stored = DiskEdges.write(work / EDGES, stream, nodes, both=stream.both, **options)
+        return stored, [*stream.findings, *_edge_findings(stored, stored, columns)]
+    typed = MailboxStream(stream, columns.kind, columns.kinds)
+    mailboxes = DiskEdges.write(work / TYPES, typed, typed.num_mailboxes, **options)
+    pairs = (torch.stack([block[0], block[1] % nodes]) for block in mailboxes.edge_blocks())
+    stored = DiskEdges.write(work / EDGES, pairs, nodes, **options)
+    return stored, [*typed.findings, *_edge_findings(stored, mailboxes, columns)]
 
 
 def _sources(files: Sequence[str | Path | None], *settings: Any) -> str:
@@ -134,15 +142,16 @@ def _nodes(table: Table | None, columns: NodeColumns | None, num_nodes: int | No
     return Nodes(Ids.counted(num_nodes), ones, ["constant"], nothing, None, False, None, findings)
 
 
-def _edge_findings(edges: DiskEdges, columns: EdgeColumns) -> list[Finding]:
+def _edge_findings(edges: DiskEdges, written: DiskEdges, columns: EdgeColumns) -> list[Finding]:
+    """What sorting found; `written` are the edges as they came, in which those of two types are two."""
     times = 1 if columns.directed else 2  # an undirected edge was given to the sort in both of its directions
     linked = edges.in_degree() > 0
     if columns.directed:
         linked |= edges.out_degree() > 0
     return tallied(
         [
-            Finding(Code.SELF_LOOPS, edges.self_loops // times),
-            Finding(Code.REPEATED_EDGES, edges.repeated // times),
+            Finding(Code.SELF_LOOPS, written.self_loops // times),
+            Finding(Code.REPEATED_EDGES, written.repeated // times),
             Finding(Code.ISOLATED, int((~linked).sum())),
         ]
     )
@@ -168,6 +177,7 @@ def _facts(
         has_labels=bool((nodes.labels >= 0).any()),
         has_split=nodes.parts is not None,
         target_range=_ends(columns),
+        edge_types=list(edges.kinds),
         rules=[rule.as_words() for rule in rules],
         findings=[one.as_dict() for one in findings],
     )
@@ -207,10 +217,9 @@ def _import_data(target: Path, data: Data, columns: NodeColumns) -> Imported:
         data.class_names = list(columns.classes)
     if data.x is None:
         data.x = torch.ones(int(data.num_nodes or 0), 1)
-    weights = [
-        Finding(Code.EXTRA_COLUMNS, what=name) for name in ("edge_attr", "edge_weight") if data.get(name) is not None
-    ]
-    data.edge_attr = data.edge_weight = None
+    unused = ("edge_attr", "edge_weight", "edge_type")
+    weights = [Finding(Code.EXTRA_COLUMNS, what=name) for name in unused if data.get(name) is not None]
+    data.edge_attr = data.edge_weight = data.edge_type = None
     data.x = data.x.detach()
     made = "train_mask" not in data
     checked = check_graph(random_split(data) if made and data.y is not None else data)

@@ -100,7 +100,7 @@ class View:
         self._part("edges")
         return self._graph.edge_weights
 
-    def mailboxes(self, types: int) -> MemoryEdges:
+    def mailboxes(self, types: int) -> Edges:
         """The edges to the mailboxes of every type, every node's own list of all types cut to the unit's cap."""
         self._part("edges")
         known, cap = self._graph.edge_types, self._cap
@@ -111,7 +111,7 @@ class View:
         kept = f"types {cap}"
         if kept not in self._cut:
             self._cut[kept] = known.entries.cap(cap, self._noise.stream("degree cap"))
-        return self._cut[kept].load()
+        return self._cut[kept]
 
     @cached_property
     def edges(self) -> Edges:

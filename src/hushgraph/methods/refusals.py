@@ -63,7 +63,8 @@ def with_types(plan: Plan) -> Plan:
         known = ", ".join(methods_where(tells_types_apart))
         raise InputError(
             f"edge_type: expected a method that tells types of edges apart ({known}); got {plan.method}. Choose one "
-            "type (Graph.from_pyg(data, relation=...)), or drop the types (data.edge_type = None)"
+            "type (Graph.from_pyg(data, relation=...)), or drop the types (data.edge_type = None; import the edges "
+            "without --edge-type)"
         )
     costs = relations.epsilons(plan)
     if not costs:

@@ -206,6 +206,9 @@ def _fingerprint(graph: CheckedGraph, key: bytes) -> str:
     if graph.edge_weights is not None:
         split += graph.edge_weights.pairs.tobytes() + graph.edge_weights.levels.tobytes()
     if graph.edge_types is not None:
-        split += graph.edge_types.entries.edge_index().numpy().tobytes()
+        types = hashlib.sha256()
+        for block in graph.edge_types.entries.edge_blocks():
+            types.update(block.t().contiguous().numpy().data)
+        split += types.digest()
     content = identify(arrays_of(graph), key).fingerprint
     return hashlib.sha256(f"{content}{sizes}".encode() + split).hexdigest()
