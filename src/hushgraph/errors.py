@@ -38,12 +38,13 @@ class InputError(HushgraphError, ValueError):
 
 
 class MissingDataError(InputError):
-    """Graphs that are known by name and lie in files that are not here; one sentence for all of them."""
+    """Datasets that are known by name and lie in files that are not here; one sentence for all of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, *names: str) -> None:
+        self.names = names
         super().__init__(
-            "expected the files of all graphs; got names of some that are not here. Set HUSHGRAPH_DATA to their "
-            "folder: `hushgraph datasets` lists the names, docs/formats.md says what is in such a file"
+            f"expected the files of {', '.join(names)}; they are not here. Set HUSHGRAPH_DATA to the folder that holds "
+            "them; `hushgraph datasets` lists what is known, docs/formats.md says what is in such a file"
         )
 
 

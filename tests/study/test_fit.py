@@ -129,6 +129,13 @@ def test_costs_of_runs_refusals_and_the_choice() -> None:
     assert "no privacy proof" in refused.runs[0].refused
 
 
+def test_plans_made_in_other_processes_are_the_same() -> None:
+    declared = Study.from_dict({**SMALL, "epsilons": [1, 2], "methods": ["gap", "mlp"]})
+    told: list[tuple[int, int]] = []
+    assert cost_of(declared, lambda *how_far: told.append(how_far), workers=2) == cost_of(declared)
+    assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
+
+
 def test_the_package_is_callable(tmp_path: Path) -> None:
     found = hg.study(SMALL, store=tmp_path / "s.sqlite", workers=0)
     assert found.table().column_keys == ("gap",)

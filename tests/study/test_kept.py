@@ -118,3 +118,14 @@ def test_a_heat_map_says_what_is_reached_without_protection(tmp_path: Path) -> N
     assert heat.x == (1.0, 2.0)
     assert heat.y == (1.0, 2.0)
     assert heat.heading == "without protection 67.2"
+
+
+def test_what_is_shown_has_the_digits_that_are_kept(project: Path) -> None:
+    """Else a page made from a store would differ from one made from what is kept of it."""
+    declared = Study.read(project / "studies" / "toy.yaml")
+    cell, store = declared.cells[0], Store(project / "fine.sqlite")
+    store.finish(cell, code_version(cell.experiment), State.DONE, metrics={"value": 1.0 / 3.0}, seconds=2.0 / 3.0)
+    keep(declared, Results(declared, store).by_cell)
+    shown, kept = (Results(declared, Store(project / name), any_code=True) for name in ("fine.sqlite", "none.sqlite"))
+    assert shown.rows[0].metrics == kept.rows[0].metrics == {"value": 0.333333}
+    assert Results(declared, store).rows[0].metrics == {"value": 1.0 / 3.0}

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hushgraph.errors import InputError
+from hushgraph.errors import InputError, MissingDataError
+from hushgraph.study.axes import _known_datasets
 from hushgraph.study.cell import code_version
 from hushgraph.study.spec import Study
 
@@ -141,8 +142,28 @@ def test_whoever_has_no_data_gets_one_sentence(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delenv("HUSHGRAPH_DATA", raising=False)
     parts = [{"name": "a"}, {"name": "b", "datasets": ["mnist/mnist"]}]
     found = problems({**SMALL, "datasets": ["planetoid/cora", "tolokers/tolokers"], "parts": parts})
-    assert len(found) == 1
-    assert "Set HUSHGRAPH_DATA to their folder" in found[0]
+    assert found == MissingDataError("planetoid/cora", "tolokers/tolokers", "mnist/mnist").problems
+    assert "Set HUSHGRAPH_DATA to the folder" in found[0]
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "studies").glob("*.yaml")), ids=lambda file: file.stem)
+def test_a_study_without_its_data_says_so_in_one_sentence(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HUSHGRAPH_DATA", raising=False)
+    _known_datasets.cache_clear()
+    if "Needs HUSHGRAPH_DATA" not in file.read_text():
+        assert Study.read(file).cells
+        return
+    with pytest.raises(InputError, match="Set HUSHGRAPH_DATA") as caught:
+        Study.read(file)
+    assert len(caught.value.problems) == 1
+    assert len(str(caught.value)) < 600
+
+
+def test_equal_problems_are_listed_once_with_their_places() -> None:
+    parts = [{"name": f"{n}", "methods": ["gapp"]} for n in range(5)]
+    (found,) = problems({**SMALL, "methods": ["gap"], "parts": parts})
+    assert found.startswith("parts[0].methods, parts[1].methods, parts[2].methods and 2 more: ")
+    assert found.count("did you mean 'gap'") == 1
 
 
 @pytest.mark.parametrize(

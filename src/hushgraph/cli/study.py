@@ -13,6 +13,7 @@ from hushgraph.cli.console import Json, Track, TrackEvaluation, command, echo, s
 from hushgraph.errors import InputError
 
 if TYPE_CHECKING:
+    from hushgraph.study.cost import Cost
     from hushgraph.study.results import Results
     from hushgraph.study.run import Progress
     from hushgraph.study.views import View
@@ -32,6 +33,8 @@ Value = Annotated[str | None, typer.Option(help="The measure to show; default: w
 Where = Annotated[list[str] | None, typer.Option(help="AXIS=VALUE: only these runs; repeatable.")]
 Out = Annotated[Path | None, typer.Option(help="The file to write.")]
 _EVERY = 0.5
+_MANY = 300
+"""From so many runs on, their plans are made in several processes, which take a moment to start."""
 
 
 @app.command("run")
@@ -87,20 +90,18 @@ def run(
 @command
 def show(file: File, store: StoreOption = None, any_code: AnyCode = False, as_json: Json = False) -> None:
     """Show the progress of a study, what was refused or failed and why, and what its runs cost."""
-    from hushgraph.study.cost import cost_of
     from hushgraph.study.store import State
 
     results = _read(file, store, any_code)
-    cost = cost_of(results.study)
     bad = [(str(cell), one.state.value, one.message) for cell, one in results.ended(State.REFUSED, State.FAILED)]
     if as_json:
         facts = {"counts": dict(results.counts), "metrics": results.metrics(), "of_other_code": results.of_other_code}
-        show_json({**facts, "cost": _cost_dict(cost), "not_done": [list(one) for one in bad]})
+        show_json({**facts, "cost": _cost_dict(_cost(results, quiet=True)), "not_done": [list(one) for one in bad]})
         return
     _show_state(results)
     for label, state, message in bad:
         show_words(f"{state}: {label}: {message.strip().splitlines()[-1]}", indent=4)
-    _show_cost(cost, results.study.privacy)
+    _show_cost(_cost(results), results.study.privacy)
 
 
 @app.command("table")
@@ -124,7 +125,7 @@ def table(
     """Show means with 95% intervals: the tables of the file, or the one that the options describe."""
     from hushgraph.study.export import in_form, table_as_dict
 
-    results = _read(file, store, any_code)
+    results = _read(file, store, any_code, only_show=True)
     given: dict[str, Any] = {"value": value, "columns": columns, "baseline": baseline, "where": _where(where)}
     given["rows"] = tuple(rows.split(",")) if rows else None
     interval = "bootstrap" if bootstrap else "t"
@@ -155,7 +156,7 @@ def plot(
     """Draw curves with bands, or a heat map: the plots of the file, or the one that the options describe."""
     from hushgraph.study.plots import draw
 
-    results = _read(file, store, any_code)
+    results = _read(file, store, any_code, only_show=True)
     given = {"value": value, "x": x, "y": y, "series": series, "where": _where(where)}
     views = _views(results, ("heat" if y else "lines", "lines", "heat"), given)
     if not views:
@@ -176,7 +177,7 @@ def report(
     """Write one HTML file about a study that opens offline."""
     from hushgraph.study.page import write_study_page
 
-    results = _read(file, store, any_code)
+    results = _read(file, store, any_code, only_show=True)
     path = write_study_page(results, out or results.study.folder / f"{results.study.name}.html")
     if as_json:
         show_json({"report": str(path), "bytes": path.stat().st_size})
@@ -199,7 +200,7 @@ def page(
     """Write a Markdown page: a text of yours with the tables and plots of the study in it."""
     from hushgraph.study.document import write_document
 
-    results = _read(file, store, any_code)
+    results = _read(file, store, any_code, only_show=True)
     written = write_document(results, template or results.study.folder / f"{results.study.name}.md.in", out)
     if as_json:
         show_json({"written": [str(path) for path in written]})
@@ -213,7 +214,7 @@ def export(file: File, out: Out = None, store: StoreOption = None, any_code: Any
     """Write every run with its axes and all its metrics as CSV."""
     from hushgraph.study.export import runs_csv
 
-    _write(runs_csv(_read(file, store, any_code)), out)
+    _write(runs_csv(_read(file, store, any_code, only_show=True)), out)
 
 
 @app.command("keep")
@@ -222,7 +223,7 @@ def keep(file: File, store: StoreOption = None, as_json: Json = False) -> None:
     """Write every run as text to results/NAME.jsonl beside the study; --any-code and `study page` read it."""
     from hushgraph.study.kept import keep as write
 
-    results = _read(file, store, any_code=True)
+    results = _read(file, store, any_code=True, only_show=True)
     path = write(results.study, results.by_cell)
     if as_json:
         show_json({"kept": str(path), "runs": sum(results.counts.values()) - results.counts["missing"]})
@@ -230,13 +231,15 @@ def keep(file: File, store: StoreOption = None, as_json: Json = False) -> None:
         echo(f"wrote {path}")
 
 
-def _read(file: Path, store: Path | None, any_code: bool = False) -> Results:
+def _read(file: Path, store: Path | None, any_code: bool = False, *, only_show: bool = False) -> Results:
+    """The study and its results; where they are only shown, the data need not be here."""
+    from hushgraph.study.kept import read_contents
     from hushgraph.study.results import Results
     from hushgraph.study.run import default_store
     from hushgraph.study.spec import Study
     from hushgraph.study.store import Store
 
-    declared = Study.read(file)
+    declared = Study.read(file, contents=read_contents(file.absolute().parent) if only_show else None)
     return Results(declared, Store(store or default_store(declared)), any_code)
 
 
@@ -284,14 +287,21 @@ class _Line:
         self.on, self.last, self.shown = not quiet and sys.stderr.isatty(), 0.0, False
 
     def __call__(self, progress: Progress) -> None:
-        """Write over the line, not more than twice a second."""
-        now = time.monotonic()
-        if not self.on or (now - self.last < _EVERY and progress.done < progress.total):
-            return
+        """How far the runs are."""
         bad = f", {progress.bad} not done" if progress.bad else ""
         left = f"; {progress.remaining} left" if progress.done < progress.total else ""
-        typer.echo(f"\r\x1b[K{progress.done} of {progress.total} runs{bad}{left}", err=True, nl=False)
-        self.last, self.shown = now, True
+        self._write(f"{progress.done} of {progress.total} runs{bad}{left}", progress.done == progress.total)
+
+    def planned(self, done: int, total: int) -> None:
+        """How far the plans are."""
+        self._write(f"planned {done} of {total} kinds of runs", done == total)
+
+    def _write(self, words: str, last: bool) -> None:
+        """Write over the line, not more than twice a second."""
+        now = time.monotonic()
+        if self.on and (last or now - self.last >= _EVERY):
+            typer.echo(f"\r\x1b[K{words}", err=True, nl=False)
+            self.last, self.shown = now, True
 
     def end(self) -> None:
         """Leave the line."""
@@ -337,11 +347,10 @@ def _show_one(table: Any, interval: str) -> None:
 
 def _show_choice(results: Results) -> None:
     from hushgraph.study.choose import choose, price_words, require_allowed
-    from hushgraph.study.cost import cost_of
     from hushgraph.study.export import shown, word
 
     assert results.study.choose is not None
-    cost = cost_of(results.study)
+    cost = _cost(results)
     require_allowed(results.study, cost)
     echo(f"best by {results.study.choose.by}")
     for one in choose(results, results.study.choose):
@@ -355,7 +364,6 @@ def _show_choice(results: Results) -> None:
 
 def _show_dry_run(results: Results, workers: int, as_json: bool) -> None:
     """Runs and time come first: plans of many sizes take a while."""
-    from hushgraph.study.cost import cost_of
     from hushgraph.study.estimate import Timings
 
     missing = results.missing
@@ -363,10 +371,21 @@ def _show_dry_run(results: Results, workers: int, as_json: bool) -> None:
     if not as_json:
         _show_state(results)
         show_words(f"to do: {len(missing)} runs on {max(1, workers)} processes: {remaining}", indent=4)
-        _show_cost(cost_of(results.study), results.study.privacy)
+        _show_cost(_cost(results), results.study.privacy)
         return
     facts = {"runs": sum(results.counts.values()), "missing": len(missing), "seconds": vars(remaining)}
-    show_json({**facts, "cost": _cost_dict(cost_of(results.study))})
+    show_json({**facts, "cost": _cost_dict(_cost(results, quiet=True))})
+
+
+def _cost(results: Results, quiet: bool = False) -> Cost:
+    """What the study costs; a large one is planned on all cores."""
+    from hushgraph.executors.base import cores
+    from hushgraph.study.cost import cost_of
+
+    line = _Line(quiet)
+    found = cost_of(results.study, line.planned, cores() if len(results.study.cells) > _MANY else 0)
+    line.end()
+    return found
 
 
 def _show_cost(cost: Any, privacy: str) -> None:
@@ -383,7 +402,7 @@ def _show_cost(cost: Any, privacy: str) -> None:
         show_words(f"  {one.count} x {one.label}: {price}{claimed}", indent=6)
     echo("what all runs on a dataset cost together, fixed beforehand")
     for whole in cost.together:
-        words = f"epsilon {rounded_up(whole.epsilon)} at delta {whole.delta:g} for {whole.runs} protected runs"
+        words = f"epsilon at most {rounded_up(whole.epsilon)} at delta {whole.delta:g} for {whole.runs} protected runs"
         rest = f"; nothing with the {whole.open_runs} runs without protection" if whole.open_runs else ""
         show_words(f"  {whole.dataset}, unit {whole.unit}: {words}{rest}", indent=6)
     for price in cost.tuning:

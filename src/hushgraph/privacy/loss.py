@@ -91,6 +91,21 @@ class PrivacyLoss:
         """The exact mu of Gaussian DP, where the whole loss is Gaussian; None elsewhere."""
         return self._gaussian_mu if self._only_gaussian and self.is_private else None
 
+    @property
+    def pure(self) -> float:
+        """The epsilons of the parts of pure epsilon, added up."""
+        return self._pure
+
+    @property
+    def has_distribution(self) -> bool:
+        """Whether what is not pure has a privacy-loss distribution."""
+        return self.is_private and self._rest._has_pld
+
+    @property
+    def distribution(self) -> ComposedLoss:
+        """The privacy-loss distribution of what is not pure."""
+        return _composed(*self._rest._key) if self._rest._leaves else ComposedLoss(pld_lib.identity(self.grid))
+
     def epsilon(self, delta: float) -> float:
         """The smallest epsilon we can prove at `delta` (infinite when a part is not private)."""
         if not 0.0 < delta < 1.0:

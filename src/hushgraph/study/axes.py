@@ -63,18 +63,24 @@ def read_experiment(at: Reader, name: str) -> Needs:
     return Needs(settings=tuple(one.name for one in parameters if one.kind is one.KEYWORD_ONLY))
 
 
-def read_dataset(value: Any) -> Dataset:
-    """A dataset: its name, or a mapping with `load` and, if wanted, `name`, `split` and `options`."""
+def read_dataset(value: Any, contents: Mapping[str, str] | None = None) -> Dataset:
+    """A dataset: its name, or a mapping with `load` and, if wanted, `name`, `split` and `options`.
+
+    Its files have to be here, unless `contents` says what was in them (`kept.read_contents`).
+    """
     values = {"load": value} if isinstance(value, str) else value
     if not isinstance(values, dict) or not isinstance(values.get("load"), str):
         raise InputError(f"expected the name of a dataset, or a mapping with `load`; got {shown(value)}")
     known = ("load", "name", "split", "options")
     InputError.collect(f"'{key}' is unknown; {did_you_mean(str(key), known)}" for key in values if key not in known)
     source = values["load"]
-    _require_known(source)
+    if source not in (contents or {}):
+        _require_known(source)
     split = _split(values.get("split"))
     name = str(values.get("name") or Path(source).stem)
-    return Dataset(name, source, plain(dict(values.get("options") or {})), split, _content(source, split))
+    hashes = {**(contents or {}), **file_contents(source, split)}
+    content = "".join(hashes[one] for one in (source, split) if isinstance(one, str) and one in hashes) or None
+    return Dataset(name, source, plain(dict(values.get("options") or {})), split, content)
 
 
 def read_split(at: Reader, value: Any) -> Any:
@@ -196,23 +202,23 @@ def _known_datasets() -> dict[str, bool]:
 
 def _require_known(source: str) -> None:
     """A dataset that can be neither a file nor a known name is refused before anything runs."""
-    from hushgraph.datasets.catalog import public_dataset
+    from hushgraph.datasets.catalog import known_file, public_dataset
     from hushgraph.datasets.loading import local_file
 
     known = _known_datasets()
     if known.get(source) or public_dataset(source) or local_file(source) is not None:
         return
-    if source in known:
-        raise MissingDataError
+    if source in known or known_file(source) is not None:
+        raise MissingDataError(source)
     raise InputError(f"no dataset '{source}' here; {did_you_mean(source, known)}. Files: set HUSHGRAPH_DATA, or a path")
 
 
-def _content(*sources: Any) -> str | None:
-    """A hash of the files that a dataset is read from: data that changed is other data."""
+def file_contents(*sources: Any) -> dict[str, str]:
+    """A hash of each file among these names: data that changed is other data."""
     from hushgraph.datasets.loading import local_file
 
-    paths = [path for one in sources if isinstance(one, str) and (path := local_file(one)) is not None]
-    return "".join(_file_hash(path, path.stat().st_mtime_ns)[:16] for path in paths) or None
+    named = [one for one in sources if isinstance(one, str)]
+    return {one: _file_hash(path, path.stat().st_mtime_ns)[:16] for one in named if (path := local_file(one))}
 
 
 @lru_cache(maxsize=256)

@@ -79,7 +79,7 @@ def price_words(one: TuningCost, privacy: str) -> str:
 
     words = (
         f"{one.dataset}, unit {one.unit}: choosing among {one.settings} settings looked at {one.runs} runs of epsilon "
-        f"{rounded_up(one.one)} each, together epsilon {rounded_up(one.all)} at delta {one.delta:g}"
+        f"{rounded_up(one.one)} each, together epsilon at most {rounded_up(one.all)} at delta {one.delta:g}"
     )
     scores = "the scores add nothing" if one.free_scores else "the scores on private labels are not even in that"
     if privacy == "research":

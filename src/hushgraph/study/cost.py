@@ -6,47 +6,26 @@ which is how a charged study enters them in the ledger.
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hushgraph.errors import HushgraphError
 from hushgraph.ledger.prices import loss_of
-from hushgraph.privacy.plan import Plan
+from hushgraph.privacy.many import epsilon_at_most
 from hushgraph.privacy.units import Unit
-from hushgraph.study.axes import experiment_named
-from hushgraph.study.cell import Cell, digest
-from hushgraph.study.lab import Lab
+from hushgraph.study.cell import digest
+from hushgraph.study.planned import Planned, RunCost, Watch, plan_cells
 from hushgraph.study.spec import Study
 from hushgraph.study.views import Choice
-
-
-@dataclass(frozen=True)
-class RunCost:
-    """What one kind of run costs on one dataset, and how many of the study are of that kind.
-
-    `epsilon` is proved; `claimed` is what a publication would say, in paper mode. A run that the library refuses has
-    `refused` instead.
-    """
-
-    label: str
-    dataset: str
-    count: int
-    unit: str = ""
-    epsilon: float = math.inf
-    delta: float = 0.0
-    claimed: float | None = None
-    refused: str = ""
 
 
 @dataclass(frozen=True)
 class Together:
     """All runs of a study on one dataset, for one unit.
 
-    `epsilon` is that of the protected runs. Runs without protection (`open_runs`) are counted apart: with one of them
-    nothing is promised.
+    `epsilon` is an upper bound on that of the protected runs. Runs without protection (`open_runs`) are counted apart:
+    with one of them nothing is promised.
     """
 
     dataset: str
@@ -83,58 +62,12 @@ class Cost:
     tuning: tuple[TuningCost, ...] = ()
 
 
-@dataclass(frozen=True)
-class Planned:
-    """A run that could be planned."""
-
-    cell: Cell
-    dataset: str
-    plan: Plan
-
-
-def cost_of(study: Study) -> Cost:
-    """Plan every kind of run once and add up."""
-    planned, runs = plan_cells(list({cell.key(""): cell for cell in study.cells}.values()))
+def cost_of(study: Study, watch: Watch | None = None, workers: int = 0) -> Cost:
+    """Plan every kind of run once, in `workers` processes (0: here), and add up."""
+    cells = list({cell.key(""): cell for cell in study.cells}.values())
+    planned, runs = plan_cells(cells, watch, workers)
     tuning = () if study.choose is None else tuple(_tuning(planned, study.choose))
     return Cost(tuple(runs), tuple(_together(planned)), tuning)
-
-
-def plan_cells(cells: Sequence[Cell]) -> tuple[list[Planned], list[RunCost]]:
-    """The plan of every cell, made once for each kind, and what each kind costs."""
-    runs: list[RunCost] = []
-    planned: list[Planned] = []
-    for kind in _kinds(cells).values():
-        found, rows = _planned(kind[0], len(kind))
-        runs += rows
-        planned += [Planned(cell, name, plan) for name, plan in found for cell in kind]
-    return planned, runs
-
-
-def _kinds(cells: Iterable[Cell]) -> dict[str, list[Cell]]:
-    """Cells by what decides their plan: everything but the seed, attacks and audits."""
-    found: dict[str, list[Cell]] = defaultdict(list)
-    for cell in cells:
-        values = {**cell.identity(), "seed": 0, "attacks": [], "audit": None}
-        found[digest(values)].append(cell)
-    return found
-
-
-def _planned(cell: Cell, count: int) -> tuple[list[tuple[str, Plan]], list[RunCost]]:
-    """The plans of one cell and what they cost; why there are none where it has none."""
-    label, dataset = str(cell).rpartition(", seed")[0], str(cell.axis("dataset") or "-")
-    experiment = experiment_named(cell.experiment)
-    if not hasattr(experiment, "plans"):
-        return [], [RunCost(label, dataset, count, refused="this experiment does not say what it releases")]
-    try:
-        plans: list[tuple[str, Plan]] = experiment.plans(Lab(cell), **cell.settings)
-    except HushgraphError as error:
-        return [], [RunCost(label, dataset, count, refused=str(error))]
-    rows = []
-    for name, plan in plans:
-        claimed = None if plan.paper is None else plan.paper.epsilon
-        facts = (plan.unit.name, plan.epsilon, plan.budget.definite_delta, claimed)
-        rows.append(RunCost(label, name, count, *facts))
-    return plans, rows
 
 
 def _together(planned: Sequence[Planned]) -> list[Together]:
@@ -151,8 +84,14 @@ def _together(planned: Sequence[Planned]) -> list[Together]:
 
 
 def composed(runs: Sequence[Planned], unit: Unit, delta: float) -> float:
-    """Epsilon of runs that were fixed beforehand, together."""
-    return loss_of([one.plan.ways(unit) for one in runs], unit.relation).epsilon(delta)
+    """Epsilon of runs that were fixed beforehand, together, from above: cells of one kind share their plan."""
+    plans = {id(one.plan): one.plan for one in runs}
+    counts = Counter(id(one.plan) for one in runs)
+    ways = [(plan.ways(unit), counts[key]) for key, plan in plans.items()]
+    bound = epsilon_at_most(ways, unit.relation, delta)
+    if bound is not None:
+        return bound
+    return loss_of([way for way, count in ways for _ in range(count)], unit.relation).epsilon(delta)
 
 
 def _tuning(planned: Sequence[Planned], choice: Choice) -> list[TuningCost]:

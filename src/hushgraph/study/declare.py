@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from hushgraph.ledger.ledger import Ledger
 from hushgraph.privacy.plan import Plan
 from hushgraph.study.cell import Cell, code_version, digest
-from hushgraph.study.cost import Planned, plan_cells
 from hushgraph.study.lab import Lab
+from hushgraph.study.planned import Planned, plan_cells
 from hushgraph.study.results import Results
 
 Groups = dict[str, str]

@@ -1,18 +1,21 @@
 """Results as text that can be versioned: `results/NAME.jsonl` beside the study, one line for each run.
 
 A store is a file of this machine. What is kept goes with the study: tables, plots and documents take from there what
-the store does not have.
+the store does not have. A run is found by what it is, which includes the bytes of its data files; their hashes are kept
+too (`results/contents.json`), so that results can be shown where the data is not.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hushgraph.errors import InputError
 from hushgraph.files.writing import number, plain, write_whole
+from hushgraph.study.axes import file_contents
 from hushgraph.study.cell import Cell, digest
 from hushgraph.study.store import Result, State
 
@@ -20,11 +23,23 @@ if TYPE_CHECKING:
     from hushgraph.study.spec import Study
 
 _DIGITS = 6
+_CONTENTS = "contents.json"
 
 
 def kept_file(study: Study) -> Path:
     """Where the results of a study are kept."""
     return study.folder / "results" / f"{study.name}.jsonl"
+
+
+def read_contents(folder: Path) -> dict[str, str]:
+    """The hashes of the data files that kept results are of, by their names."""
+    path = folder / "results" / _CONTENTS
+    if not path.is_file():
+        return {}
+    try:
+        return {str(name): str(value) for name, value in json.loads(path.read_text()).items()}
+    except (ValueError, AttributeError) as error:
+        raise InputError(f"{path}: expected names and hashes of data files; got another file. Restore it") from error
 
 
 def read_kept(study: Study) -> dict[str, Result]:
@@ -43,7 +58,19 @@ def keep(study: Study, ended: Iterable[tuple[Cell, Result | None]]) -> Path:
     lines = {digest(cell.identity()): _line(cell, one) for cell, one in ended if _lasts(one)}
     path = kept_file(study)
     path.parent.mkdir(parents=True, exist_ok=True)
+    datasets = [one for part in study.parts for one in part.datasets if one is not None]
+    sources = [source for one in datasets for source in (one.load, one.split)]
+    contents = {**read_contents(study.folder), **file_contents(*sources)}
+    write_whole(path.with_name(_CONTENTS), json.dumps(dict(sorted(contents.items())), indent=1) + "\n")
     return write_whole(path, "".join(f"{line}\n" for line in lines.values()))
+
+
+def shortened(one: Result | None) -> Result | None:
+    """A result with as many digits as are kept: a page is the same from a store and from what is kept of it."""
+    if one is None:
+        return None
+    metrics = {name: None if value is None else _short(value) for name, value in one.metrics.items()}
+    return replace(one, metrics=metrics, seconds=_short(one.seconds))
 
 
 def _lasts(one: Result | None) -> bool:
@@ -51,9 +78,9 @@ def _lasts(one: Result | None) -> bool:
 
 
 def _line(cell: Cell, one: Any) -> str:
-    values = {name: None if value is None else _short(value) for name, value in one.metrics.items()}
+    one = shortened(one)
     facts = {"run": str(cell), "identity": digest(cell.identity()), "code": one.code, "state": one.state.value}
-    rest = {"metrics": plain(values), "message": one.message.strip(), "seconds": _short(one.seconds)}
+    rest = {"metrics": plain(one.metrics), "message": one.message.strip(), "seconds": one.seconds}
     return json.dumps({**facts, **rest})
 
 

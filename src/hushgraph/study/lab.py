@@ -15,6 +15,7 @@ from hushgraph.study.cell import Cell
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
+    from hushgraph.graph.checks import CheckedGraph
     from hushgraph.ledger.ledger import Ledger
     from hushgraph.methods.base import Method
 
@@ -48,12 +49,21 @@ class Lab:
     @property
     def data(self) -> Data:
         """The graph of the cell, split, with as many labels as the cell says. Kept, so do not change it."""
+        return _loaded(*self._place)
+
+    @property
+    def checked(self) -> CheckedGraph:
+        """The graph as a vault takes it, for plans: many of a study are for the same one."""
+        return _checked(*self._place)
+
+    @property
+    def _place(self) -> tuple[Any, ...]:
+        """What decides the graph, in a form that a cache can look up."""
         cell = self.cell
         if cell.dataset is None:
             raise InputError("this experiment needs a dataset; the cell has none")
         split = cell.split if cell.split is not None else cell.dataset.split
-        data = _loaded(cell.dataset.load, _frozen(cell.dataset.options), _frozen(split), cell.split_seed)
-        return data if cell.label_share is None else with_label_share(data, cell.label_share, cell.split_seed)
+        return cell.dataset.load, _frozen(cell.dataset.options), _frozen(split), cell.split_seed, cell.label_share
 
     @property
     def method(self) -> Method:
@@ -110,10 +120,19 @@ def with_label_share(data: Data, share: float, seed: int) -> Data:
 
 
 @lru_cache(maxsize=2)
-def _loaded(source: str, options: tuple[tuple[str, Any], ...], split: Any, seed: int) -> Data:
+def _loaded(source: str, options: Any, split: Any, seed: int, share: float | None) -> Data:
     from hushgraph.datasets.loading import load
 
+    if share is not None:
+        return with_label_share(_loaded(source, options, split, seed, None), share, seed)
     return load(source, split=list(split) if isinstance(split, tuple) else split, seed=seed, **dict(options))
+
+
+@lru_cache(maxsize=2)
+def _checked(*place: Any) -> CheckedGraph:
+    from hushgraph.graph.checks import check_graph
+
+    return check_graph(_loaded(*place))
 
 
 def _frozen(value: Any) -> Any:

@@ -13,20 +13,45 @@ T = TypeVar("T")
 MOST_REPETITIONS = 100_000
 
 
+_MOST_PLACES = 3
+
+
+@dataclass
+class Problems:
+    """What is wrong with a file, and where; and the datasets whose files are not here."""
+
+    places: dict[str, list[str]] = field(default_factory=dict)
+    missing: dict[str, None] = field(default_factory=dict)
+
+    def add(self, place: str, problem: str) -> None:
+        """One more problem, or one more place of it."""
+        self.places.setdefault(problem, []).append(place)
+
+    def listed(self) -> list[str]:
+        """Every problem once, with its places, and one sentence for all missing files."""
+        found = [f"{_words(list(dict.fromkeys(places)))}: {problem}" for problem, places in self.places.items()]
+        return [*found, *(MissingDataError(*self.missing).problems if self.missing else ())]
+
+
+def _words(places: list[str]) -> str:
+    more = len(places) - _MOST_PLACES
+    return ", ".join(places[:_MOST_PLACES]) + (f" and {more} more" if more > 0 else "")
+
+
 @dataclass
 class Reader:
     """One mapping of a file. `where` is its place, for messages; problems of all readers of a file go to one list."""
 
     values: dict[str, Any]
     where: str = ""
-    problems: list[str] = field(default_factory=list)
+    problems: Problems = field(default_factory=Problems)
 
     @classmethod
-    def of(cls, value: Any, where: str, problems: list[str]) -> Reader:
+    def of(cls, value: Any, where: str, problems: Problems) -> Reader:
         """A reader of a value that has to be a mapping."""
         if isinstance(value, dict):
             return cls({str(key): item for key, item in value.items()}, where, problems)
-        problems.append(f"{where or 'study'}: expected a mapping of names to values; got {shown(value)}")
+        problems.add(where or "study", f"expected a mapping of names to values; got {shown(value)}")
         return cls({}, where, problems)
 
     def at(self, key: str) -> str:
@@ -38,25 +63,26 @@ class Reader:
         names = list(known)
         for key in self.values:
             if key not in names:
-                self.problems.append(f"{self.at(key)}: unknown; {did_you_mean(key, names)}")
+                self.problems.add(self.at(key), f"unknown; {did_you_mean(key, names)}")
 
     def __contains__(self, key: str) -> bool:
         return self.values.get(key) is not None
 
     def problem(self, key: str, expected: str) -> None:
         """Report a value that is not what it should be."""
-        self.problems.append(f"{self.at(key)}: expected {expected}; got {shown(self.values.get(key))}")
+        self.problems.add(self.at(key), f"expected {expected}; got {shown(self.values.get(key))}")
 
     def attempt(self, key: str, make: Callable[[], T]) -> T | None:
         """What `make` returns, or None with its problems reported at this key."""
         try:
             return make()
         except MissingDataError as error:
-            self.problems += [problem for problem in error.problems if problem not in self.problems]
+            self.problems.missing |= dict.fromkeys(error.names)
         except InputError as error:
-            self.problems += [f"{self.at(key)}: {problem}" for problem in error.problems]
+            for problem in error.problems:
+                self.problems.add(self.at(key), problem)
         except (HushgraphError, TypeError, ValueError, ImportError, AttributeError) as error:
-            self.problems.append(f"{self.at(key)}: {error}")
+            self.problems.add(self.at(key), str(error))
         return None
 
     def text(self, key: str, default: str = "") -> str:
@@ -72,7 +98,7 @@ class Reader:
         value, names = self.values.get(key, default), list(known)
         if value is None or (isinstance(value, str) and value in names):
             return value
-        self.problems.append(f"{self.at(key)}: got {shown(value)}; {did_you_mean(str(value), names)}")
+        self.problems.add(self.at(key), f"got {shown(value)}; {did_you_mean(str(value), names)}")
         return default
 
     def listed(self, key: str) -> list[Any]:

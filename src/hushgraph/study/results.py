@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from hushgraph.study.cell import Cell, code_version, digest
-from hushgraph.study.kept import read_kept
+from hushgraph.study.kept import read_kept, shortened
 from hushgraph.study.spec import Study
 from hushgraph.study.store import Result, State, Store
 
@@ -43,10 +43,11 @@ class Results:
         """Every cell with its result."""
         cells, found = self.study.cells, self.store.results()
         others = {**read_kept(self.study), **self.store.of_other_code(cells)} if self.any_code else {}
-        return [
+        ended = [
             (cell, found.get(cell.key(code_version(cell.experiment))) or others.get(digest(cell.identity())))
             for cell in cells
         ]
+        return [(cell, shortened(one)) for cell, one in ended] if self.any_code else ended
 
     @property
     def rows(self) -> list[Row]:

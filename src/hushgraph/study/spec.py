@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from hushgraph.errors import InputError
 from hushgraph.files.plain_yaml import read_yaml
 from hushgraph.study.axes import read_dataset, read_experiment, read_methods, read_named, read_settings, read_split
 from hushgraph.study.cell import INDUCTIVE, TRANSDUCTIVE, Cell, Dataset, Inference, Named, Privacy, digest
-from hushgraph.study.reader import Reader
+from hushgraph.study.reader import Problems, Reader
 from hushgraph.study.views import Choice, View, read_choice, read_views
 
 PART = (
@@ -123,21 +124,28 @@ class Study:
     file: Path | None = None
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str]) -> Study:
-        """The study in a YAML file."""
+    def read(cls, path: str | os.PathLike[str], *, contents: Mapping[str, str] | None = None) -> Study:
+        """The study in a YAML file. With `contents`, its data need not be here: what was kept of it can be shown."""
         source, whole = Path(path), Path(path).absolute()
-        found = cls.from_dict(read_yaml(source, of="a study file"), folder=whole.parent, name=source.stem)
-        return replace(found, file=whole)
+        values = read_yaml(source, of="a study file")
+        return replace(cls.from_dict(values, folder=whole.parent, name=source.stem, contents=contents), file=whole)
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any], *, folder: Path | None = None, name: str = "study") -> Study:
+    def from_dict(
+        cls,
+        values: Mapping[str, Any],
+        *,
+        folder: Path | None = None,
+        name: str = "study",
+        contents: Mapping[str, str] | None = None,
+    ) -> Study:
         """The study that plain values describe, or one error with everything that is wrong with them."""
         folder = folder or Path.cwd()
         if str(folder) not in sys.path:
             sys.path.append(str(folder))  # experiments may be files beside the study
-        top = Reader.of(values, "", [])
+        top = Reader.of(values, "", Problems())
         top.only(TOP)
-        parts = tuple(_parts(top))
+        parts = tuple(_parts(top, contents))
         _require_feasible(top, parts)
         title = top.text("name", name)
         if not _is_file_name(title):
@@ -146,7 +154,7 @@ class Study:
         privacy = _privacy(top)
         choose = read_choice(top)
         views = read_views(top)
-        InputError.collect(top.problems)
+        InputError.collect(top.problems.listed())
         found = cls(
             title,
             privacy,
@@ -196,7 +204,7 @@ def _require_feasible(top: Reader, parts: tuple[Part, ...]) -> None:
     """Refuse a grid that nobody could run before any of it is written out."""
     count = sum(math.prod(len(values) for values in part.axes) for part in parts)
     if count > MOST_CELLS:
-        top.problems.append(f"study: expected at most {MOST_CELLS:,} runs; got {count:,}; shorten an axis")
+        top.problems.add("study", f"expected at most {MOST_CELLS:,} runs; got {count:,}; shorten an axis")
 
 
 def _privacy(top: Reader) -> Privacy:
@@ -204,29 +212,32 @@ def _privacy(top: Reader) -> Privacy:
     if value == "charged":
         return "charged"
     if value is None:
-        top.problems.append(
-            "privacy: expected 'charged' (every run is charged to the ledger of its data) or 'research' (seeded, on "
-            "public data, not private); got nothing. A study never decides this by itself"
+        top.problems.add(
+            "privacy",
+            "expected 'charged' (every run is charged to the ledger of its data) or 'research' (seeded, on "
+            "public data, not private); got nothing. A study never decides this by itself",
         )
     return "research"
 
 
-def _parts(top: Reader) -> Iterator[Part]:
+def _parts(top: Reader, contents: Mapping[str, str] | None) -> Iterator[Part]:
     shared = {key: top.values[key] for key in PART if key in top.values}
     listed = top.listed("parts")
     if not listed:
-        yield _part(Reader(shared, "", top.problems), "study")
+        yield _part(Reader(shared, "", top.problems), "study", contents)
     for number, values in enumerate(listed):
         own = Reader.of(values, f"parts[{number}]", top.problems)
         own.only(("name", *PART))
         name = own.text("name", f"part {number + 1}")
-        yield _part(Reader({**shared, **own.values}, own.where, top.problems), name)
+        yield _part(Reader({**shared, **own.values}, own.where, top.problems), name, contents)
 
 
-def _part(at: Reader, name: str) -> Part:
+def _part(at: Reader, name: str, contents: Mapping[str, str] | None) -> Part:
     experiment = at.text("experiment", "fit")
     needs = read_experiment(at, experiment)
-    datasets = [_each(at, "datasets", value, read_dataset) for value in at.listed("datasets")]
+    datasets = [
+        _each(at, "datasets", value, partial(read_dataset, contents=contents)) for value in at.listed("datasets")
+    ]
     methods = read_methods(at)
     settings = read_settings(at, needs, methods)
     _require(at, needs.axes)
@@ -257,7 +268,7 @@ def _each(at: Reader, key: str, value: Any, read: Callable[[Any], Any]) -> Any:
 def _require(at: Reader, axes: Sequence[str]) -> None:
     for axis in axes:
         if axis not in at:
-            at.problems.append(f"{at.at(axis)}: expected at least one; got none")
+            at.problems.add(at.at(axis), "expected at least one; got none")
 
 
 def _inference(at: Reader) -> Sequence[Inference]:

@@ -50,7 +50,7 @@ class Fit:
         from hushgraph.graph.checks import check_graph
 
         data, rest = _graphs(lab)
-        method, cell, checked = lab.method, lab.cell, check_graph(data)
+        method, cell, checked = lab.method, lab.cell, lab.checked if rest is None else check_graph(data)
         unit = lab.unit or method.default_unit(checked)
         name = str(cell.axis("dataset"))
         plan = method.plan(checked.metadata, unit, lab.budget, paper_mode=cell.paper_mode)
