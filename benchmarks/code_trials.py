@@ -64,7 +64,7 @@ _ROUND = [0]  # which round of a run with unequal rounds comes next
 CERTAIN, NEAREST, SMOOTHED, PARTS, GROWTH = 0.95, 10, 0.5, 4, 4 / 3
 
 
-class Talk(ours._EdgeTalk):
+class Talk(ours.EdgeTalk):
     """The rounds as they are, in steps of which an idea changes one."""
 
     def round(self, *, guesses: bool = True) -> None:

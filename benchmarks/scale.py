@@ -9,9 +9,10 @@ each in a process of its own with one thread:
 * make: raw pairs (`edges.npy`) and a table of nodes (`nodes.parquet`);
 * import: `hushgraph import` of both;
 * edge, node: Chorus at edge level and at node level at epsilon 1, with a ledger, saved as a folder;
+* batches: Chorus at edge level by minibatches, as above, and on full batches, with the same noise (fixed seeds; long);
 * sums: the exact label sums of all nodes from disk;
-* duckdb: the same sums by DuckDB, GROUP BY over its own tables (made outside of the clock), and the sorted, distinct
-  edges of the raw file as Parquet, beside the import (pip install duckdb).
+* duckdb: the sums of labels by DuckDB, GROUP BY over its own tables, made outside of the clock (pip install duckdb);
+* sorted: the sorted, distinct edges of the raw file as Parquet by DuckDB, beside the import.
 
 Parts that are done are not done again (`results.json`). About 30 bytes of disk an entry are needed, 50 with DuckDB; a
 billion entries take under 8 GiB of memory. `--clean` removes all but the results.
@@ -39,7 +40,8 @@ import numpy as np
 
 DEGREE, CLASSES, FEATURES, SAME = 50, 8, 16, 0.2
 AT_ONCE = 1 << 22
-PARTS = ("make", "import", "edge", "node", "sums", "duckdb")
+PARTS = ("make", "import", "edge", "node", "sums", "batches", "duckdb", "sorted")
+SEEDS = (1, 2)
 UNITS = {"edge": "undirected-edge", "node": "node"}
 
 
@@ -122,6 +124,27 @@ def fit(level: str) -> Callable[[Path, int], dict[str, Any]]:
     return part
 
 
+def compare_batches(folder: Path, nodes: int) -> dict[str, Any]:
+    """Chorus at edge level by minibatches and on full batches: test accuracy in points, and processor seconds."""
+    import hushgraph as hg
+
+    warnings.simplefilter("ignore")
+    found: dict[str, list[dict[str, float]]] = {"minibatches": [], "full batches": []}
+    for seed in SEEDS:
+        for way, results in found.items():
+            # A schedule of one's own switches minibatches off; this one leaves the learning rate as it is.
+            schedule = None if way == "minibatches" else (lambda share: 1.0)
+            graph, started = str(folder / "my.graph"), time.process_time()
+            model = hg.Chorus().fit(
+                graph, UNITS["edge"], 1.0, ledger=hg.Ledger(), seed=seed, memory="1MiB", schedule=schedule
+            )
+            assert ("minibatches" in model.settings) == (schedule is None)
+            results.append({"accuracy": model.metrics["accuracy"]["test"], "cpu": time.process_time() - started})
+            print(f"seed {seed}, {way}: {json.dumps(results[-1])}", file=sys.stderr, flush=True)
+    pairs = zip(found["minibatches"], found["full batches"], strict=True)
+    return {**found, "differences": [mini["accuracy"] - full["accuracy"] for mini, full in pairs]}
+
+
 def stored_labels(folder: Path) -> np.ndarray:
     return np.fromfile(folder / "my.graph" / "labels.bin", dtype="<i8")
 
@@ -131,24 +154,25 @@ def add_up(folder: Path, nodes: int) -> dict[str, Any]:
     import torch
 
     from hushgraph.graph.disk import DiskEdges
+    from hushgraph.graph.edges import MemoryEdges
     from hushgraph.graph.labels import quantize_labels
     from hushgraph.graph.quantized import quantize
 
     edges = DiskEdges.open(folder / "my.graph" / "edges")
     labels = quantize_labels(torch.from_numpy(stored_labels(folder)), CLASSES)
-    seconds = {}
+    seconds, checked = {}, {}
     rows = quantize(torch.randn(nodes, 16, generator=torch.Generator().manual_seed(0)), normalize=True)
+    few = (torch.arange(nodes + 1) * DEGREE).clamp(max=1 << 20)  # where each of some short lists begins
     for name, sent in (("labels", labels), ("16 columns", rows)):
-        for _ in edges.sum_blocks(labels):  # compiled, and the file in the cache or not, for both alike
-            break
+        MemoryEdges(few, torch.zeros(int(few[-1]), dtype=torch.int32)).sum(sent, narrow=True)  # loops are compiled
         started = time.process_time()
-        checked = sum(int(sums.sum()) for _, _, sums in edges.sum_blocks(sent))
+        checked[name] = int(edges.sum(sent, narrow=True).sum()) * sent.step
         seconds[name] = time.process_time() - started
     return {"ns an entry": {name: used / edges.num_edges * 1e9 for name, used in seconds.items()}, "of": checked}
 
 
-def database(folder: Path, nodes: int) -> dict[str, Any]:
-    """DuckDB: sums of labels, and the edges of the raw file sorted and distinct."""
+def database_sums(folder: Path, nodes: int) -> dict[str, Any]:
+    """Sums of labels by DuckDB."""
     import duckdb
     import pyarrow as pa
 
@@ -173,13 +197,15 @@ def database(folder: Path, nodes: int) -> dict[str, Any]:
     started = time.process_time()
     db.execute(f"CREATE TABLE sums AS SELECT target, {counts} FROM edges JOIN nodes ON source = id GROUP BY target")
     summed = time.process_time() - started
+    checked = db.execute(f"SELECT {' + '.join(f'sum(n{number})' for number in range(CLASSES))} FROM sums").fetchone()
     del reader, labels
     db.close()
     (folder / "duck.db").unlink()
-    return {"sums, ns an entry": summed / edges.num_edges * 1e9, **_sorted_by_database(folder, edges.num_edges)}
+    return {"ns an entry": {"labels": summed / edges.num_edges * 1e9}, "of": {"labels": checked[0]}}
 
 
-def _sorted_by_database(folder: Path, entries: int) -> dict[str, Any]:
+def database_order(folder: Path, nodes: int) -> dict[str, Any]:
+    """The edges of the raw file, sorted and distinct, by DuckDB."""
     import duckdb
     import pyarrow as pa
 
@@ -201,7 +227,7 @@ def _sorted_by_database(folder: Path, entries: int) -> dict[str, Any]:
     used = time.process_time() - started
     del reader
     (folder / "sorted.parquet").unlink()
-    return {"sorted and distinct, ns an entry": used / entries * 1e9}
+    return {"ns an entry": {"sorted and distinct": used / (2 * len(pairs)) * 1e9}}
 
 
 WORK: dict[str, Callable[[Path, int], dict[str, Any]]] = {
@@ -210,7 +236,9 @@ WORK: dict[str, Callable[[Path, int], dict[str, Any]]] = {
     "edge": fit("edge"),
     "node": fit("node"),
     "sums": add_up,
-    "duckdb": database,
+    "batches": compare_batches,
+    "duckdb": database_sums,
+    "sorted": database_order,
 }
 
 
@@ -250,7 +278,7 @@ def show(found: dict[int, dict[str, Any]]) -> None:
     """The table, and how whole fits grow with the number of entries."""
     for entries, results in found.items():
         for part, one in results.items():
-            more = {key: one[key] for key in ("accuracy", "epsilon", "ns an entry") if key in one}
+            more = {key: one[key] for key in ("accuracy", "epsilon", "ns an entry", "differences") if key in one}
             print(
                 f"{entries:8.0e} {part:7s} cpu {one['cpu']:8.1f} s ({one['cpu'] / entries * 1e9:6.1f} ns an entry), "
                 f"wall {one['wall']:8.1f} s, peak {one['peak GiB']:.2f} GiB  {json.dumps(more) if more else ''}"
@@ -268,7 +296,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--folder", type=Path, required=True, help="where to write; needs room")
     parser.add_argument("--entries", type=float, nargs="+", default=[1e6, 1e7])
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS[:-1]))
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS[:5]))
     parser.add_argument("--clean", action="store_true", help="remove all but the results when done")
     parser.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)
     given = parser.parse_args()

@@ -7,10 +7,13 @@ It makes the graph of `benchmarks/scale.py` and imports it, if it is not there. 
 * bytes: Chorus at edge and node level with a fixed seed, in this process, by 1, 2 and 4 workers, and with one worker
   killed on the way: whether all tensors of all models are equal, to the last byte;
 * sums: exact sums of labels and of 16 columns, from disk by this process with one thread, and by 1 and 2 workers;
-* fit: Chorus at edge level, whole, starting the cluster included or not.
+* fit: Chorus at edge level, whole, by 1 and 2 workers on Ray, starting the cluster included or not;
+* processes: the same, and the sums, by this process and by two others, starting them included or not, in turn.
 
-Seconds are those on the clock, and those of the processor in all processes: this one, Ray's and the workers'. On a busy
-machine only the latter mean something. Two numbers beside each other were measured in one run.
+Seconds are those on the clock, those of the processor in all processes (this one, Ray's and the workers'), and those of
+this process and of the busiest other one, one after the other: what the clock would show if every process had a
+processor to itself and no two worked at once. On a busy machine only the latter two mean something. Two numbers beside
+each other were measured in one run.
 
 Last, what the rates of this machine say about 100 billion entries on N machines; docs/scale.md has the assumptions.
 """
@@ -22,6 +25,7 @@ import hashlib
 import json
 import os
 import signal
+import statistics
 import sys
 import time
 import warnings
@@ -41,8 +45,8 @@ TICK = os.sysconf("SC_CLK_TCK")
 # What a process and all below it used
 
 
-def processor_seconds() -> float:
-    """Of this process and of all that descend from it and are alive."""
+def processor_seconds() -> dict[int, float]:
+    """Of this process and of each that descends from it and is alive."""
     parents: dict[int, int] = {}
     used: dict[int, float] = {}
     for place in Path("/proc").iterdir():
@@ -57,13 +61,18 @@ def processor_seconds() -> float:
     while more:
         below = {process for process, parent in parents.items() if parent in own} - own
         own, more = own | below, bool(below)
-    return sum(used.get(process, 0.0) for process in own)
+    return {process: used.get(process, 0.0) for process in own}
 
 
 def timed(run: Callable[[], Any]) -> tuple[dict[str, float], Any]:
-    wall, cpu = time.perf_counter(), processor_seconds()
+    """Seconds on the clock, of all processors, and along the longest path: this process, then the busiest other one."""
+    wall, before = time.perf_counter(), processor_seconds()
     found = run()
-    return {"wall": time.perf_counter() - wall, "cpu": processor_seconds() - cpu}, found
+    wall = time.perf_counter() - wall
+    spent = {process: after - before.get(process, 0.0) for process, after in processor_seconds().items()}
+    longest = spent.pop(os.getpid())
+    path = longest + max(spent.values(), default=0.0)
+    return {"wall": wall, "cpu": longest + sum(spent.values()), "path": path}, found
 
 
 # The parts
@@ -132,19 +141,26 @@ def bytes_of(place: Path) -> dict[str, Any]:
     return results
 
 
+def rows_to_send(place: Path, nodes: int) -> dict[str, Any]:
+    import torch
+
+    from hushgraph.graph.labels import quantize_labels
+    from hushgraph.graph.quantized import quantize
+
+    return {
+        "labels": quantize_labels(torch.from_numpy(stored_labels(place)), CLASSES),
+        "16 columns": quantize(torch.randn(nodes, 16, generator=torch.Generator().manual_seed(0)), normalize=True),
+    }
+
+
 def sums_of(place: Path, nodes: int) -> dict[str, Any]:
     import torch
 
     import hushgraph as hg
     from hushgraph.graph.disk import DiskEdges
-    from hushgraph.graph.labels import quantize_labels
-    from hushgraph.graph.quantized import quantize
     from hushgraph.graph.spread import SpreadEdges
 
-    sent = {
-        "labels": quantize_labels(torch.from_numpy(stored_labels(place)), CLASSES),
-        "16 columns": quantize(torch.randn(nodes, 16, generator=torch.Generator().manual_seed(0)), normalize=True),
-    }
+    sent = rows_to_send(place, nodes)
     folder, results = place / "my.graph" / "edges", {}
     local = DiskEdges.open(folder)
     clusters = {count: hg.Ray(count) for count in (1, 2)}
@@ -177,6 +193,45 @@ def fits_of(place: Path) -> dict[str, Any]:
         found[f"{count} on Ray"] = timed(lambda cluster=cluster: fit(cluster))[0]
         cluster.close()
     return found
+
+
+def processes_of(place: Path, nodes: int, rounds: int) -> dict[str, Any]:
+    """Sums and whole fits by this process and by two others: the median of some rounds, those of both in turn."""
+    import hushgraph as hg
+    from hushgraph.executors.processes import Processes
+    from hushgraph.graph.disk import DiskEdges
+    from hushgraph.graph.spread import SpreadEdges
+
+    graph = str(place / "my.graph")
+
+    def fit(workers: Any) -> None:
+        hg.Chorus().fit(graph, "undirected-edge", 1.0, ledger=hg.Ledger(), memory="1MiB", seed=1, workers=workers)
+
+    found: dict[str, dict[str, list[dict[str, float]]]] = {}
+    running = Processes(2)
+    folder, sent = place / "my.graph" / "edges", rows_to_send(place, nodes)
+    here, there = DiskEdges.open(folder), SpreadEdges(folder, executor=running)
+    for name, rows in sent.items():
+        ways = {"here": lambda rows=rows: here.sum(rows), "2 processes": lambda rows=rows: there.sum(rows)}
+        assert [way().sum() for way in ways.values()] == [here.sum(rows).sum()] * 2  # all are started and compiled
+        found[name] = {way: [] for way in ways}
+        for _ in range(rounds):
+            for way, run in ways.items():
+                found[name][way].append(timed(run)[0])
+    fit(None)
+    found["fit"] = {"here": [], "2 processes": [], "2 processes, started": []}
+    for _ in range(rounds):
+        found["fit"]["here"].append(timed(lambda: fit(None))[0])
+        found["fit"]["2 processes"].append(timed(lambda: fit(running))[0])
+        fresh = Processes(2)
+        found["fit"]["2 processes, started"].append(timed(lambda fresh=fresh: fit(fresh))[0])
+        fresh.close()
+    running.close()
+
+    def middle(taken: list[dict[str, float]]) -> dict[str, float]:
+        return {clock: statistics.median(one[clock] for one in taken) for clock in ("wall", "cpu", "path")}
+
+    return {part: {way: middle(taken) for way, taken in ways.items()} for part, ways in found.items()}
 
 
 # 100 billion entries
@@ -212,16 +267,23 @@ def ratios(found: dict[str, Any]) -> Iterator[str]:
             words = (
                 "" if name == "here" else f"  {one['wall'] / base['wall']:.2f} and {one['cpu'] / base['cpu']:.2f} times"
             )
-            yield f"{part:12s} {name:18s} {one['wall']:8.2f} s on the clock {one['cpu']:8.2f} s of processors{words}"
-        one, two = contenders["1 on Ray"]["wall"], contenders["2 on Ray"]["wall"]
-        yield f"{part:12s} speed-up of the second worker {one / two:.2f}"
+            yield (
+                f"{part:12s} {name:20s} {one['wall']:8.2f} s on the clock {one['cpu']:8.2f} s of processors "
+                f"{one['path']:8.2f} s along the longest path{words}"
+            )
+        first = "1 on Ray" if "1 on Ray" in contenders else "here"
+        second = "2 on Ray" if "2 on Ray" in contenders else "2 processes"
+        clock, path = (contenders[first][kind] / contenders[second][kind] for kind in ("wall", "path"))
+        yield f"{part:12s} {second} beside {first}: {clock:.2f} times as fast on the clock, {path:.2f} along the path"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--folder", type=Path, required=True, help="where to write; needs room")
     parser.add_argument("--entries", type=float, default=1e7)
-    parser.add_argument("--parts", nargs="+", choices=("bytes", "sums", "fit"), default=["bytes", "sums", "fit"])
+    parts = ("bytes", "sums", "fit", "processes")
+    parser.add_argument("--parts", nargs="+", choices=parts, default=list(parts))
+    parser.add_argument("--rounds", type=int, default=3, help="of the part `processes`")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     entries = int(given.entries)
@@ -234,6 +296,8 @@ def main() -> None:
         print("\n".join([*ratios(sums), *estimate(sums, entries, made["import"]["cpu"])]), flush=True)
     if "fit" in given.parts:
         print("\n".join(ratios({"fit": fits_of(place)})), flush=True)
+    if "processes" in given.parts:
+        print("\n".join(ratios(processes_of(place, nodes, given.rounds))), flush=True)
 
 
 if __name__ == "__main__":

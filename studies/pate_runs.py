@@ -157,8 +157,7 @@ def _made(lab: Lab) -> Classroom:
         asked = torch.randperm(len(public), generator=generator)[: ballot.asked]
     exact = _counts(lab, graph, ballot)[asked]
     noisy = exact + source.stream("votes").integer_gaussian(tuple(exact.shape), plan["votes"].scale or 0.0)
-    lesson = Lesson(public, asked, noisy, method.teachers, method.learns_counts(plan))
-    return Classroom(graph, lesson, plan, seed)
+    return Classroom(graph, method.lesson(plan, public, asked, noisy), plan, seed)
 
 
 def _counts(lab: Lab, graph: CheckedGraph, ballot: Ballot) -> Tensor:

@@ -67,3 +67,13 @@ def plus(task: int, more: int = 0) -> int:
 def counted(lab: Any, *, size: float = 1.0) -> dict[str, float | None]:
     """An experiment."""
     return {"value": size + lab.cell.seed}
+
+
+def whose(task: int, *shared: Any) -> tuple[int, int]:
+    """Who answers."""
+    return os.getpid(), task
+
+
+def summed(task: int, arrays: dict[str, Any], *others: Any) -> tuple[float, bool]:
+    """What all arrays hold together, and whether one could be written to."""
+    return sum(float(one.sum()) for one in arrays.values()), any(one.flags.writeable for one in arrays.values())

@@ -10,6 +10,7 @@ import pytest
 from commands import TRAIN, flat, run, run_json
 from importing.tables_of_people import IMPORT, ROLES, people, write_csv, write_people
 
+WORKERS: dict[str, list[str]] = {"alone": [], "shared": ["--workers", "1"]}
 NODE = ["--unit", "node", "--set", "batch_size=8", "--set", "max_degree=5"]
 
 
@@ -128,6 +129,14 @@ def test_rules_that_make_no_sense(words: list[str], told: str, tmp_path: Path) -
     given = ["--edges", edges, "--nodes", nodes, "--id", "person", "--label", "role", "--undirected", *words]
     refused = run("import", *given, "--ignore", "*", "--out", tmp_path / "g")
     assert (refused.exit_code, told in flat_errors(refused)) == (2, True), refused.stderr
+
+
+def test_workers_for_a_small_graph_are_told_not_to_pay(imported: Path, tmp_path: Path) -> None:
+    arguments = ["train", "gap", "--data", imported, *TRAIN, *NODE]
+    alone, shared = (run(*arguments, "--out", tmp_path / name, *more) for name, more in WORKERS.items())
+    assert (alone.exit_code, shared.exit_code) == (0, 0)
+    assert "begin to pay at about 200,000 nodes" in flat_errors(shared)
+    assert "begin to pay" not in flat_errors(alone)
 
 
 def test_types_of_edges_from_a_column_to_a_promise_for_each(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 
@@ -115,3 +116,19 @@ def test_steps_and_sampling_rate_are_told_where_batches_are_drawn() -> None:
     text = flat(run(*words, "--unit", "node"))
     assert "encoder and classifier of gap: 15 steps, each on a Poisson batch at rate 0.2" in text
     assert "Poisson" not in flat(run(*words, "--unit", "undirected-edge"))
+
+
+def test_what_the_noise_leaves_is_said_before_it_is_paid_for() -> None:
+    rows = ["plan", "dp-appr", "--unit", "node-with-edges", "--nodes", 4000, "--epsilon", 4]
+    (picks,) = run_json(*rows)["remarks"]
+    assert picks.startswith("picks: the nodes of the largest PageRank are preferred by odds of 1.00")
+    assert "variant=features" in picks
+    assert "times as large as any entry can be" in flat(run(*rows, "--set", "variant=gm"))
+    (clear,) = run_json(*rows[:-1], 4000, "--set", "rows=1", "--set", "top=1")["remarks"]
+    assert "variant=features" not in clear
+    assert run_json(*rows, "--set", "variant=features")["remarks"] == []
+    flips = ["plan", "edge-rand", "--unit", "undirected-edge", "--nodes", 4001, "--epsilon", 6]
+    (dense,) = run_json(*flips)["remarks"]
+    false = 4001 * 4000 / 2 / (1 + math.exp(6))
+    assert f"about {false:,.0f} pairs that are not linked" in dense
+    assert run_json(*flips, "--set", "density=kept")["remarks"] == []

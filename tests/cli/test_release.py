@@ -22,6 +22,15 @@ def test_a_graph_is_released_verified_audited_and_loaded(data: Path, tmp_path: P
     )  # no question: the ledger knows the release
 
 
+def test_a_directed_release_is_loaded_without_saying_so_again(tmp_path: Path) -> None:
+    data, out = write_npz(random_graph(0, symmetric=False), tmp_path / "toy.npz"), tmp_path / "out"
+    refused = run("release", "arr", "--data", data, "--out", out, *BUDGET)
+    assert "--directed" in refused.output
+    run_json("release", "arr", "--data", data, "--directed", "--unit", "directed-edge", "--out", out, *BUDGET)
+    words = ["train", "sage", "--data", out, "--unit", "directed-edge", "--epsilon", "inf", "--set", "epochs=1"]
+    assert run_json(*words, "--out", tmp_path / "model")["unit"] == "directed-edge"
+
+
 def test_a_released_graph_is_no_way_around_a_node_level_account(data: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     run_json("release", "arr", "--data", data, "--out", out, *BUDGET)

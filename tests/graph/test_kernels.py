@@ -14,6 +14,7 @@ from hushgraph.graph.labels import quantize_labels
 from hushgraph.graph.quantized import QuantizedRows, quantize
 
 kernels = pytest.importorskip("hushgraph.graph.kernels")
+label_kernels = pytest.importorskip("hushgraph.graph.label_kernels")
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +50,10 @@ def test_rows_of_every_width(columns: int) -> None:
     rng = np.random.default_rng(columns)
     graph = lists_of(rng, 300, 5_000)
     values = torch.from_numpy(rng.integers(-(2**14), 2**14 + 1, (300, columns)).astype(np.int16))
-    assert torch.equal(graph.sum(QuantizedRows(values, 14, 1.0)), in_integers(graph, values))
+    rows = QuantizedRows(values, 14, 1.0)
+    assert torch.equal(graph.sum(rows), in_integers(graph, values))
+    assert graph.sum(rows, narrow=True).dtype == torch.int32
+    assert torch.equal(graph.sum(rows, narrow=True).to(torch.int64), in_integers(graph, values))
 
 
 @pytest.mark.parametrize("columns", [3, 16])
@@ -74,7 +78,7 @@ def test_long_lists_of_the_largest_16_bit_numbers(length: int, entry: int, colum
 @pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize("divided", [False, True])
 @pytest.mark.parametrize("centered", [False, True])
-@pytest.mark.parametrize("classes", [1, 5, 300])
+@pytest.mark.parametrize("classes", [1, 5, 15, 16, 255, 256, 300])
 def test_labels_equal_the_same_rows_written_out(wide: bool, divided: bool, centered: bool, classes: int) -> None:
     rng = np.random.default_rng(classes)
     graph = lists_of(rng, 500, 6_000)
@@ -82,7 +86,38 @@ def test_labels_equal_the_same_rows_written_out(wide: bool, divided: bool, cente
     labels = torch.from_numpy(rng.integers(-1, classes, 500))
     lengths = graph.out_degree() if divided else None
     rows = quantize_labels(labels, classes, bits=14, lengths=lengths, centered=centered)
-    assert torch.equal(graph.sum(rows), in_integers(graph, rows.dense().values))
+    expected = in_integers(graph, rows.dense().values)
+    assert torch.equal(graph.sum(rows), expected)
+    narrow = graph.sum(rows, narrow=True)
+    assert narrow.dtype == torch.int32
+    assert torch.equal(narrow.to(torch.int64), expected)
+
+
+@pytest.mark.parametrize("classes", [7, 10, 15, 16, 40])
+@pytest.mark.parametrize("length", [*range(57, 64), 251, 252, 253, *range(1006, 1025), 70_000])
+def test_lists_of_one_class_around_what_a_small_counter_holds(classes: int, length: int) -> None:
+    """Lanes of 8, 5 and 4 bits, and bytes: four counters in turn are full after four times their largest number."""
+    for sender in (0, classes - 1, -1):
+        labels = torch.full((2,), sender)
+        graph = MemoryEdges(torch.tensor([0, length, 2 * length]), torch.zeros(2 * length, dtype=torch.int32))
+        rows = quantize_labels(labels, classes, centered=True)
+        assert torch.equal(graph.sum(rows), length * rows.dense().values.to(torch.int64))
+
+
+@pytest.mark.parametrize("long", [False, True])
+def test_own_labels_of_32_and_of_64_bits(long: bool) -> None:
+    rng, classes = np.random.default_rng(3), 1000 if long else 8
+    graph = lists_of(rng, 500, 6_000)
+    labels, hot = rng.integers(0, classes + 1, 500), rng.integers(0, 2**15, 500)
+    cold = -rng.integers(0, 2**15 if long else 2**12, 500)
+    hot[labels == classes] = cold[labels == classes] = 0
+    own = label_kernels.OwnLabels(labels, classes, hot, cold)
+    assert own.table.dtype == (np.uint64 if long else np.uint32)
+    found = np.empty((500, classes), dtype=np.int64)
+    own.sums(graph.sources.numpy().view(np.uint32), graph.offsets.numpy(), found)
+    dense = np.repeat(cold[:, None], classes + 1, axis=1)
+    dense[np.arange(500), labels] = hot
+    assert np.array_equal(found, in_integers(graph, torch.from_numpy(dense[:, :classes])).numpy())
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])

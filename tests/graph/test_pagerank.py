@@ -104,3 +104,12 @@ def test_support_is_capped_by_weight_and_rows_sum_to_one() -> None:
     assert mixed.support() == 2
     assert mixed.weights.sum(1).tolist() == pytest.approx([1.0] * 4)
     assert torch.equal(mixed.columns[:, 0], sources)
+
+
+def test_nodes_without_a_row_get_one_of_their_own() -> None:
+    rows = TopRows(torch.tensor([1, 4]), torch.tensor([[2, 0], [1, 3]]), torch.full((2, 2), 0.5))
+    filled = rows.with_own(torch.tensor([0, 1, 2, 4]))
+    assert filled.sources.tolist() == [1, 4, 0, 2]
+    assert filled.support() == rows.support() == 1
+    assert filled.mixed(0.0).weights[2:].tolist() == [[1.0, 0.0, 0.0]] * 2
+    assert filled.columns[2:].tolist() == [[0, 0], [2, 2]]

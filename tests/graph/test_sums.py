@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from hushgraph.errors import InputError
 from hushgraph.graph import edges as edges_module
+from hushgraph.graph import sums
 from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.quantized import QuantizedRows, quantize
 from hushgraph.graph.sums import aligned_rows, check_rows, sum_bags, target_runs
@@ -76,10 +77,19 @@ def test_blocks_of_targets_do_not_change_a_sum(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr(edges_module, "_BLOCK_EDGES", limits[0])
         monkeypatch.setattr(edges_module, "_BLOCK_TARGETS", limits[1])
         assert torch.equal(graph.sum(rows), expected)
-        blocks = list(graph.sum_blocks(rows))
-        assert all(sums.dtype == torch.int64 for _, _, sums in blocks)
-        assert torch.equal(torch.cat([sums for _, _, sums in blocks]), expected)
-        assert [node for first, last, _ in blocks for node in range(first, last)] == list(range(300))
+
+
+@pytest.mark.parametrize(("length", "kind"), [((1 << 11) - 1, torch.int32), (1 << 11, torch.int64)])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_narrow_sums_have_32_bits_while_every_list_is_short_enough(
+    length: int, kind: torch.dtype, compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sums, "LEAST_COMPILED", 0 if compiled else 1 << 62)
+    graph = MemoryEdges(torch.tensor([0, length, length]), torch.zeros(length, dtype=torch.int32))
+    rows = quantize(torch.tensor([[-1.0, 0.0], [0.0, 0.0]]), bits=20)
+    found = graph.sum(rows, narrow=True)
+    assert found.dtype == kind
+    assert found.tolist() == [[-length << 20, 0], [0, 0]] == graph.sum(rows).tolist()
 
 
 def test_rows_of_another_graph_are_refused() -> None:

@@ -72,9 +72,12 @@ def test_the_choice_at_node_level_follows_sizes_and_degree() -> None:
             assert reason.values["train"] == sizes.num_train
 
 
-@pytest.mark.parametrize(("train", "expected"), [(7_500, "chorus-codes"), (500, "chorus-codes"), (499, "chorus")])
-def test_codes_need_labels_at_edge_level(train: int, expected: str) -> None:
-    method, reason = rule.decide(Metadata(10_000, train), units.UndirectedEdge(), Budget(1.0), Answers())
+@pytest.mark.parametrize(
+    ("train", "val", "expected"),
+    [(7_500, 0, "chorus-codes"), (500, 0, "chorus-codes"), (499, 49, "chorus"), (10, 50, "chorus-codes")],
+)
+def test_codes_need_labels_at_edge_level(train: int, val: int, expected: str) -> None:
+    method, reason = rule.decide(Metadata(10_000, train, val), units.UndirectedEdge(), Budget(1.0), Answers())
     assert method.name == expected == reason.values["method"]
 
 

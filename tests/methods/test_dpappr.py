@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -64,6 +65,15 @@ def test_a_cut_graph_names_its_own_nodes_only() -> None:
                 assert torch.unique(torch.cat([rows.columns.flatten(), rows.sources])).numel() <= 15
 
 
+def test_nodes_without_a_row_are_examples_of_their_own_features() -> None:
+    plain, filled = (fit(variant="em-v0", rows=5, fill=fill) for fill in (False, True))
+    assert plain.plan["picks"] == filled.plan["picks"]
+    assert plain.plan["network"].mechanism.sample_rate == 1.0  # batches of 8 from 5 rows
+    assert filled.plan["network"].mechanism.sample_rate == pytest.approx(8 / len(filled.nodes["train"]))
+    with pytest.raises(InputError, match="fill"):
+        fit(variant="dpsgd", rows=5, fill=True)
+
+
 def test_another_graph_costs_nothing_more() -> None:
     model = fit()
     assert model.predict_on(random_graph(5), BUDGET, ledger=Ledger(), seed=2).plan.stages == ()
@@ -110,6 +120,18 @@ def test_six_times_less_noise_a_row_than_the_publication_for_the_same_proof() ->
     (theirs,) = row_scales(method, CORA, 4.0, 1e-3)
     ours = method._within_share(method.row_stages(CORA), NodeWithEdges(), hg.Budget(8.0, 2e-3))[0]
     assert 5.5 < theirs.scale / ours.scale < 7.0
+
+
+def test_the_layout_of_the_reference_code_draws_batches_from_all_sampled_nodes() -> None:
+    """Then the rate that the publication states is the real one, and `features` keeps to its claim."""
+    method = DPAPPR(variant="features", rows=8, epochs=2, batch_size=4)
+    budget, metadata = hg.Budget(4.0, 1e-2), Metadata(40, 30, 0, 10, 4, 3)
+    published, reference = (
+        replace(method, fill=fill).plan(metadata, NodeWithEdges(), budget, paper_mode=True) for fill in (False, True)
+    )
+    assert published.epsilon > 4.0
+    assert reference["network"].mechanism.sample_rate == pytest.approx(4 / 30)
+    assert reference.epsilon <= 4.0
 
 
 def test_paper_mode_shows_its_claim_and_says_that_delta_is_large() -> None:

@@ -15,7 +15,7 @@ from hushgraph.errors import InputError, UnprovenError
 from hushgraph.methods.model import Model
 from hushgraph.methods.pate import PATE
 from hushgraph.privacy.metadata import Metadata
-from hushgraph.training.learners import TorchLearner, learner
+from hushgraph.training.learners import Part, TorchLearner, learner
 from hushgraph.training.students import GRAPH_STUDENTS, STUDENTS
 
 BUDGET = hg.Budget(8.0, 1e-4)
@@ -107,6 +107,16 @@ def test_students_learn_from_counts_where_the_planned_noise_dominates(
     method = PATE(teachers=100, queries=queries, use_counts=asked)
     sizes = Metadata(9_000, 4_000, num_features=64, num_classes=3, num_public=5_000)
     assert method.learns_counts(method.plan(sizes, hg.units.Record(), BUDGET)) is counts
+
+
+@pytest.mark.parametrize(("noise", "spread"), [("gaussian", 1.0), ("laplace", 2.0**0.5)])
+def test_students_are_told_the_noise_of_the_plan(noise: str, spread: float) -> None:
+    method = PATE(teachers=100, queries=40, noise=noise)
+    sizes = Metadata(9_000, 4_000, num_features=64, num_classes=3, num_public=5_000)
+    plan = method.plan(sizes, hg.units.Record(), BUDGET)
+    lesson = method.lesson(plan, Part(torch.zeros(40, 64)), torch.arange(40), torch.zeros(40, 3, dtype=torch.int64))
+    assert lesson.noise == pytest.approx(spread * (plan["votes"].scale or 0.0))
+    assert lesson.noise > 0.0
 
 
 def test_what_does_not_go_together_is_said() -> None:

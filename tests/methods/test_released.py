@@ -64,7 +64,7 @@ def test_directed_and_sparse_graphs(tmp_path: Path) -> None:
     graph = random_graph(0, symmetric=False)
     graph.x = to_torch_csr(sparse.csr_matrix((graph.x * (graph.x > 0)).numpy()))
     found = hg.release_graph(hg.LapGraph(), graph, hg.units.DirectedEdge(), BUDGET, ledger=Ledger.in_memory(warn=False))
-    again = hg.datasets.load(found.save(tmp_path), directed=True)
+    again = hg.datasets.load(found.save(tmp_path))  # the file says that it is directed
     assert torch.equal(again.x.to_dense(), graph.x.to_dense())
     assert again.edge_index.shape[1] == found.num_edges
 

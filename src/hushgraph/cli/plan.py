@@ -99,10 +99,11 @@ def plan(
     metadata = replace(metadata, edge_types=tuple(name for name, _ in choices.budget.relations))
     assert choices.unit is not None
     made = choices.method.plan(metadata, choices.unit, choices.budget, paper_mode=paper_mode)
+    remarks = list(choices.method.remarks(made))
     if as_json:
-        show_json(summary(made))
+        show_json({**summary(made), "remarks": remarks})
     else:
-        _show(made)
+        _show(made, remarks)
 
 
 def summary(plan: Plan) -> dict[str, Any]:
@@ -156,13 +157,13 @@ def _multiplier(stage: Stage, unit: Unit) -> float | None:
 # In words
 
 
-def _show(plan: Plan) -> None:
+def _show(plan: Plan, remarks: list[str]) -> None:
     first = " first" if plan.branches else ""
     _show_stages(f"{plan.method}: what would be released{first}", plan)
     for branch in plan.branches:
         _show_stages(f"then {branch.method}, if the rule chooses it", branch)
     show_words("scale: of the noise; sens.: how far one unit moves a release; epsilon: of a stage alone\n")
-    for line in _lines(plan):
+    for line in [*remarks, *_lines(plan)]:
         show_words(line)
 
 

@@ -120,6 +120,8 @@ def train(
     torch.set_num_threads(threads)
     executor = None if workers is None else as_executor(workers)
     graph = load_graph(data, split, split_seed, directed=directed, classes=classes, memory=memory, workers=executor)
+    if executor is not None:
+        _tell_of_few(graph, choices.method)
     book = default_ledger(ledger)
     if continues is None and separate is None:
         separate = why_separate(data, lambda: choices.unit or choices.method.default_unit(check_graph(graph)), book)
@@ -154,6 +156,18 @@ def train(
         show_json(shown)
     else:
         _show(model, out, graph)
+
+
+def _tell_of_few(graph: Any, method: Any) -> None:
+    """Say so where workers cost more than they bring. Teachers that a method hands out are another case."""
+    from hushgraph.graph.spread import FEW_NODES, SpreadEdges
+
+    is_spread = isinstance(getattr(graph, "edges", None), SpreadEdges) and not hasattr(method, "workers")
+    if is_spread and graph.num_nodes < FEW_NODES:
+        tell(
+            f"workers: {graph.num_nodes:,} nodes are few. Starting workers and sending them rows takes longer than "
+            f"adding up takes here; they begin to pay at about {FEW_NODES:,} nodes. The model is the same"
+        )
 
 
 def _ranks() -> Ranks:

@@ -4,7 +4,8 @@ A file holds `edge_index` [2, E] with both directions of every edge, `y` (the cl
 features, either dense as `x` or in CSR form as `x_data`, `x_indices`, `x_indptr`, `x_shape`. Optional are
 `train_mask`, `val_mask`, `test_mask` (or several splits at once, `train_masks` and so on, [splits, n]), the declared
 classes (`class_names`, `class_years`, or their number `num_classes`), `keep_mask`, the nodes of the classification
-task, and `public_edge_index`, edges that are public knowledge. Nothing in a file is ever unpickled.
+task, `public_edge_index`, edges that are public knowledge, and `directed`, true where an edge may be stored in one
+direction only. Nothing in a file is ever unpickled.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def read_npz(
     num_classes: the number of classes, a public fact. It is needed only if the file names no classes; without it
         the graph declares none, and is refused under units that keep labels private.
     features: "required" refuses a file without features; "constant" gives such a graph one column of ones.
-    directed: accept a graph in which an edge is stored in one direction only.
+    directed: accept a graph in which an edge is stored in one direction only; a file that says so itself needs no word.
     keep: other arrays of whole numbers with a row for each node, to be kept beside the rest.
 
     Nodes without a class (`y = -1`) stay in the graph, and in the masks that name them: a split is public, and who has
@@ -64,6 +65,7 @@ def read_npz(
     with Archive(path) as archive:
         archive.require(["edge_index", "y"], "a graph file holds")
         y = _read_labels(archive)
+        directed = directed or ("directed" in archive and bool(archive.booleans("directed", ())))
         data = Data(
             x=_read_features(archive, len(y), features),
             edge_index=_read_edges(archive, len(y), directed),
@@ -88,7 +90,8 @@ def read_npz(
 def write_npz(data: Data, path: str | Path) -> Path:
     """Write a graph in the format of `read_npz` and return the path (`.npz` is added if it is missing).
 
-    Written are the edges, features, labels, masks and declared classes; other attributes of `data` are not.
+    Written are the edges, features, labels, masks and declared classes, and that edges are `directed` where `data` has
+    that attribute; other attributes of `data` are not.
     """
     arrays = {
         "edge_index": _sorted_edges(data.edge_index, len(data.y)),
@@ -97,6 +100,8 @@ def write_npz(data: Data, path: str | Path) -> Path:
     }
     if data.get("public_edge_index") is not None:
         arrays["public_edge_index"] = _sorted_edges(data.public_edge_index, len(data.y))
+    if data.get("directed"):
+        arrays["directed"] = np.array(True)
     if has_split(data):
         arrays.update({name: data[name].numpy() for name in MASKS})
     if data.get("class_names") is not None and data.get("classes_declared", True):

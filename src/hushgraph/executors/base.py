@@ -60,6 +60,13 @@ class Executor(Protocol):
         ...
 
 
+def begin_early(executor: Executor) -> None:
+    """Let an executor start its workers while there is something else to do, if it can."""
+    begin = getattr(executor, "begin", None)
+    if begin is not None:
+        begin()
+
+
 def cores() -> int:
     """How many processes can run at once here."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -271,7 +271,7 @@ def _edge_problems(edge_index: Any, num_nodes: int) -> list[str]:
 
 
 def _stored_problems(edges: Edges, num_nodes: int) -> list[str]:
-    if not hasattr(edges, "sum_blocks"):
+    if not hasattr(edges, "edge_blocks"):
         return [f"edges: expected edges on disk (DiskEdges); got {type(edges).__name__}"]
     if edges.num_nodes != num_nodes:
         return [f"edges: expected a graph of {num_nodes} nodes, one per row of features; got {edges.num_nodes}"]

@@ -46,7 +46,7 @@ from hushgraph.graph.disk_writing import (
     write_edges,
     write_lists,
 )
-from hushgraph.graph.edges import MemoryEdges
+from hushgraph.graph.edges import MemoryEdges, longest_list
 from hushgraph.graph.external_sort import read_array
 from hushgraph.graph.packed import INT32_LIMIT, pack, unpack_minor
 from hushgraph.graph.sums import (
@@ -54,7 +54,6 @@ from hushgraph.graph.sums import (
     Run,
     check_quantized,
     kernels_for,
-    run_sums,
     sum_runs,
     summed_by_source,
     target_runs,
@@ -206,18 +205,15 @@ class DiskEdges:
         with self._place("sorting") as place, told_if_full(place):
             yield from in_order(self._turned(), place, self.num_nodes, _entries(self.memory_limit), self._kernels())
 
-    def sum(self, rows: Quantized) -> Tensor:
-        """For every node, the exact sum of the rows of the nodes that send to it: int64 `[nodes, columns]`."""
-        check_quantized(rows, self.num_nodes)
-        return sum_runs(self._sum_runs(rows.shape[1]), rows, self.num_edges)
+    def sum(self, rows: Quantized, *, narrow: bool = False) -> Tensor:
+        """For every node, the exact sum of the rows of the nodes that send to it: int64 `[nodes, columns]`.
 
-    def sum_blocks(self, rows: Quantized) -> Iterator[tuple[int, int, Tensor]]:
-        """The same in runs of nodes, in order: (first, last, sums of the nodes from `first` up to `last`).
-
-        What a run needs beside the rows is within the memory limit, unless a single node has more in-neighbors.
+        With `narrow`, int32 if no list is so long that a sum could need more. What is read at a time is within the
+        memory limit, unless a single node has more in-neighbors.
         """
         check_quantized(rows, self.num_nodes)
-        return run_sums(self._sum_runs(rows.shape[1]), rows, self.num_edges)
+        longest = longest_list(self) if narrow else None
+        return sum_runs(self._sum_runs(rows.shape[1]), rows, self.num_edges, longest)
 
     def _sum_runs(self, columns: int) -> Iterator[Run]:
         targets = max(self.memory_limit // 2 // (16 + 12 * columns), 1)

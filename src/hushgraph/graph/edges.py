@@ -23,7 +23,6 @@ from hushgraph.graph.sums import (
     Run,
     check_quantized,
     kernels_for,
-    run_sums,
     sum_runs,
     summed_by_source,
     target_runs,
@@ -62,12 +61,11 @@ class Edges(Protocol):
         """True when every edge has its reverse (as often as the edge itself)."""
         ...
 
-    def sum(self, rows: Quantized) -> Tensor:
-        """For every node, the exact sum of the rows of the nodes that send to it: int64 `[nodes, columns]`."""
-        ...
+    def sum(self, rows: Quantized, *, narrow: bool = False) -> Tensor:
+        """For every node, the exact sum of the rows of the nodes that send to it: int64 `[nodes, columns]`.
 
-    def sum_blocks(self, rows: Quantized) -> Iterator[tuple[int, int, Tensor]]:
-        """The same in runs of nodes, in order: (first, last, sums of the nodes from `first` up to `last`)."""
+        With `narrow`, int32 if no list is so long that a sum could need more.
+        """
         ...
 
     def cap(self, max_degree: int, noise: NoiseSource) -> Edges:
@@ -200,15 +198,13 @@ class MemoryEdges:
         ends = number[self.edge_index()]
         return MemoryEdges.from_edge_index(ends[:, (ends >= 0).all(dim=0)], nodes.numel())
 
-    def sum(self, rows: Quantized) -> Tensor:
-        """For every node, the exact sum of the rows of the nodes that send to it: int64 `[nodes, columns]`."""
-        check_quantized(rows, self.num_nodes)
-        return sum_runs(self._runs(), rows, self.num_edges)
+    def sum(self, rows: Quantized, *, narrow: bool = False) -> Tensor:
+        """For every node, the exact sum of the rows of the nodes that send to it: int64 `[nodes, columns]`.
 
-    def sum_blocks(self, rows: Quantized) -> Iterator[tuple[int, int, Tensor]]:
-        """The same in runs of nodes, in order: (first, last, sums of the nodes from `first` up to `last`)."""
+        With `narrow`, int32 if no list is so long that a sum could need more.
+        """
         check_quantized(rows, self.num_nodes)
-        return run_sums(self._runs(), rows, self.num_edges)
+        return sum_runs(self._runs(), rows, self.num_edges, longest_list(self) if narrow else None)
 
     def _runs(self) -> Iterator[Run]:
         for first, last in target_runs(self.offsets, _BLOCK_EDGES, _BLOCK_TARGETS):
@@ -259,12 +255,6 @@ class MemoryEdges:
         return repeats
 
 
-def narrow_sum(edges: Edges, sent: Quantized) -> Tensor:
-    """The exact sums, in 32 bits if no list is so long that they could need more."""
-    longest = int(edges.in_degree().max()) if edges.num_nodes else 0
-    if longest << sent.bits >= 1 << 31:
-        return edges.sum(sent)
-    sums = torch.empty(sent.shape, dtype=torch.int32)
-    for first, last, part in edges.sum_blocks(sent):
-        sums[first:last] = part
-    return sums
+def longest_list(edges: Edges) -> int:
+    """How many edges end at the node with the most."""
+    return int(edges.in_degree().max()) if edges.num_nodes else 0

@@ -1,4 +1,4 @@
-"""Compiled loops over edges: exact sums of 16-bit rows, sums of labels, and the order of edges by target.
+"""Compiled loops over edges: exact sums of 16-bit rows, and the order of edges by target.
 
 They need numba (the extra `fast`) and are imported only where a graph is large enough to be worth it
 (`hushgraph.graph.sums.kernels_for`). All of them compute whole numbers, so that what they return is the same, bit for
@@ -24,8 +24,6 @@ _AHEAD = 32  # rows fetched before their turn
 _CACHED_BYTES = 1 << 24  # tables up to this size come from the processor's caches: fetching ahead only costs there
 _DIGIT = 11  # bits of a node number sorted at a time: so many counters stay in the nearest cache
 _MOST_RANGE_BITS = 10
-_LOW, _LESS_AT, _MORE_AT = np.uint64(0xFFFF), np.uint64(16), np.uint64(32)
-_ONE, _TWO, _THREE, _FOUR = (np.uint64(number) for number in (1, 2, 3, 4))
 
 
 # Sums of rows
@@ -42,30 +40,33 @@ def tables(values: np.ndarray) -> list[np.ndarray]:
 
 
 def row_sums(parts: list[np.ndarray], sources: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
-    """Write the sum of the rows `sources[offsets[i] - offsets[0] : offsets[i + 1] - offsets[0]]` to `out[i]`, int64."""
+    """Write the sum of the rows `sources[offsets[i] - offsets[0] : offsets[i + 1] - offsets[0]]` to `out[i]`.
+
+    The result has 64 bits, or 32 where sums fit.
+    """
     for number, part in enumerate(parts):
         first = number * _WIDTHS[-1]
-        run = _row_sums(part.shape[1], _AHEAD if part.nbytes > _CACHED_BYTES else 0)
+        run = _row_sums(part.shape[1], _AHEAD if part.nbytes > _CACHED_BYTES else 0, 8 * out.itemsize)
         run(part, sources, offsets, out[:, first : first + _WIDTHS[-1]])
 
 
 @cache
-def _row_sums(width: int, ahead: int) -> Callable[..., None]:
+def _row_sums(width: int, ahead: int, bits: int) -> Callable[..., None]:
     @njit(cache=True, nogil=True)
     def run(table, sources, offsets, out):  # type: ignore[no-untyped-def]
         start, columns = np.intp(offsets[0]), out.shape[1]
         rows, nodes = np.uintp(table.ctypes.data), np.uintp(sources.ctypes.data)
-        size, piece = np.intp(len(sources)), np.empty(width, dtype=np.int64)
+        size, piece = np.intp(len(sources)), np.empty(width, dtype=out.dtype)
         for i in range(len(offsets) - 1):
             begin, end = np.intp(offsets[i]) - start, np.intp(offsets[i + 1]) - start
             if columns == width and end - begin <= FLUSH:
                 place = np.uintp(out.ctypes.data + i * out.strides[0])
-                _add_rows(width, ahead, rows, nodes, begin, end, size, place)  # type: ignore[call-arg]
+                _add_rows(width, ahead, bits, rows, nodes, begin, end, size, place)  # type: ignore[call-arg]
                 continue
             out[i, :] = 0
             while begin < end:
                 stop, place = min(end, begin + FLUSH), np.uintp(piece.ctypes.data)
-                _add_rows(width, ahead, rows, nodes, begin, stop, size, place)  # type: ignore[call-arg]
+                _add_rows(width, ahead, bits, rows, nodes, begin, stop, size, place)  # type: ignore[call-arg]
                 for j in range(columns):
                     out[i, j] += piece[j]
                 begin = stop
@@ -74,25 +75,25 @@ def _row_sums(width: int, ahead: int) -> Callable[..., None]:
 
 
 @intrinsic
-def _add_rows(typing, width, ahead, table, sources, begin, end, size, place):  # type: ignore[no-untyped-def]
-    """Add the int16 rows of `sources[begin:end]` in 32 bits and write the sum to `place`, int64.
+def _add_rows(typing, width, ahead, bits, table, sources, begin, end, size, place):  # type: ignore[no-untyped-def]
+    """Add the int16 rows of `sources[begin:end]` in 32 bits and write the sum to `place`, in so many `bits`.
 
     Written out because one vector register per 16 columns must hold the partial sum: an array is not kept in registers.
     """
-    if not isinstance(width, types.IntegerLiteral) or not isinstance(ahead, types.IntegerLiteral):
+    known = (width, ahead, bits)
+    if not all(isinstance(one, types.IntegerLiteral) for one in known):
         return None
     pointer, number = types.uintp, types.intp
-    signature = types.void(width, ahead, pointer, pointer, number, number, number, pointer)
-    columns, distance = width.literal_value, ahead.literal_value
+    signature = types.void(*known, pointer, pointer, number, number, number, pointer)
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        _emit_row_loop(builder, columns, distance, *values[2:])
+        _emit_row_loop(builder, *(one.literal_value for one in known), *values[3:])
         return context.get_dummy_value()
 
     return signature, code
 
 
-def _emit_row_loop(b: Any, width: int, ahead: int, table: Any, sources: Any, *bounds: Any) -> None:
+def _emit_row_loop(b: Any, width: int, ahead: int, bits: int, table: Any, sources: Any, *bounds: Any) -> None:
     begin, end, size, place = bounds
     i16, i32, i64 = (ir.IntType(bits) for bits in (16, 32, 64))
     short, middle, wide = (ir.VectorType(kind, width) for kind in (i16, i32, i64))
@@ -120,7 +121,8 @@ def _emit_row_loop(b: Any, width: int, ahead: int, table: Any, sources: Any, *bo
     result = b.phi(middle)
     result.add_incoming(none, before)
     result.add_incoming(added, loop)
-    b.store(b.sext(result, wide), b.inttoptr(place, wide.as_pointer()), align=8)
+    result = b.sext(result, wide) if bits == 64 else result
+    b.store(result, b.inttoptr(place, result.type.as_pointer()), align=bits // 8)
 
 
 def _emit_prefetch(b: Any, address: Any, num_bytes: int) -> None:
@@ -131,75 +133,6 @@ def _emit_prefetch(b: Any, address: Any, num_bytes: int) -> None:
     for line in range(0, num_bytes, 64):
         place = b.inttoptr(b.add(address, ir.Constant(i64, line)), i8.as_pointer())
         b.call(prefetch, [place, *(ir.Constant(i32, value) for value in (0, 3, 1))])
-
-
-# Sums of labels: four counters per class, in turn, so that an edge need not wait for the one before it
-
-
-@njit(cache=True, nogil=True)
-def equal_label_sums(classes, hot, cold, sources, offsets, out):  # type: ignore[no-untyped-def]
-    """Write to `out[i, j]` the sum of `hot` from each sender of i with class j and `cold` from each with another.
-
-    `classes` are unsigned; senders with class `out.shape[1]` send nothing. Offsets as for `row_sums`.
-    """
-    columns = out.shape[1]
-    counts = np.zeros((4, columns + 1), dtype=np.int64)
-    a, b, c, d = counts[0], counts[1], counts[2], counts[3]
-    start = np.uint64(offsets[0])
-    for i in range(len(offsets) - 1):
-        k, end = np.uint64(offsets[i]) - start, np.uint64(offsets[i + 1]) - start
-        while k + _FOUR <= end:
-            a[classes[sources[k]]] += 1
-            b[classes[sources[k + _ONE]]] += 1
-            c[classes[sources[k + _TWO]]] += 1
-            d[classes[sources[k + _THREE]]] += 1
-            k += _FOUR
-        while k < end:
-            a[classes[sources[k]]] += 1
-            k += _ONE
-        senders = np.int64(offsets[i + 1]) - np.int64(offsets[i]) - (a[columns] + b[columns] + c[columns] + d[columns])
-        for j in range(columns):
-            out[i, j] = (a[j] + b[j] + c[j] + d[j]) * (hot - cold) + senders * cold
-        counts[:] = 0
-
-
-def pack_labels(classes: np.ndarray, hot: np.ndarray, cold: np.ndarray) -> np.ndarray:
-    """Class, -cold and hot - cold of every sender in one number, for `label_sums`; hot >= 0 >= cold, below 2^15."""
-    more, less = (hot - cold).astype(np.uint64), (-cold).astype(np.uint64)
-    return classes.astype(np.uint64) | (less << _LESS_AT) | (more << _MORE_AT)
-
-
-@njit(cache=True, nogil=True)
-def label_sums(packed, sources, offsets, out):  # type: ignore[no-untyped-def]
-    """Write to `out[i, j]` the sum of the `hot` of the senders of i with class j and the `cold` of the others."""
-    columns = out.shape[1]
-    totals = np.zeros((4, columns + 1), dtype=np.int64)
-    a, b, c, d = totals[0], totals[1], totals[2], totals[3]
-    start = np.uint64(offsets[0])
-    for i in range(len(offsets) - 1):
-        k, end = np.uint64(offsets[i]) - start, np.uint64(offsets[i + 1]) - start
-        less = np.uint64(0)
-        while k + _FOUR <= end:
-            p, q, r, s = (
-                packed[sources[k]],
-                packed[sources[k + _ONE]],
-                packed[sources[k + _TWO]],
-                packed[sources[k + _THREE]],
-            )
-            a[p & _LOW] += np.int64(p >> _MORE_AT)
-            b[q & _LOW] += np.int64(q >> _MORE_AT)
-            c[r & _LOW] += np.int64(r >> _MORE_AT)
-            d[s & _LOW] += np.int64(s >> _MORE_AT)
-            less += (p >> _LESS_AT & _LOW) + (q >> _LESS_AT & _LOW) + (r >> _LESS_AT & _LOW) + (s >> _LESS_AT & _LOW)
-            k += _FOUR
-        while k < end:
-            p = packed[sources[k]]
-            a[p & _LOW] += np.int64(p >> _MORE_AT)
-            less += p >> _LESS_AT & _LOW
-            k += _ONE
-        for j in range(columns):
-            out[i, j] = a[j] + b[j] + c[j] + d[j] - np.int64(less)
-        totals[:] = 0
 
 
 # Edges by target: ranges of targets first, then, within the cache, by source and by target

@@ -131,6 +131,13 @@ class TopRows:
         kept = torch.where(gone, 0.0, weight).view(shape)
         return TopRows(self.sources, torch.where(gone, row, column).view(shape), kept)
 
+    def with_own(self, nodes: Tensor) -> TopRows:
+        """With a row of itself alone for each of the `nodes` that has none."""
+        more = nodes[~torch.isin(nodes, self.sources)]
+        own = more.unsqueeze(1).expand(-1, self.columns.shape[1])
+        parts = (self.sources, more), (self.columns, own), (self.weights, torch.zeros(own.shape))
+        return TopRows(*(torch.cat(part) for part in parts))
+
     def support(self) -> int:
         """How many rows of other sources the most popular node has an entry in."""
         row = self.sources.unsqueeze(1).expand_as(self.columns)

@@ -20,15 +20,18 @@ import torch
 from torch import Tensor
 
 from hushgraph.errors import HushgraphError, InputError
-from hushgraph.executors.base import Executor
+from hushgraph.executors.base import Executor, begin_early
 from hushgraph.files.remote import RemoteFile, is_url, json_of
 from hushgraph.graph.disk import MEMORY_LIMIT, DiskEdges
 from hushgraph.graph.disk_reading import HEADER, SOURCE_TYPE, SOURCES
+from hushgraph.graph.edges import longest_list
 from hushgraph.graph.external_sort import read_array
 from hushgraph.graph.labels import QuantizedLabels
 from hushgraph.graph.quantized import QuantizedRows
-from hushgraph.graph.sums import Quantized, adder, check_quantized, summed_by_source, target_runs
+from hushgraph.graph.sums import Quantized, adder, check_quantized, room_for_sums, summed_by_source, target_runs
 
+FEW_NODES = 200_000
+"""Below so many nodes, workers take longer to start and to be sent rows than adding up takes (docs/scale.md)."""
 _LEAST_ENTRIES, _MOST_ENTRIES = 1 << 20, 1 << 24
 _PARTS_EACH = 8  # of a worker, so that all end at about the same time
 _FASTEST_BLOCK = 1 << 20
@@ -82,21 +85,23 @@ class SpreadEdges(DiskEdges):
     ) -> None:
         super().__init__(folder, memory_limit, elsewhere=elsewhere)
         self.executor, self.is_sent = executor, is_sent
+        begin_early(executor)
 
-    def sum(self, rows: Quantized) -> Tensor:
-        """For every node, the exact sum of the rows of the nodes that send to it: int64 `[nodes, columns]`."""
-        found = np.empty(rows.shape, dtype=np.int64)
+    def sum(self, rows: Quantized, *, narrow: bool = False) -> Tensor:
+        """For every node, the exact sum of the rows of the nodes that send to it: int64 `[nodes, columns]`.
+
+        With `narrow`, int32 if no list is so long that a sum could need more.
+        """
+        check_quantized(rows, self.num_nodes)
+        found = room_for_sums(rows, longest_list(self) if narrow else None).numpy()
         for first, sums in self._sums(rows):
-            found[first : first + len(sums)] = sums
+            part = found[first : first + len(sums)]
+            part[:] = sums
+            if part.itemsize < sums.itemsize and not np.array_equal(part, sums):
+                raise _strange("sums that the lengths of the lists allow")
         return torch.from_numpy(found)
 
-    def sum_blocks(self, rows: Quantized) -> Iterator[tuple[int, int, Tensor]]:
-        """The same in runs of nodes, in order: (first, last, sums of the nodes from `first` up to `last`)."""
-        for first, sums in self._sums(rows):
-            yield first, first + len(sums), torch.from_numpy(sums.astype(np.int64))
-
     def _sums(self, rows: Quantized) -> Iterator[tuple[int, np.ndarray]]:
-        check_quantized(rows, self.num_nodes)
         room = self.memory_limit // (16 * max(rows.shape[1], 1) * max(self.executor.count, 1))
         handed_out, done = deque[Part](), 0
         parts = _noted(self._parts(max(room, 1)), handed_out)

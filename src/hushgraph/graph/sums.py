@@ -31,7 +31,7 @@ Quantized = QuantizedRows | QuantizedLabels
 Run = tuple[int, int, Tensor, Tensor]
 """Some targets: (first, last + 1, where each list begins and the last one ends, the sources of all of them)."""
 Adder = Callable[[Tensor, Tensor, Tensor], None]
-"""Writes the sums of a run: (offsets, sources, int64 result)."""
+"""Writes the sums of a run: (offsets, sources, int64 or int32 result)."""
 
 LEAST_COMPILED = 1 << 19
 """Edges from which compiled loops are worth loading."""
@@ -54,21 +54,15 @@ def _kernels() -> ModuleType | None:
     return kernels
 
 
-def sum_runs(runs: Iterable[Run], rows: Quantized, num_edges: int) -> Tensor:
-    """The exact sums of all targets, int64; the runs are all of them, in order."""
-    add, out = adder(rows, num_edges), _room(rows.shape[0], rows.shape[1])
+def sum_runs(runs: Iterable[Run], rows: Quantized, num_edges: int, longest: int | None = None) -> Tensor:
+    """The exact sums of all targets; the runs are all of them, in order.
+
+    They are int64, or, where `longest` (the length of the longest list) says that they fit, int32.
+    """
+    add, out = adder(rows, num_edges), room_for_sums(rows, longest)
     for first, last, offsets, sources in runs:
         add(offsets, sources, out[first:last])
     return out
-
-
-def run_sums(runs: Iterable[Run], rows: Quantized, num_edges: int) -> Iterator[tuple[int, int, Tensor]]:
-    """The exact sums of one run after the other: (first, last + 1, sums)."""
-    add = adder(rows, num_edges)
-    for first, last, offsets, sources in runs:
-        out = _room(last - first, rows.shape[1])
-        add(offsets, sources, out)
-        yield first, last, out
 
 
 def summed_by_source(runs: Iterable[Run], values: Tensor) -> Tensor:
@@ -81,9 +75,11 @@ def summed_by_source(runs: Iterable[Run], values: Tensor) -> Tensor:
     return totals.to(torch.int64)
 
 
-def _room(targets: int, columns: int) -> Tensor:
+def room_for_sums(rows: Quantized, longest: int | None = None) -> Tensor:
+    """An empty result for `sum_runs`."""
+    is_narrow = longest is not None and longest << rows.bits < INT32_LIMIT
     # numpy asks the system for large pages, which are faster to fill for the first time
-    return torch.from_numpy(np.empty((targets, columns), dtype=np.int64))
+    return torch.from_numpy(np.empty(rows.shape, dtype=np.int32 if is_narrow else np.int64))
 
 
 def adder(rows: Quantized, num_edges: int) -> Adder:
@@ -91,7 +87,7 @@ def adder(rows: Quantized, num_edges: int) -> Adder:
     kernels = kernels_for(num_edges)
     if kernels is not None and rows.shape[1] > 0:
         if isinstance(rows, QuantizedLabels):
-            return partial(_in_threads, _label_kernel(kernels, rows))
+            return partial(_in_threads, _label_kernel(rows))
         if rows.values.dtype == torch.int16:
             return partial(_in_threads, partial(kernels.row_sums, kernels.tables(rows.values.numpy())))
     dense = rows.dense() if isinstance(rows, QuantizedLabels) else rows
@@ -104,12 +100,14 @@ def adder(rows: Quantized, num_edges: int) -> Adder:
 _Kernel = Callable[[np.ndarray, np.ndarray, np.ndarray], None]
 
 
-def _label_kernel(kernels: ModuleType, rows: QuantizedLabels) -> _Kernel:
-    classes = rows.classes.numpy().astype(np.uint8 if rows.columns < 1 << 8 else np.uint16)
+def _label_kernel(rows: QuantizedLabels) -> _Kernel:
+    from hushgraph.graph.label_kernels import EqualLabels, OwnLabels
+
+    classes = rows.classes.numpy()
     if rows.hot.dim() == 0:
-        return partial(kernels.equal_label_sums, classes, int(rows.hot), int(rows.cold))
+        return EqualLabels(classes, rows.columns, int(rows.hot), int(rows.cold)).sums
     hot, cold = (torch.where(rows.classes < rows.columns, part, 0).numpy() for part in (rows.hot, rows.cold))
-    return partial(kernels.label_sums, kernels.pack_labels(classes, hot, cold))
+    return OwnLabels(classes, rows.columns, hot, cold).sums
 
 
 def _in_threads(kernel: _Kernel, offsets: Tensor, sources: Tensor, out: Tensor) -> None:
@@ -151,7 +149,7 @@ def _add_bags(table: Tensor, longest: int, offsets: Tensor, sources: Tensor, out
     first = torch.arange(counts.numel())
     first[1:] += torch.bincount(owners, minlength=counts.numel())[:-1].cumsum(0)
     later = first[owners] + piece
-    out.copy_(partial_sums.index_select(0, first)).index_add_(0, owners, partial_sums[later].to(torch.int64))
+    out.copy_(partial_sums.index_select(0, first)).index_add_(0, owners, partial_sums[later].to(out.dtype))
 
 
 def aligned_rows(rows: Tensor) -> Tensor:

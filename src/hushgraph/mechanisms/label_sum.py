@@ -19,7 +19,7 @@ from torch import Tensor
 
 from hushgraph.errors import InputError
 from hushgraph.graph.checks import CheckedGraph
-from hushgraph.graph.edges import Edges, narrow_sum
+from hushgraph.graph.edges import Edges
 from hushgraph.graph.labels import QuantizedLabels, quantize_labels
 from hushgraph.graph.quantized import QuantizedRows, quantize
 from hushgraph.graph.rows import Rows, dense_rows
@@ -111,7 +111,7 @@ class LabelSum(GaussianMechanism):
         """The sums with noise on the same grid; rows of labeled nodes get `labeled_noise` times as much."""
         labeled: Tensor = data.trains_on
         edges, sent = self._sent(data, pseudo_labels, receivers)
-        sums, step = narrow_sum(edges, sent), sent.step
+        sums, step = edges.sum(sent, narrow=True), sent.step
         # The noisy rows take the place of the exact ones, where both have as many bits.
         noisy = sums.view(torch.float32) if sums.dtype is torch.int32 else torch.empty(sums.shape, dtype=torch.float32)
         for kind, multiple in ((~labeled, 1.0), (labeled, self.labeled_noise)):

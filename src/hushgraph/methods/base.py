@@ -160,6 +160,10 @@ class Method(Settings):
         """What this method leaves unprotected beyond what the unit does."""
         return ()
 
+    def remarks(self, plan: Plan) -> Sequence[str]:
+        """What one should know before paying for a run: sentences that follow from its plan alone."""
+        return ()
+
     def classifier(self, network: nn.Module, plan: Plan) -> tuple[nn.Module, Tensor] | None:
         """What turns rows of numbers into class scores, and rows of the right shape; None: it takes other input."""
         return None

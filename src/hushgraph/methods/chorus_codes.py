@@ -7,7 +7,8 @@ where the doubt is. What the numbers say is worked out with a model of neighborh
 joined with what a model of features says. Nodes without a label send what they are taken to be.
 
 Edge level: edges between training nodes pay for learning the neighborhoods, all others for the numbers of the nodes to
-predict; a round costs one unit in all. Node level: a first round tells every receiver about all classes. A part of the
+predict; a round costs one unit in all. Where few nodes have a label, validation nodes teach instead
+(`hushgraph.methods.few_labels`). Node level: a first round tells every receiver about all classes. A part of the
 training nodes, the learners, receive it too and teach in one quiet lesson what neighborhoods look like; the other ones
 train the model of features at no further cost, because a record is in one of the two lessons only. The later rounds
 speak louder to nodes in doubt. Codes and weights follow from releases alone there, never from a receiver's own record.
@@ -24,11 +25,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from hushgraph.mechanisms.coded_sum import CodedAnswer, CodedSum
+from hushgraph.mechanisms.coded_sum import CodedSum
 from hushgraph.mechanisms.divided_coded_sum import MOST_WEIGHT, DividedAnswer, DividedCodedSum
 from hushgraph.mechanisms.gradient import Gradient
 from hushgraph.mechanisms.label_sum import LabelSum
 from hushgraph.methods.base import Method, Output
+from hushgraph.methods.few_labels import FewLabelsTalk
+from hushgraph.methods.talk import LEAST_NOISE, ROUNDS, EdgeTalk, Talk
 from hushgraph.nn import neighborhoods as nb
 from hushgraph.nn.chorus import UnitRows
 from hushgraph.nn.chorus_codes import SIZES, ChorusCodesNetwork
@@ -40,15 +43,13 @@ from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units import Unit
 from hushgraph.settings import setting
 from hushgraph.training import neighborhoods as fit
-from hushgraph.training.blend import best_blend, blended
 from hushgraph.training.config import Training
 from hushgraph.vault import Vault
 from hushgraph.vault.vault import Held
 
-FIRST, ROUNDS, FEATURES, LESSONS = "first sums", "coded sums", "features", "lessons"
-_FEWEST_LEARNERS, _MOST_READERS = 500, 20_000
+FIRST, FEATURES, LESSONS = "first sums", "features", "lessons"
+_FEWEST_LEARNERS, _FEWEST_TEACHERS = 500, 50
 _PRIVATE_EPOCHS, _LEAST_BATCH, _BATCHES = 12, 768, 6
-_LEAST_NOISE = 0.05  # without protection numbers have no noise; the model takes them to have this much
 _SUREST = math.log(1e-6)  # of what features say against a class
 _LEAST_DOUBT = 0.02
 
@@ -65,6 +66,12 @@ class ChorusCodes(Method):
     epochs: int | None = setting(None, least=1)
     batch_size: int | None = setting(None, least=1, help="expected batch of DP-SGD; by rule a sixth, at least 768")
     pairs_share: float = setting(0.05, above=0, below=1, help="of an edge between training nodes, spent on counts")
+    few_labels: float = setting(
+        0.075,
+        least=0,
+        most=1,
+        help="share of training nodes below which validation nodes teach, if 50 or more (edge level)",
+    )
     learner_fraction: float = setting(
         0.1, above=0, below=1, help="training nodes that teach, at least 500 (node level)"
     )
@@ -112,6 +119,11 @@ class ChorusCodes(Method):
         wanted = max(round(self.learner_fraction * metadata.num_train), _FEWEST_LEARNERS)
         return min(wanted, metadata.num_train // 2)
 
+    def has_few_labels(self, metadata: Metadata) -> bool:
+        """Whether validation nodes teach at edge level: few nodes train, and there are enough that validate."""
+        few = metadata.num_train < self.few_labels * metadata.num_nodes
+        return few and metadata.num_val >= _FEWEST_TEACHERS
+
     def public_notes(self, metadata: Metadata, unit: Unit) -> Sequence[Note]:
         """Those of every method; where messages are divided, lists are not cut."""
         usual = super().public_notes(metadata, unit)
@@ -127,6 +139,7 @@ class ChorusCodes(Method):
             plan.metadata.features,
             plan.metadata.classes,
             plain=LESSONS not in plan,
+            few_labels=self.has_few_labels(plan.metadata),
             rounds=self.rounds,
             hidden=self.hidden_channels,
             members=self.ensemble_size,
@@ -147,7 +160,8 @@ class ChorusCodes(Method):
             vault.release(FEATURES, network.features, rows, training)
         said = vault.apply(network.features, rows)
         assert isinstance(said, Tensor)
-        talk = _EdgeTalk(vault, network, said.log_softmax(dim=1).clamp(min=_SUREST), learning=train)
+        kind = FewLabelsTalk if network.few_labels else EdgeTalk
+        talk = kind(vault, network, said.log_softmax(dim=1).clamp(min=_SUREST), learning=train)
         for _ in range(self.rounds):
             talk.round(guesses=self.guesses)
         return Output(scores=talk.scores())
@@ -176,122 +190,13 @@ class ChorusCodes(Method):
         return order[:count], order[count:]
 
 
-class _Talk:
-    """What both levels share: who listens, what they heard, and what follows from it."""
-
-    def __init__(self, vault: Vault, network: ChorusCodesNetwork) -> None:
-        self.vault, self.network, self.done = vault, network, 0
-        self.classes, self.nodes = vault.metadata.classes, vault.metadata.num_nodes
-        labeled = torch.zeros(self.nodes, dtype=torch.bool).index_fill_(0, vault.nodes("train"), True)
-        self.listeners = (~labeled).nonzero().squeeze(1)
-        self.ratio = len(self.listeners) / max(1, vault.nodes("train").numel())  # of guesses to labels
-        self.model = network.recall()
-        self.heard = nb.Heard(nb.Parts.of(self.model), len(self.listeners))
-
-    @property
-    def noise(self) -> float:
-        """The deviation of a number's noise."""
-        return max(self.vault.plan[ROUNDS].scale or 0.0, _LEAST_NOISE)
-
-    def joint(self, prior: Tensor) -> Tensor:
-        """The probability of every class and size of neighborhood, for every listener."""
-        return nb.joint_probabilities(nb.log_likelihoods(self.heard), self.model, prior)
-
-    def mixing(self, q: Tensor, size: float) -> Tensor:
-        """What a code is answered as: guesses of `size` add, for each neighbor's class, what such nodes guess."""
-        guessed = (q.t() @ q) / q.sum(dim=0).clamp(min=1e-9).unsqueeze(1)
-        return torch.eye(self.classes) + size * self.ratio * guessed
-
-    def guessed_noise(self, joint: Tensor, q: Tensor, codes: Tensor, size: float | Tensor) -> Tensor:
-        """The deviation of each number: its noise, and that of how many neighbors guess, and what."""
-        square = ((codes @ (q.t() @ q / max(1, len(q)))) * codes).sum(dim=1)
-        guessing = self.ratio * self.model.grain * nb.expected_sizes(joint, self.model)
-        return (self.noise**2 + size**2 * guessing * square).sqrt()
-
-    def everyone(self, values: Tensor) -> Tensor:
-        """The listeners' values among zeros for all others."""
-        whole = torch.zeros((self.nodes, *values.shape[1:]), dtype=values.dtype)
-        return whole.index_copy_(0, self.listeners, values)
-
-
-class _EdgeTalk(_Talk):
-    """Rounds where labels are public: neighborhoods are learned anew after each from all rows of training nodes.
-
-    Without `learning`, what is known after each round is what was known in training.
-    """
-
-    def __init__(self, vault: Vault, network: ChorusCodesNetwork, prior: Tensor, *, learning: bool) -> None:
-        super().__init__(vault, network)
-        self.prior, self.learning = prior, learning
-        train = vault.nodes("train")
-        self.readers = train[:: max(1, -(-train.numel() // _MOST_READERS))]
-        self.answers: list[CodedAnswer] = []
-        if learning:
-            known = vault.labels[train]
-            self.members = torch.bincount(known[known >= 0], minlength=self.classes).float()
-            network.remember(fit.assumed(self.members, SIZES))
-        self._recall()
-
-    def _recall(self) -> None:
-        self.model = self.network.recall(self.done)
-        self.heard = self.heard.under(nb.Parts.of(self.model))
-
-    def round(self, *, guesses: bool) -> None:
-        """Choose codes, ask, and learn neighborhoods from all that training nodes were told so far."""
-        prior = self.prior[self.listeners]
-        joint = self.joint(prior)
-        q = nb.by_class(joint, self.classes)
-        mixing = self.network.mixing[self.done]
-        if self.learning:
-            size = self.vault.plan.mechanism(ROUNDS, CodedSum).guess_norm if guesses else 0.0
-            mixing.copy_(self.mixing(q, size))
-        codes = best_codes(self.model, self.heard, joint, mixing, self.noise)
-        sent = self.everyone(q) if guesses else None
-        answer: CodedAnswer = self.vault.release(ROUNDS, self.everyone(codes), sent, self.readers)
-        self.answers.append(answer)
-        used, numbers = answer.codes[self.listeners].float(), answer.numbers[self.listeners]
-        size = self.vault.plan.mechanism(ROUNDS, CodedSum).guess_norm if guesses else 0.0
-        noise = self.guessed_noise(joint, q, used, size)
-        self.heard.hear(used @ mixing.t(), numbers, noise)
-        self.done += 1
-        if self.learning:
-            self.network.remember(self._learned(), self.done)
-        self._recall()
-
-    def _rows(self) -> tuple[Tensor, float]:
-        """The mean of all rows of readers so far, and the deviation of its noise."""
-        noise = self.noise * self.vault.plan.mechanism(ROUNDS, CodedSum).rows_noise
-        return torch.stack([one.rows for one in self.answers]).mean(dim=0), noise / math.sqrt(self.done)
-
-    def _learned(self) -> nb.Neighborhoods:
-        mechanism = self.vault.plan.mechanism(ROUNDS, CodedSum)
-        pairs = torch.stack([one.pairs for one in self.answers]).mean(dim=0)
-        mix, average = fit.mixed(pairs, self.noise * mechanism.pairs_noise / math.sqrt(self.done), self.members)
-        (rows, noise), own = self._rows(), self.vault.labels[self.readers]
-        return fit.fitted(mix, average, rows[own >= 0], own[own >= 0], noise, SIZES)
-
-    def scores(self) -> Tensor:
-        """What features and numbers say together; training nodes have their rows instead of numbers."""
-        said = torch.zeros_like(self.prior)
-        said[self.listeners] = nb.class_log_likelihoods(nb.log_likelihoods(self.heard), self.model)
-        rows, noise = self._rows()
-        if len(rows):
-            diagonals = self.model.own_variances() + noise**2
-            density = nb.log_densities_of(rows, self.model.means(), diagonals, self.model.spread)
-            said[self.readers] = nb.class_log_likelihoods(density, self.model)
-        if self.learning:
-            val = self.vault.labeled("val")
-            self.network.blend.copy_(best_blend(self.prior[val], said[val], self.vault.labels[val]))
-        return blended(self.prior, said, self.network.blend)
-
-
-class _RecordTalk(_Talk):
+class _RecordTalk(Talk):
     """Rounds where records are private: neighborhoods are learned once, from first sums and the learners' lesson."""
 
     def __init__(self, vault: Vault, network: ChorusCodesNetwork, first: Tensor) -> None:
         super().__init__(vault, network)
         self.first = first
-        sums, scale = vault.plan.mechanism(FIRST, LabelSum), max(vault.plan[FIRST].scale or 0.0, _LEAST_NOISE)
+        sums, scale = vault.plan.mechanism(FIRST, LabelSum), max(vault.plan[FIRST].scale or 0.0, LEAST_NOISE)
         self.decode = torch.linalg.inv(sums.coded(torch.eye(self.classes)))
         self.first_noise = scale**2 * self.decode @ self.decode.t()
         self._start(self.model)

@@ -21,6 +21,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from hushgraph.errors import InputError
 from hushgraph.graph.edges import Edges
 from hushgraph.graph.pagerank import TopRows
 from hushgraph.graph.rows import Rows
@@ -48,6 +49,10 @@ from hushgraph.vault import Vault
 
 VARIANTS = ("gm", "em-v0", "em-v1", "em-v1-gaussian", "features", "random", "dpsgd")
 INFERENCES = ("power", "own")
+_LOST = (
+    ". Such rows do no better than random ones (docs/results-dpappr.md): variant=features leaves them out, and quorum "
+    "reads edges under the unit node-with-edges"
+)
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,7 @@ class DPAPPR(Method):
     sample: float | None = setting(
         None, above=0, most=1, help="q': cut to this share of training nodes; by rule no cut"
     )
+    fill: bool = setting(False, help="training nodes without a row are examples too, of their own features")
     max_support: int = setting(3, least=0, help="R: rows of others in which a node may have an entry")
     own_weight: float = setting(0.5, least=0, below=1, help="share of a source's own features in its row")
     row_bound: float = setting(0.01, above=0, help="C1: norm to which rows are clipped (gm)")
@@ -90,6 +96,10 @@ class DPAPPR(Method):
     def num_rows(self, metadata: Metadata) -> int:
         """M."""
         return min(self.rows or metadata.num_train, self.num_nodes(metadata))
+
+    def num_examples(self, metadata: Metadata) -> int:
+        """The sources, or with `fill` all training nodes that are left."""
+        return self.num_nodes(metadata) if self.fill else self.num_rows(metadata)
 
     def stages(self, metadata: Metadata, unit: Unit, budget: Budget) -> Sequence[Stage]:
         """The rows, with their share of the budget, and the gradient steps over them."""
@@ -124,10 +134,14 @@ class DPAPPR(Method):
 
     def training(self, metadata: Metadata, support: int) -> WeightedGradient:
         """The gradient steps, where a node is read by at most `support` examples of others."""
-        rows = self.num_rows(metadata)
-        steps = WeightedGradient.of(rows, self.batch_size, self.epochs, self.max_grad_norm)
+        rows, examples = self.num_rows(metadata), self.num_examples(metadata)
+        steps = WeightedGradient.of(examples, self.batch_size, self.epochs, self.max_grad_norm)
         batches = (steps.max_grad_norm, steps.sample_rate, steps.steps)
         if self.variant == "dpsgd":
+            if rows != examples:
+                raise InputError(
+                    "fill: expected all examples to have exact rows with dpsgd; got fill beside fewer rows"
+                )
             return PageRankGradient(*batches, rows - 1, rows, self.top, self.alpha, self.rho, self.own_weight)
         return WeightedGradient(*batches, 0 if self.variant == "features" else support)
 
@@ -150,6 +164,19 @@ class DPAPPR(Method):
         """Predictions, where they read raw edges."""
         return [note(Code.RAW_PREDICTIONS)] if self.inference == "power" else []
 
+    def remarks(self, plan: Plan) -> Sequence[str]:
+        """How much of PageRank the noise of the rows leaves."""
+        stage = next((one for one in plan.stages if one.name in ("rows", "picks")), None)
+        if stage is None or not stage.scale or plan.runs_exactly(stage.name):
+            return ()
+        if stage.name == "rows":
+            noise = stage.scale / self.row_bound
+            found, lost = f"the noise of an entry is {noise:.3g} times as large as any entry can be", noise > 1.0
+        else:
+            odds = math.exp(min(700.0, 1.0 / stage.scale))
+            found, lost = f"the nodes of the largest PageRank are preferred by odds of {odds:.4g} to 1", odds < 2.0
+        return [f"{stage.name}: {found}{_LOST if lost else ''}"]
+
     def run(self, vault: Vault, network: nn.Module, *, train: bool) -> Output:
         """Release rows, train on them, predict."""
         assert isinstance(network, WeightedMean)
@@ -164,21 +191,27 @@ class DPAPPR(Method):
         return Output(scores=vault.raw_scores(scores))
 
     def _train(self, vault: Vault, network: WeightedMean) -> None:
-        sources, among = self._sources(vault)
+        kept, sources, among = self._sources(vault)
         training = Training(self.epochs, self.lr, "adam")
         if self.variant == "dpsgd":
             vault.release("network", network, sources, among, training)
             return
         support = vault.plan.mechanism("network", WeightedGradient).max_support
         rows = self._rows(vault, sources, among).with_support(support)
+        if self.fill:
+            rows = rows.with_own(kept)
         vault.release("network", network, rows.mixed(self.own_weight), training)
 
-    def _sources(self, vault: Vault) -> tuple[Tensor, Tensor | None]:
-        """The sources and the nodes of their graph (None: all): public, nothing is claimed for how they were drawn."""
+    def _sources(self, vault: Vault) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The training nodes that are left, the sources among them, and the nodes of their graph (None: all).
+
+        All of it is public: nothing is claimed for how they were drawn.
+        """
         order = vault.nodes("train")[torch.randperm(vault.metadata.num_train, generator=vault.generator("sources"))]
         kept = order[: self.num_nodes(vault.metadata)]
         sources = kept[: self.num_rows(vault.metadata)].sort().values
-        return sources, None if self.sample is None else kept.sort().values
+        kept = kept.sort().values
+        return kept, sources, None if self.sample is None else kept
 
     def _rows(self, vault: Vault, sources: Tensor, among: Tensor | None) -> TopRows:
         """Released rows, or those of a baseline, which follow from nothing."""

@@ -70,7 +70,7 @@ class HeteroRR:
         certificates = [run.certificate() for run in runs]
         promise = FeaturePromise(self.features, plans[1], certificates[1])
         seconds = sum([*edges.seconds.values(), *features.seconds.values()])
-        data = graph_of(checked, found.edge_index(), x)
+        data = graph_of(checked, found, x)
         return ReleasedGraph(data, self.edges, plans[0], certificates[0], seconds, runs[0].ledger, promise)
 
 

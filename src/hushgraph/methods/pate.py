@@ -161,7 +161,7 @@ class PATE(Method):
             asked = self._asked(vault, public)
             folder = None if self.folder is None else Path(self.folder)
             answers: Answers = vault.release("votes", _chosen(public, asked), workers=self.workers, folder=folder)
-            lesson = self._lesson(vault, public, asked[answers.queries], answers.counts)
+            lesson = self.lesson(vault.plan, public, asked[answers.queries], answers.counts)
             found = student.learn(network, lesson, vault.generator("student"), vault.progress_of("student"))
         if self.student in GRAPH_STUDENTS:
             return Output(scores=vault.raw_scores(network), settings=found)
@@ -188,8 +188,11 @@ class PATE(Method):
             return self.use_counts
         return (plan["votes"].scale or 0.0) > _NOISE_DOMINATES * self.teachers
 
-    def _lesson(self, vault: Vault, public: Part, labeled: Tensor, counts: Tensor) -> Lesson:
-        return Lesson(public, labeled, counts, self.teachers, self.learns_counts(vault.plan))
+    def lesson(self, plan: Plan, public: Part, labeled: Tensor, counts: Tensor) -> Lesson:
+        """What the student is given; the law of the noise follows from the plan."""
+        spread = math.sqrt(2.0) if self.noise == "laplace" else 1.0
+        noise = spread * (plan["votes"].scale or 0.0)
+        return Lesson(public, labeled, counts, self.teachers, self.learns_counts(plan), noise)
 
 
 def _is_picture(columns: int, height: int | None) -> bool:

@@ -172,6 +172,16 @@ class EdgeRand(GraphRelease):
             self._require_few(metadata, flip.mechanism.sensitivity(unit) / budget.epsilon, unit.footprint.mirrored)
         return [flip]
 
+    def remarks(self, plan: Plan) -> Sequence[str]:
+        """How many links come out that are none, where nothing thins them."""
+        stage = plan["graph"]
+        if self.density == "kept" or not stage.scale or plan.runs_exactly("graph"):
+            return ()
+        flip = plan.mechanism("graph", EdgeFlip)
+        pairs = count_pairs(plan.metadata.num_nodes, undirected=flip.undirected)
+        false = flip.rates(stage.scale)[1] * pairs
+        return [f"graph: about {false:,.0f} pairs that are not linked come out as links; density=kept thins them"]
+
     def _require_few(self, metadata: Metadata, scale: float, undirected: bool) -> None:
         """Refuse a release that would be far denser than any graph of people."""
         _, absent = EdgeFlip().rates(scale)

@@ -20,6 +20,7 @@ from hushgraph.datasets.splits import to_torch_csr
 from hushgraph.errors import InputError
 from hushgraph.files.writing import nothing_half_written, write_json
 from hushgraph.graph.checks import CheckedGraph, check_graph
+from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.rows import Rows, SparseRows
 from hushgraph.ledger.certificate import Certificate
 from hushgraph.ledger.ledger import Ledger
@@ -103,7 +104,7 @@ def release_graph(
     vault, run = open_vault(checked, plan, ledger, seed, progress)
     edges = method.released_graph(vault)
     run.close()
-    data = graph_of(checked, edges.edge_index(), checked.features)
+    data = graph_of(checked, edges, checked.features)
     return ReleasedGraph(data, method, plan, run.certificate(), sum(vault.seconds.values()), run.ledger)
 
 
@@ -116,7 +117,7 @@ def require_release(method: Method, budget: Budget | None) -> tuple[GraphRelease
     return method, budget
 
 
-def graph_of(graph: CheckedGraph, edge_index: torch.Tensor, features: Rows) -> Data:
+def graph_of(graph: CheckedGraph, edges: MemoryEdges, features: Rows) -> Data:
     """Edges and features that may leave, with what is public: labels, split and class names."""
     from torch_geometric.data import Data
 
@@ -125,7 +126,8 @@ def graph_of(graph: CheckedGraph, edge_index: torch.Tensor, features: Rows) -> D
         mask = torch.zeros(graph.metadata.num_nodes, dtype=torch.bool)
         masks[f"{name}_mask"] = mask.index_fill_(0, graph.split(name), True)
     names, title = list(graph.class_names), f"{graph.metadata.name}, released"
-    return Data(x=_tensor(features), edge_index=edge_index, y=graph.labels, **masks, class_names=names, name=title)
+    said = {"class_names": names, "name": title, "directed": not edges.is_symmetric()}
+    return Data(x=_tensor(features), edge_index=edges.edge_index(), y=graph.labels, **masks, **said)
 
 
 def _tensor(rows: Rows) -> torch.Tensor:

@@ -21,7 +21,8 @@ class ChorusCodesNetwork(nn.Module):
 
     `plain`: the model of features is a small ensemble, trained where labels are public. Otherwise it is linear, and
     `lesson` is what the learners' quiet lesson is written to. `mixing` is what guesses added in each round,
-    `blend` how features and numbers are joined.
+    `blend` how features and numbers are joined. With `few_labels`, `power` is how far features are believed alone, and
+    `beliefs` are how features and numbers were joined after each round.
     """
 
     mix: Tensor
@@ -31,6 +32,8 @@ class ChorusCodesNetwork(nn.Module):
     shares: Tensor
     mixing: Tensor
     blend: Tensor
+    power: Tensor
+    beliefs: Tensor
 
     def __init__(
         self,
@@ -38,6 +41,7 @@ class ChorusCodesNetwork(nn.Module):
         num_classes: int,
         *,
         plain: bool,
+        few_labels: bool = False,
         rounds: int,
         hidden: int,
         members: int,
@@ -45,7 +49,7 @@ class ChorusCodesNetwork(nn.Module):
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        self.plain = plain
+        self.plain, self.few_labels = plain, plain and few_labels
         self.features: nn.Module
         if plain:
             self.features = Ensemble(
@@ -62,6 +66,9 @@ class ChorusCodesNetwork(nn.Module):
         self.register_buffer("shares", torch.full((num_classes,), 1.0 / num_classes))
         self.register_buffer("blend", torch.zeros(4 + num_classes))
         self.register_buffer("mixing", torch.eye(num_classes).repeat(rounds, 1, 1))
+        if self.few_labels:
+            self.register_buffer("power", torch.ones(()))
+            self.register_buffer("beliefs", torch.zeros(rounds, 4 + num_classes))
 
     def forward(self, rows: JoinedRows) -> Tensor:
         """Log probabilities up to a constant, from features and log likelihoods side by side."""

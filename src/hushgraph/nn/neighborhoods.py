@@ -246,6 +246,12 @@ class Heard:
         other.codes, other.numbers = self.codes, self.numbers
         return other
 
+    def of_nodes(self, nodes: Tensor) -> Heard:
+        """What some of the nodes heard."""
+        other = Heard(self.parts, len(nodes))
+        other.codes, other.numbers = ([one[nodes] for one in kept] for kept in (self.codes, self.numbers))
+        return other
+
     def hear(self, codes: Tensor, numbers: Tensor, noise: Tensor) -> None:
         """Take in one number more for every node, whose noise has these deviations."""
         self.codes = [*self.codes, codes / noise.unsqueeze(1)]

@@ -21,13 +21,22 @@ Report = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Lesson:
-    """All that a student sees: public records, which of them were voted on, and the noisy counts of these votes."""
+    """All that a student sees: public records, which of them were voted on, and the noisy counts of these votes.
+
+    `noise` is the standard deviation of the noise of a count, which the plan has.
+    """
 
     public: Part
     labeled: Tensor
     counts: Tensor
     teachers: int
     use_counts: bool
+    noise: float = 0.0
+
+    @property
+    def shares(self) -> Tensor:
+        """Of the votes, by class; with noise of mean 0."""
+        return self.counts.float() / self.teachers
 
     @property
     def labels(self) -> Tensor:
@@ -39,7 +48,7 @@ class Lesson:
         """What to regress on, centered: shares of votes (with noise of mean 0), or the chosen class alone."""
         classes = self.counts.shape[1]
         if self.use_counts:
-            return self.counts.float() / self.teachers - 1.0 / classes
+            return self.shares - 1.0 / classes
         return functional.one_hot(self.labels, classes).float() - 1.0 / classes
 
 

@@ -15,30 +15,38 @@ from hushgraph.training.kernel_ridge import best_weights, fit_kernels
 from hushgraph.training.learners import PICTURE_LEARNERS, fit_classes, fit_nodes, neighborhood, sage, small_convnet
 from hushgraph.training.lesson import Lesson, Report, Student
 from hushgraph.training.semi_gan import CoTeaching, GanStudent, PatePlus, PatePlusPlus
+from hushgraph.training.vote_shares import CENTERS, fit_shares
 
 _GRAPH_RIDGES = tuple(10.0 ** (step / 2.0) for step in range(-2, 9))
 
 
 @dataclass(frozen=True)
 class Kernel(Student):
-    """Kernel ridge regression on the votes; the ridge is the one that predicts left-out votes best."""
+    """Kernel ridge regression on labels, with the ridge that predicts left-out ones best.
+
+    From noisy counts: the likeliest model of the shares of votes, by the known law of the noise.
+    """
 
     learner: str = "hog-ridge"
     image_height: int | None = None
 
     def network(self, columns: int, classes: int, most: int) -> nn.Module:
-        """As many kernels as there are answers; on histograms where teachers look at pictures, else on the features."""
+        """A kernel for each answer, or more; on histograms where teachers look at pictures, else on the features."""
+        kernels = max(most, CENTERS)
         if self.learner in PICTURE_LEARNERS:
             look = HOG(columns, self.image_height)
-            return KernelStudent(look, look.width_out, most, classes)
-        return KernelStudent(nn.Identity(), columns, most, classes)
+            return KernelStudent(look, look.width_out, kernels, classes)
+        return KernelStudent(nn.Identity(), columns, kernels, classes)
 
     def learn(self, network: nn.Module, lesson: Lesson, generator: torch.Generator, report: Report) -> dict[str, float]:
-        """In closed form."""
-        student = cast(KernelStudent, network)
-        ridge = fit_kernels(student, lesson.public.x[lesson.labeled], lesson.targets)
+        """In seconds."""
+        student, found = cast(KernelStudent, network), {"labeled": float(lesson.labeled.numel())}
+        if lesson.use_counts:
+            fit_shares(student, lesson.public.x, lesson.labeled, lesson.shares, lesson.noise / lesson.teachers)
+        else:
+            found["ridge"] = fit_kernels(student, lesson.public.x[lesson.labeled], lesson.targets)
         report(1, 1)
-        return {"ridge": ridge, "labeled": float(lesson.labeled.numel())}
+        return found
 
 
 @dataclass(frozen=True)
@@ -76,7 +84,7 @@ class GraphStudent(Student):
 
     def learn(self, network: nn.Module, lesson: Lesson, generator: torch.Generator, report: Report) -> dict[str, float]:
         """All public nodes take part; those with votes have a loss."""
-        targets = lesson.counts.float() / lesson.teachers if lesson.use_counts else lesson.labels
+        targets = lesson.shares if lesson.use_counts else lesson.labels
         module = cast(Backbone, cast(RawGraph, network).backbone)
         fit_nodes(module, lesson.public, lesson.labeled, targets, self.epochs, self.lr, 5e-4)
         report(1, 1)
