@@ -100,7 +100,7 @@ def _audited(
         skipped.append(Skipped(Reason.NEVER_READS))
     else:
         if noise is None:
-            noise = NoiseSource.from_os() if seed is None else NoiseSource.seeded(seed)
+            noise = NoiseSource.of(seed)
         findings = _findings(plan, stages, canaries, confidence, noise, np.random.default_rng(seed))
         seen = {name for finding in findings for name in finding.stages}
         skipped += [Skipped(Reason.NO_CANARY, stage.name) for stage in stages if stage.name not in seen]

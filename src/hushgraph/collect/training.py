@@ -60,7 +60,7 @@ def train_from_export(
     found = export if isinstance(export, Export) else read_export(Path(export))
     task = found.task
     reports: dict[str, Any] = {"features": feature_reports(found)}
-    noise = NoiseSource.from_os() if seed is None else NoiseSource.seeded(seed)
+    noise = NoiseSource.of(seed)
     if task.labels is not None:
         reports["labels"], class_names = torch.from_numpy(estimate(found).y), task.labels.classes
     elif public_labels is None or class_names is None:

@@ -16,6 +16,7 @@ import os
 import re
 import secrets
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -100,12 +101,12 @@ class Keys:
         """A keyed checksum of what can be computed again from the entries."""
         return hmac.new(self.derived("checksum"), text.encode(), hashlib.sha256).hexdigest()
 
-    @property
+    @cached_property
     def secret_check(self) -> str:
         """What tells whether the secret is still the same, and nothing about it."""
         return self.derived("check").hex()
 
-    @property
+    @cached_property
     def public(self) -> str:
         """The public key, in hexadecimal."""
         return public_of(self.signing)

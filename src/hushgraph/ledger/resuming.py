@@ -6,13 +6,16 @@ already, in the order in which it was made, it is passed over; what is new is en
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any
 
 from hushgraph.errors import BudgetError, InputError
 from hushgraph.ledger.entries import canonical
 from hushgraph.ledger.ledger import Ledger
-from hushgraph.ledger.run import Run
+from hushgraph.ledger.project import default_ledger
+from hushgraph.ledger.run import Run, open_run
 from hushgraph.privacy.notes import Note
 from hushgraph.privacy.plan import Plan, Stage
 
@@ -45,6 +48,22 @@ class ResumedRun(Run):
         if self.chosen and self.chosen != [branch]:
             raise BudgetError(f"the run chose '{self.chosen[0]}' before it was stopped; got '{branch}'")
         return self.plan.branch(branch) if self.chosen else super().choose(branch, reason)
+
+
+def enter_plan(
+    graph: Any,
+    plan: Plan,
+    ledger: Ledger | str | os.PathLike[str] | None,
+    *,
+    seeded: bool,
+    identity: str | None = None,
+) -> Run:
+    """Enter `plan` in the ledger, which may refuse it; the run called `identity` goes on where it is there already."""
+    book = (ledger if isinstance(ledger, Ledger) else default_ledger(ledger)).recognizing(graph)
+    if identity is not None and book.folder is None:
+        raise InputError("checkpoint: expected a ledger on the disk, which remembers the run; got one in memory")
+    known = None if identity is None else resumed_run(book, plan, identity, seeded=seeded)
+    return known or open_run(book, plan, graph.metadata.name, seeded=seeded, identity=identity)
 
 
 def resumed_run(ledger: Ledger, plan: Plan, identity: str, *, seeded: bool) -> ResumedRun | None:

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -275,25 +276,25 @@ def entry_of(row: tuple[Any, ...], where: str) -> Entry:
     Its values are read anew every time: whoever got them may change them, and what is next read is what is written.
     """
     _require_own(row, where)
-    return _parsed(row, where)
+    return _parsed(row, json.loads)
 
 
 @lru_cache(maxsize=256)
 def _require_own(row: tuple[Any, ...], where: str) -> None:
     """A run reads its own entries again with every charge: those that were checked before are not hashed again."""
     number, _, _, dataset, run, body, _, _ = row
-    entry = _parsed(row, where)
     with damage_named(f"{where}: entry {number}", LedgerError):
+        entry = _parsed(row, parse_json)
         same = (entry.dataset, entry.run) == (dataset, run) and body == text_of(entry.values)
     if not same:
         raise LedgerError(f"{where}: entry {number} was changed after it was written")
     check_own(entry, body, where)
 
 
-def _parsed(row: tuple[Any, ...], where: str) -> Entry:
+def _parsed(row: tuple[Any, ...], parse: Callable[[str], Any]) -> Entry:
+    """The entry of a row; a body that was found to be the one text of its values needs no careful parser any more."""
     number, kind, time, _, _, body, previous, link = row
-    with damage_named(f"{where}: entry {number}", LedgerError):
-        return Entry(int(number), str(kind), str(time), parse_json(body), str(previous), str(link))
+    return Entry(int(number), str(kind), str(time), parse(body), str(previous), str(link))
 
 
 def _damaged(where: str, error: Exception) -> LedgerError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
@@ -155,9 +155,8 @@ class LocalReport(Mechanism):
 
     @classmethod
     def read(cls, values: dict[str, Any]) -> Self:
-        """With the randomizer and the range read back."""
-        ranges = {key: tuple(values[key]) if isinstance(values[key], list) else values[key] for key in ("low", "high")}
-        return cls(**{**values, **ranges, "randomizer": local.from_dict(values["randomizer"])})
+        """With the randomizer read back."""
+        return cast(Self, super().read({**values, "randomizer": local.from_dict(values["randomizer"])}))
 
     def to_tensors(self, value: Any) -> dict[str, Any]:
         """Reports of sampled features as their columns and signs; everything else as it is."""

@@ -21,8 +21,11 @@ from hushgraph.graph.weights import LEVELS
 from hushgraph.mechanisms.canaries import Evidence, Layout, OpenVault, Tally, audit_graph, lay_out, room_for
 from hushgraph.noise.normal import in_steps
 from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.mechanism import GaussianMechanism
+from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.plan import Stage
+from hushgraph.privacy.relations import noise_factors
 from hushgraph.privacy.units import Unit
 
 _CANARY_WIDTH = 8
@@ -57,14 +60,11 @@ class NeighborSum(GaussianMechanism):
         if any(not (math.isfinite(factor) and factor >= 1.0) for factor in self.noise_factors):
             raise InputError(f"noise_factors: expected numbers of at least 1; got {self.noise_factors}")
 
-    def as_dict(self) -> dict[str, Any]:
-        """The mechanism as plain JSON values; factors only where there are types."""
-        return {key: value for key, value in super().as_dict().items() if key != "noise_factors" or value}
-
     @classmethod
-    def read(cls, values: dict[str, Any]) -> NeighborSum:
-        """The inverse of `as_dict`."""
-        return cls(**{**values, "noise_factors": tuple(values.get("noise_factors", ()))})
+    def of(cls, metadata: Metadata, unit: Unit, budget: Budget) -> NeighborSum:
+        """The sums of a graph; where edges have types, each type with noise by its own budget, if it has one."""
+        typed = metadata.edge_types or budget.relations
+        return cls(noise_factors=noise_factors(metadata.edge_types, budget, unit)) if typed else cls()
 
     def sensitivity(self, unit: Unit) -> float:
         """sqrt(receivers) rows, twice that under replacement."""
@@ -155,7 +155,7 @@ class NeighborSum(GaussianMechanism):
             rows[layout.heads[~layout.present()]] *= -1.0
         factor, number = min((factor, number) for number, factor in enumerate(self._factors))
         graph = audit_graph(torch.zeros(layout.num_nodes, 1), layout.edges(everyone=flips))
-        vault = open_vault(self._of_type(number, graph))
+        vault = open_vault(self._of_type(number, graph) if self.noise_factors else graph)
         for _ in range(stage.count):
             whole = vault.hand_over(vault.release(stage.name, rows)).to(torch.float64)
             released = whole.chunk(len(self._factors), dim=1)[number]
@@ -169,8 +169,6 @@ class NeighborSum(GaussianMechanism):
 
     def _of_type(self, number: int, graph: CheckedGraph) -> CheckedGraph:
         """The graph of an audit, all of its edges of the least noisy type."""
-        if not self.noise_factors:
-            return graph
         index, names = graph.edges.edge_index(), tuple(map(str, range(len(self.noise_factors))))
         types = EdgeTypes.of(index, torch.full((index.shape[1],), number), names, graph.metadata.num_nodes)
         return replace(graph, edge_types=types, metadata=replace(graph.metadata, edge_types=names))

@@ -23,6 +23,7 @@ from hushgraph.errors import HushgraphError, InputError, UnprovenError
 from hushgraph.executors.base import Executor, working
 from hushgraph.graph.checks import CheckedGraph, check_graph
 from hushgraph.ledger.ledger import Ledger
+from hushgraph.ledger.resuming import enter_plan
 from hushgraph.methods.model import Model
 from hushgraph.methods.refusals import (
     require_fitting,
@@ -31,8 +32,9 @@ from hushgraph.methods.refusals import (
     require_work,
     with_types,
 )
-from hushgraph.methods.running import enter, finished
+from hushgraph.methods.running import finished
 from hushgraph.nn.own import described, rebuilt
+from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.budget import Budget, as_budget
 from hushgraph.privacy.calibration import Accountant
 from hushgraph.privacy.metadata import EXAMPLE, Metadata
@@ -310,7 +312,9 @@ class Method(Settings):
         if kept is not None:
             self._require_known_code(options)
             kept.begin(self.name, {**self.as_dict(), **changed}, plan, checked, seed)
-        run, noise = enter(checked, plan, ledger, seed, kept)
+        seeded, known_as = seed is not None, None if kept is None else kept.identity
+        run = enter_plan(checked, plan, ledger, seeded=seeded, identity=known_as)
+        noise = NoiseSource.of(seed) if kept is None else kept.noise(seeded=seeded)
         try:
             network = self.network(plan, noise.torch_generator("weights"))
             vault = Vault(checked, plan, run, noise, progress, kept, options, cast(Executor | None, workers))

@@ -146,16 +146,14 @@ class Chorus(Method):
         plain, sizes, own = plan.runs_exactly("stage_1"), plan.metadata, None
         if self.module is not None:
             if not plain and readers == sizes.num_train:
-                raise InputError(
-                    "module: expected a model of features to replace; got none: all training nodes read sums"
-                )
+                raise InputError("module: expected a model of features; got none: all training nodes read sums")
             own = own_module(self.module, "module", sizes.features, generator, plain=plain, out=sizes.classes)
         return ChorusNetwork(
-            plan.metadata.features,
-            plan.metadata.classes,
+            sizes.features,
+            sizes.classes,
             hops=plan[SUMS].count,
             plain=plain,
-            feature_model=readers < plan.metadata.num_train,
+            feature_model=readers < sizes.num_train,
             hidden=self.hidden_channels,
             ensemble_size=self.ensemble_size,
             dropout=self.dropout,
@@ -176,14 +174,15 @@ class Chorus(Method):
                 alone = self._training(network, lr=PRIVATE_LR)
                 vault.release("stage_1", network.feature_model.classifier, vault.join(rows), alone, nodes=others)
             rows = [vault.apply(network.feature_model.eval(), rows[0])]
-        for k in range(vault.plan[SUMS].count + 1):
+        hops = vault.plan[SUMS].count
+        for k in range(hops + 1):
             if k > 0:
                 guess = network.classifiers.get(k - 1)
                 pseudo_labels = None if guess is None else vault.apply(guess.guess, vault.join(rows))
                 rows.append(self._scaled(vault, vault.release(SUMS, pseudo_labels, receivers=receivers), network))
             if train and k in network.classifiers:
                 vault.release(f"stage_{k}", network.classifiers[k], vault.join(rows), training, nodes=readers)
-        return Output(scores=vault.scores(network.last, vault.join(rows)))
+        return Output(scores=vault.scores(network.classifiers[hops], vault.join(rows)))
 
     def _readers(self, vault: Vault, network: ChorusNetwork) -> tuple[Tensor | None, Tensor | None]:
         """The training nodes that read sums, drawn at random, and the mask of nodes that receive (None: all)."""

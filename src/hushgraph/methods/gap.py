@@ -18,13 +18,12 @@ from torch import nn
 from hushgraph.mechanisms.gradient import Gradient
 from hushgraph.mechanisms.neighbor_sum import NeighborSum
 from hushgraph.methods.base import Method, Output
-from hushgraph.nn.gap import COMBINATIONS, GapNetwork, TypeBlock
+from hushgraph.nn.gap import COMBINATIONS, GapNetwork
 from hushgraph.nn.layers import ACTIVATIONS
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.calibration import Accountant
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.plan import Plan, Stage
-from hushgraph.privacy.relations import noise_factors
 from hushgraph.privacy.units import Unit
 from hushgraph.settings import setting
 from hushgraph.training.config import Training
@@ -66,7 +65,7 @@ class GAP(Method):
     def stages(self, metadata: Metadata, unit: Unit, budget: Budget) -> Sequence[Stage]:
         """K sums, and the training before and after them."""
         first = ["encoder"] if self._learns_rows else []
-        sums = NeighborSum(noise_factors=noise_factors(metadata.edge_types, budget, unit))
+        sums = NeighborSum.of(metadata, unit, budget)
         training = Gradient.of(metadata.num_train, self.batch_size, self.epochs or 10, self.max_grad_norm)
         return [
             *(Stage(name, training) for name in first),
@@ -84,17 +83,15 @@ class GAP(Method):
 
     def network(self, plan: Plan, generator: torch.Generator) -> nn.Module:
         """Encoder and classifier, with batch norm where they are trained plainly."""
-        sizes = ("hops", "hidden_channels", "encoder_layers", "base_layers", "head_layers")
-        others = ("combine", "activation", "dropout", "encoder", "head")
-        settings = {name: getattr(self, name) for name in (*sizes, *others)}
-        settings["hops"] = self.hops * _types(plan.metadata)
-        norm = "batch" if plan.runs_exactly("classifier") else None
-        return GapNetwork(plan.metadata.features, plan.metadata.classes, norm=norm, generator=generator, **settings)
+        names = ("hops", "hidden_channels", "encoder_layers", "base_layers", "head_layers", "combine", "activation")
+        shape = {name: getattr(self, name) for name in (*names, "dropout", "encoder", "head")}
+        sizes, norm = plan.metadata, "batch" if plan.runs_exactly("classifier") else None
+        return GapNetwork(sizes.features, sizes.classes, types=sizes.types, norm=norm, generator=generator, **shape)
 
     def classifier(self, network: nn.Module, plan: Plan) -> tuple[nn.Module, torch.Tensor]:
         """Hops 0 to K of a node, `[n, K + 1, width]`, to class scores; a hop for each type of edge."""
         assert isinstance(network, GapNetwork)
-        return network.classifier, torch.zeros(2, self.hops * _types(plan.metadata) + 1, network.encoder.width)
+        return network.classifier, torch.zeros(2, network.classifier.num_hops + 1, network.encoder.width)
 
     def run(self, vault: Vault, network: nn.Module, *, train: bool) -> Output:
         """Encode, aggregate, classify."""
@@ -102,17 +99,12 @@ class GAP(Method):
         training = Training(self.epochs or 100, self.lr, weight_decay=self.weight_decay)
         if train and self._learns_rows:
             vault.release("encoder", network.encoder, vault.features, training)
-        rows = [vault.apply(network.encoder.encode, vault.features)]
-        types, sent = _types(vault.metadata), rows[0]
+        rows = [sent := vault.apply(network.encoder.encode, vault.features)]
         for _ in range(self.hops):
             sums = vault.release("aggregation", sent)
-            rows += [vault.apply(TypeBlock(number, types), sums) for number in range(types)]
-            sent = rows[-1] if types == 1 else vault.apply(TypeBlock(None, types), sums)
+            rows += [vault.apply(block, sums) for block in network.blocks]
+            sent = rows[-1] if network.together is None else vault.apply(network.together, sums)
+        hops = vault.stack(rows)
         if train:
-            vault.release("classifier", network.classifier, vault.stack(rows), training)
-        return Output(scores=vault.scores(network.classifier, vault.stack(rows)))
-
-
-def _types(metadata: Metadata) -> int:
-    """How many sums a hop has: one for each type of edge."""
-    return max(1, len(metadata.edge_types))
+            vault.release("classifier", network.classifier, hops, training)
+        return Output(scores=vault.scores(network.classifier, hops))

@@ -23,7 +23,6 @@ from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.calibration import Accountant
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.plan import Plan, Stage
-from hushgraph.privacy.relations import noise_factors
 from hushgraph.privacy.units import Unit
 from hushgraph.settings import setting
 from hushgraph.training.config import BEST_BY, BestBy, Training
@@ -67,7 +66,7 @@ class ProGAP(Method):
     def stages(self, metadata: Metadata, unit: Unit, budget: Budget) -> Sequence[Stage]:
         """K sums, and the training of K + 1 stages."""
         epochs = self.epochs or PRIVATE_EPOCHS
-        sums = NeighborSum(noise_factors=noise_factors(metadata.edge_types, budget, unit))
+        sums = NeighborSum.of(metadata, unit, budget)
         training = Gradient.of(metadata.num_train, self.batch_size, epochs, self.max_grad_norm)
         return [
             Stage("aggregation", sums, self.hops, noise=self.aggregation_noise),
@@ -92,7 +91,7 @@ class ProGAP(Method):
             dropout=self.dropout,
             generator=generator,
             encoder=self.encoder,
-            types=max(1, len(plan.metadata.edge_types)),
+            types=plan.metadata.types,
         )
 
     def run(self, vault: Vault, network: nn.Module, *, train: bool) -> Output:

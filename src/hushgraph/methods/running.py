@@ -7,45 +7,26 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from hushgraph.errors import InputError
 from hushgraph.graph.checks import CheckedGraph
 from hushgraph.ledger.identity import digest_of
 from hushgraph.ledger.ledger import Ledger
-from hushgraph.ledger.project import default_ledger
-from hushgraph.ledger.resuming import resumed_run
-from hushgraph.ledger.run import Run, open_run
+from hushgraph.ledger.resuming import enter_plan
+from hushgraph.ledger.run import Run
 from hushgraph.methods.folder import hash_of
 from hushgraph.methods.model import Model
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.plan import Plan
 from hushgraph.vault import PrivateRows, Progress, Vault
-from hushgraph.vault.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from hushgraph.methods.base import Method, Output
 
 
 def enter(
-    graph: CheckedGraph,
-    plan: Plan,
-    ledger: Ledger | str | os.PathLike[str] | None,
-    seed: int | None,
-    checkpoint: Checkpoint | None = None,
+    graph: CheckedGraph, plan: Plan, ledger: Ledger | str | os.PathLike[str] | None, seed: int | None
 ) -> tuple[Run, NoiseSource]:
-    """Enter `plan` in the ledger, which may refuse it; the run to charge, and its source of noise.
-
-    A run that a checkpoint knows goes on where it is in the ledger already.
-    """
-    book = (ledger if isinstance(ledger, Ledger) else default_ledger(ledger)).recognizing(graph)
-    seeded = seed is not None
-    if checkpoint is None:
-        run = open_run(book, plan, graph.metadata.name, seeded=seeded)
-        return run, NoiseSource.from_os() if seed is None else NoiseSource.seeded(seed)
-    if book.folder is None:
-        raise InputError("checkpoint: expected a ledger on the disk, which remembers the run; got one in memory")
-    known = resumed_run(book, plan, checkpoint.identity, seeded=seeded)
-    run = known or open_run(book, plan, graph.metadata.name, seeded=seeded, identity=checkpoint.identity)
-    return run, checkpoint.noise(seeded=seeded)
+    """Enter `plan` in the ledger, which may refuse it; the run to charge, and its source of noise."""
+    return enter_plan(graph, plan, ledger, seeded=seed is not None), NoiseSource.of(seed)
 
 
 def open_vault(

@@ -223,8 +223,3 @@ class ChorusNetwork(nn.Module):
     def classifiers(self) -> dict[int, Any]:
         """The classifier of each stage, by its number."""
         return {int(name): module for name, module in self.stages.items()}
-
-    @property
-    def last(self) -> nn.Module:
-        """The classifier after the last sum."""
-        return list(self.stages.values())[-1]

@@ -22,7 +22,11 @@ from hushgraph.nn.rowwise import Branches, rowwise, unfolds
 
 
 class GapNetwork(nn.Module):
-    """Features to unit rows (`encoder`), and hops 0 to K of those rows to class scores (`classifier`)."""
+    """Features to unit rows (`encoder`), and hops 0 to K of those rows to class scores (`classifier`).
+
+    A hop is as many sums side by side as edges have `types`: `blocks` take the unit rows of each out of them, and
+    `together` those of their total (None: there is one type, whose rows these are).
+    """
 
     def __init__(
         self,
@@ -30,6 +34,7 @@ class GapNetwork(nn.Module):
         num_classes: int,
         *,
         hops: int,
+        types: int = 1,
         hidden_channels: int,
         encoder_layers: int,
         base_layers: int,
@@ -55,7 +60,7 @@ class GapNetwork(nn.Module):
             num_features, hidden_channels, num_classes, encoder_layers=encoder_layers, body=body, **shared
         )
         self.classifier = HopClassifier(
-            hops,
+            hops * types,
             self.encoder.width,
             hidden_channels,
             num_classes,
@@ -65,6 +70,9 @@ class GapNetwork(nn.Module):
             head=None if head is None else partial(own_module, head, "head", generator=generator, plain=plain),
             **shared,
         )
+        several = types > 1
+        self.blocks = nn.ModuleList([TypeBlock(one, types) for one in range(types)] if several else [L2Normalize()])
+        self.together = TypeBlock(None, types) if several else None
 
 
 @rowwise("Only passes rows through the layers inside it.")

@@ -91,6 +91,11 @@ class NoiseSource:
         """A repeatable source for tests. Whoever knows the seed can subtract the noise: not private."""
         return cls(seeded_key(seed), seeded_run=True)
 
+    @classmethod
+    def of(cls, seed: int | None) -> NoiseSource:
+        """A repeatable source where there is a seed, else a private one."""
+        return cls.from_os() if seed is None else cls.seeded(seed)
+
     @property
     def seeded_run(self) -> bool:
         """True when the noise can be repeated from a seed; such a run must be stamped `seeded: not private`."""

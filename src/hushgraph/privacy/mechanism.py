@@ -156,14 +156,15 @@ class Mechanism(ABC):
             )
 
     def as_dict(self) -> dict[str, Any]:
-        """The mechanism as plain JSON values."""
-        own = {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
-        return {"name": self.name, **own}
+        """The mechanism as plain JSON values; what is an empty tuple by default is left out as long as it is one."""
+        own = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
+        empty = {one.name for one in dataclasses.fields(self) if one.default == () == own[one.name]}
+        return {"name": self.name, **{name: _plain(value) for name, value in own.items() if name not in empty}}
 
     @classmethod
     def read(cls, values: dict[str, Any]) -> Mechanism:
-        """The mechanism with these parameters, as `as_dict` gives them without the name."""
-        return cls(**values)
+        """The mechanism with these parameters, as `as_dict` gives them without the name; lists are tuples."""
+        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
 
 
 @dataclass(frozen=True)

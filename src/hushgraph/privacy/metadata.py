@@ -93,6 +93,11 @@ class Metadata:
             raise InputError(f"{what}: expected their number, which the method needs; got none. Declare it")
         return value
 
+    @property
+    def types(self) -> int:
+        """How many types of edges there are: one, where none were declared."""
+        return max(1, len(self.edge_types))
+
     def as_dict(self) -> dict[str, Any]:
         """The metadata as plain JSON values."""
         values = asdict(self)

@@ -48,7 +48,7 @@ def cross_entropy_gradient(scores: Tensor, labels: Tensor) -> Tensor:
     by_class = scores.t().contiguous().softmax(0)
     if labels.is_floating_point():
         return by_class.mul_(labels.sum(1)).sub_(labels.t()).t()
-    return by_class.scatter_add_(0, labels.unsqueeze(0), by_class.new_full((1, len(labels)), -1.0)).t()
+    return by_class.scatter_add_(0, labels.unsqueeze(0), by_class.new_full((1, labels.shape[0]), -1.0)).t()
 
 
 def weighted_labels(labels: Tensor, class_weights: tuple[float, ...]) -> Tensor:

@@ -39,6 +39,7 @@ class BranchesStep:
 
     def __init__(self, branches: list[list[Step]], mode: str, widths: list[int], like: Tensor) -> None:
         self.branches, self.mode, self.widths, self.like = branches, mode, widths, like
+        self.width = sum(widths)
         self.scratch = self.temporary = Scratch()
 
     def forward(self, x: Any, square_norms: Tensor | None) -> Tensor:
@@ -50,16 +51,17 @@ class BranchesStep:
         if self.mode == "sum":
             return torch.stack([run_forward(*part) for part in parts]).sum(0)
         like = x if isinstance(x, Tensor) else self.like
-        out = self.scratch("output", like, len(x), sum(self.widths))
-        out = like.new_empty(len(x), sum(self.widths)) if out is None else out
-        for (branch, part, norms), place in zip(parts, out.split(self.widths, 1)):
+        shape = (x.shape[0], self.width)
+        out = self.scratch("output", like, *shape)
+        out = like.new_empty(shape) if out is None else out
+        for (branch, part, norms), place in zip(parts, out.split_with_sizes(self.widths, 1)):
             _run_forward_into(place, branch, part, norms)
         return out
 
     def backward(self, grad: Tensor, first: bool) -> Tensor:
         """Each branch's part of the gradient through its own chain."""
         copies = [grad.clone() for _ in self.branches] if self.mode == "sum" else None
-        pieces = copies or grad.split(self.widths, 1)
+        pieces = copies or grad.split_with_sizes(self.widths, 1)
         for branch, piece in zip(self.branches, pieces):
             run_backward(branch, piece)
         return grad

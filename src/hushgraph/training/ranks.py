@@ -128,7 +128,7 @@ class Ranks:
     # A share of the work
 
     def _work(self, share: Share) -> None:
-        noise = NoiseSource.from_os() if share.seed is None else NoiseSource.seeded(share.seed)
+        noise = NoiseSource.of(share.seed)
         examples, control = share.examples(), torch.zeros(1, dtype=torch.int64)
         _draw_own_masks(share.module, noise)
         share.module.train()
