@@ -167,3 +167,25 @@ def test_a_plan_takes_a_budget_for_each_type() -> None:
     plan = run_json(*words)["plan"]
     assert plan["metadata"]["edge_types"] == ["follows", "pays"]
     assert plan["budget"]["relations"] == [["follows", 4.0], ["pays", 1.0]]
+
+
+def test_ids_that_a_spreadsheet_would_run_are_said_and_may_be_written_as_text(tmp_path: Path) -> None:
+    columns, edges = people()
+    odd = {"p000": "=1+1", "p001": "@sum", "p002": "-5"}
+    columns["person"] = [odd.get(name, name) for name in columns["person"]]
+    edges = {name: [odd.get(one, one) for one in values] for name, values in edges.items()}
+    nodes, links = write_csv(tmp_path / "n.csv", columns), write_csv(tmp_path / "e.csv", edges)
+    graph, model = tmp_path / "my.graph", tmp_path / "model"
+    assert run("import", "--edges", links, "--nodes", nodes, *IMPORT, "--out", graph).exit_code == 0
+    run_json("train", "gap", "--data", graph, *TRAIN, "--out", model)
+    said = run("predict", model, "--data", graph, "--out", tmp_path / "as-they-came.csv")
+    assert "3 ids in" in " ".join(said.output.split())
+    assert "--spreadsheet" in said.output
+    quiet = run("predict", model, "--data", graph, "--out", tmp_path / "as-text.csv", "--spreadsheet")
+    assert "begin with" not in quiet.output
+    for name, first in (
+        ("as-they-came", ["=1+1", "@sum", "-5", "p003"]),
+        ("as-text", ["'=1+1", "'@sum", "'-5", "p003"]),
+    ):
+        with (tmp_path / f"{name}.csv").open(newline="") as file:
+            assert [row["id"] for row in csv.DictReader(file)][:4] == first

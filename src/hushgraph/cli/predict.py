@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushgraph.cli.console import Json, command, echo, require_model, show_json, show_words
+from hushgraph.cli.console import Json, command, echo, require_model, show_json, show_words, tell
 from hushgraph.cli.data import Directed, load_graph, require_data
 from hushgraph.cli.ledger import LedgerOption, Operator, Purpose, occasion_of
 from hushgraph.cli.plan import Edges, number
 from hushgraph.cli.train import Continues, Separate
 from hushgraph.errors import InputError
+from hushgraph.text import counted
 
 if TYPE_CHECKING:
     from hushgraph.ledger.ledger import Ledger
@@ -41,6 +42,9 @@ def predict(
     out: Annotated[
         Path | None, typer.Option(help="Write classes and probabilities to this .csv, .parquet or .npz file.")
     ] = None,
+    spreadsheet: Annotated[
+        bool, typer.Option("--spreadsheet", help="Put an apostrophe before ids that a spreadsheet would run.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Predict every node's class. Without --on nothing is charged: what was released before is used again."""
@@ -81,12 +85,17 @@ def predict(
     shown |= {"nodes": len(classes), "classes": dict(zip(trained.class_names, counts))}
     shown["classes_note"] = EVALUATION if _reads_records(answering, data) else ""
     if out is not None:
-        from hushgraph.cli.predictions import write_predictions
+        from hushgraph.cli.predictions import run_by_spreadsheets, write_predictions
 
         ids = None if about is None else about.get("user_ids")
         values = None if trained.numbers is None else trained.numbers.expected(probabilities)
-        write_predictions(out, probabilities, classes, trained.class_names, ids, values)
+        write_predictions(out, probabilities, classes, trained.class_names, ids, values, for_spreadsheet=spreadsheet)
         shown["out"] = str(out)
+        if out.suffix == ".csv" and not spreadsheet and (formulas := run_by_spreadsheets(ids)):
+            tell(
+                f"{counted(formulas, 'id')} in {out} begin with = + - or @, which a spreadsheet would run: import that "
+                "column as text, or write the file with --spreadsheet"
+            )
     if as_json:
         shown["predictions"] = classes.tolist()
         show_json(shown)

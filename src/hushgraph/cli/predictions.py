@@ -15,6 +15,9 @@ from hushgraph.files.writing import told_if_unwritable
 if TYPE_CHECKING:
     from torch import Tensor
 
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+"""What a cell begins with that a spreadsheet runs."""
+
 
 def write_predictions(
     out: Path,
@@ -23,6 +26,8 @@ def write_predictions(
     class_names: Sequence[str],
     ids: np.ndarray | None,
     values: Tensor | None = None,
+    *,
+    for_spreadsheet: bool = False,
 ) -> None:
     """Write the file, whole or not at all. Without `ids`, nodes are called by their number.
 
@@ -37,10 +42,29 @@ def write_predictions(
             named = columns(called, found, classes.numpy(), list(class_names))
             if values is not None:
                 named = {"id": named.pop("id"), "value": values.numpy(), **named}
+            if for_spreadsheet:
+                named = {as_text(name): _as_texts(values) for name, values in named.items()}
             FORMATS[out.suffix](unfinished, named, found, classes.numpy(), list(class_names))
             os.replace(unfinished, out)
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def run_by_spreadsheets(words: np.ndarray | Sequence[str] | None) -> int:
+    """How many words a spreadsheet would take for a formula."""
+    found = np.asarray([] if words is None else words)
+    return sum(word.startswith(_FORMULAS) for word in found.tolist()) if found.dtype.kind in "UO" else 0
+
+
+def as_text(word: str) -> str:
+    """The word with an apostrophe before it, if a spreadsheet would take it for a formula."""
+    return f"'{word}" if word.startswith(_FORMULAS) else word
+
+
+def _as_texts(values: np.ndarray) -> np.ndarray:
+    if values.dtype.kind not in "UO":
+        return values
+    return np.array([as_text(str(word)) for word in values.tolist()], dtype=object)
 
 
 def columns(called: np.ndarray, found: np.ndarray, classes: np.ndarray, class_names: list[str]) -> dict[str, Any]:

@@ -102,7 +102,8 @@ class Ids:
     def _of_numbers(self, given: pa.Array) -> np.ndarray:
         import pyarrow.compute as pc
 
-        wanted = pc.fill_null(given, -1).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+        whole = pc.fill_null(given, -1) if given.null_count else given
+        wanted = np.from_dlpack(whole).astype(np.int64, copy=False)  # `to_numpy` would import pandas first
         if self._table is None:
             places = pc.index_in(given, value_set=arrow().array(self.values, type=given.type))
             return np.array(pc.fill_null(places, -1), dtype=np.int64)

@@ -40,6 +40,7 @@ class Code(StrEnum):
     OWN_MODULES = "own-modules"
     EDGE_TYPES = "edge-types"
     RELATIONS = "relations"
+    BATCHES = "batches"
 
     # Left unprotected
     FEATURES = "features"
@@ -141,6 +142,7 @@ _SENTENCES = {
     Code.PARTS_OF_CLASSES: "the rule that puts every record, by itself, into one of {parts} parts of its class",
     Code.OWN_MODULES: "the modules of the user ({modules}): their layers and the weights they started from",
     Code.EDGE_TYPES: "the types of edges ({types}); one edge is one edge of one type",
+    Code.BATCHES: "the steps of DP-SGD and the rate at which each draws its Poisson batch ({batches})",
     Code.RELATIONS: (
         "the epsilon of each type of edge: {costs}. The largest is promised for one edge of any type; edges of several "
         "types together are not one edge"

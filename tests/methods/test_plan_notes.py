@@ -1,0 +1,25 @@
+"""What a plan takes as public, in words."""
+
+from __future__ import annotations
+
+import hushgraph as hg
+from hushgraph.privacy.metadata import EXAMPLE
+from hushgraph.privacy.notes import Code
+
+
+def batches(method: hg.Method, unit: hg.Unit, epsilon: float = 4.0) -> list[str]:
+    plan = method.plan(EXAMPLE, unit, hg.Budget(epsilon, 1e-5))
+    return [str(note) for note in plan.public if note.code is Code.BATCHES]
+
+
+def test_steps_and_rate_of_dp_sgd_are_part_of_the_certificate() -> None:
+    plan = hg.DPMLP(batch_size=75, epochs=3).plan(EXAMPLE, hg.units.Node(), hg.Budget(4.0, 1e-5))
+    drawn = next(stage.mechanism for stage in plan if stage.mechanism.sampling == "poisson")
+    (said,) = [str(note) for note in plan.public if note.code is Code.BATCHES]
+    assert f"{drawn.steps} steps at {drawn.sample_rate:.4g}" in said
+
+
+def test_nothing_is_said_of_batches_that_cost_nothing() -> None:
+    assert batches(hg.GAP(), hg.units.UndirectedEdge()) == []
+    assert batches(hg.GAP(), hg.units.Node(max_degree=5), float("inf")) == []
+    assert len(batches(hg.GAP(), hg.units.Node(max_degree=5))) == 1
