@@ -14,12 +14,12 @@ from torch import Tensor, nn
 
 from hushgraph.errors import UnprovenError
 from hushgraph.graph.checks import CheckedGraph, check_graph
+from hushgraph.ledger import resuming
 from hushgraph.local import MultiBit, RandomizedResponse, SampledReport
 from hushgraph.mechanisms.gradient import Gradient
 from hushgraph.mechanisms.label_sum import LabelSum
 from hushgraph.mechanisms.local_report import LocalReport
 from hushgraph.mechanisms.neighbor_sum import NeighborSum
-from hushgraph.methods import running
 from hushgraph.methods.base import Method
 from hushgraph.methods.gap import GAP
 from hushgraph.methods.running import open_vault
@@ -114,12 +114,12 @@ def test_p31_a_seeded_run_is_stamped(method: Method, unit: Unit) -> None:
 
 
 def test_p31_a_run_that_hides_its_seed_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = running.open_run
+    honest = resuming.open_run
 
     def hides(*arguments: Any, **options: Any) -> Any:
         return honest(*arguments, **{**options, "seeded": False})
 
-    monkeypatch.setattr(running, "open_run", hides)
+    monkeypatch.setattr(resuming, "open_run", hides)
     assert not stamped(GAP(epochs=1), EDGE)
 
 
