@@ -1,6 +1,7 @@
 """What all processes of one machine are given alike, in memory that they share: written once, read where it lies.
 
-It may hold private rows, so it is never a file on a disk, and it is gone with whoever shared it.
+It may hold private rows, so it is never a file on a disk, only its owner may open it, and it is gone with whoever
+shared it. It is pickled, as all that processes of one program send each other; nothing from outside is read so.
 """
 
 from __future__ import annotations
