@@ -44,8 +44,7 @@ from hushgraph.privacy.units import Unit
 from hushgraph.settings import setting
 from hushgraph.training import neighborhoods as fit
 from hushgraph.training.config import Training
-from hushgraph.vault import Vault
-from hushgraph.vault.vault import Held
+from hushgraph.vault import Held, Vault
 
 FIRST, FEATURES, LESSONS = "first sums", "features", "lessons"
 _FEWEST_LEARNERS, _FEWEST_TEACHERS = 500, 50
