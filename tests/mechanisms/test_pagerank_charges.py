@@ -11,6 +11,7 @@ import torch
 from scipy import special
 
 from hushgraph.errors import InputError, UnprovenError
+from hushgraph.graph.checks import check_graph
 from hushgraph.graph.pagerank import TopRows
 from hushgraph.mechanisms.pagerank_gradient import PageRankGradient
 from hushgraph.mechanisms.pagerank_laplace import PageRankLaplace
@@ -21,6 +22,8 @@ from hushgraph.mechanisms.weighted_gradient import WeightedGradient
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy import units
 from hushgraph.privacy.mechanism import Mechanism
+from matrix_graphs import view_of
+from small_graphs import random_graph
 
 UNIT = units.NodeWithEdges()
 ON_ROWS = [PageRankRows(3, 2), PageRankTop(3, 2), PageRankValues(3, 2), PageRankLaplace(3, 2)]
@@ -122,3 +125,20 @@ def test_whole_numbers_below_a_large_bound_are_fair() -> None:
     drawn = _below(np.full(6_000, bound, dtype=np.int64), NoiseSource.seeded(0))
     low = int((drawn < bound // 2).sum())
     assert abs(low - 3_000) < 4.9 * math.sqrt(1_500)
+
+
+def test_laplace_values_have_the_spread_of_their_scale() -> None:
+    """20,000 draws, seeded: the mean of |noise| within six standard errors; two thirds of the scale is far outside."""
+    mechanism, scale = PageRankLaplace(1, 1), 300.0
+    drawn = mechanism._noisy(np.zeros(20_000, dtype=np.int64), scale, NoiseSource.seeded(0))
+    assert abs(np.abs(drawn).mean() / scale - 1.0) < 6.0 / math.sqrt(20_000)
+
+
+def test_gaussian_values_have_the_spread_of_their_scale() -> None:
+    """The same for standard deviations."""
+    mechanism, scale = PageRankValues(2_000, 10), 0.01
+    chosen = TopRows(torch.arange(2_000), torch.zeros(2_000, 10, dtype=torch.int64), torch.ones(2_000, 10))
+    empty = check_graph(random_graph(0, num_nodes=2_000, num_edges=0))
+    seen = mechanism.release(view_of(empty, mechanism, UNIT), scale, NoiseSource.seeded(0), chosen).weights
+    exact = mechanism.before_noise(view_of(empty, mechanism, UNIT), NoiseSource.seeded(0), chosen)
+    assert abs(float((seen.double() - torch.from_numpy(exact)).std()) / scale - 1.0) < 6.0 / math.sqrt(40_000)
