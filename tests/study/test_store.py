@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,16 @@ def test_results_come_back(path: Path) -> None:
     found = Store(path).results()
     assert [one.metrics["test_accuracy"] for one in found.values()] == [0.0, 0.25, 0.5, 0.75]
     assert len(Store(path).timings()) == len(Store(path).of_other_code(CELLS)) == len(Store(path).begun()) == 4
+
+
+def test_a_new_store_waits_for_whoever_makes_it_at_the_same_moment(tmp_path: Path) -> None:
+    path = tmp_path / "small.sqlite"
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute("CREATE TABLE own (value)")
+    other.execute("BEGIN IMMEDIATE")
+    other.execute("INSERT INTO own VALUES (1)")
+    threading.Timer(0.3, lambda: other.execute("COMMIT")).start()
+    assert Store(path).results() == {}
 
 
 def test_what_ended_well_is_never_replaced(path: Path) -> None:

@@ -37,6 +37,7 @@ CREATE INDEX IF NOT EXISTS attempts_by_key ON attempts (key);
 """
 _CHECKED = 1  # the version of a store in which every result has a checksum
 _WAIT = 60.0
+_AGAIN = 0.02
 
 
 class State(StrEnum):
@@ -61,6 +62,19 @@ class Result:
     finished: float
 
 
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Switch to a log of writes. SQLite does not wait for another process that does so at the same moment."""
+    until = time.monotonic() + _WAIT
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as found:
+            if "locked" not in str(found) or time.monotonic() > until:
+                raise
+            time.sleep(_AGAIN)
+
+
 class Store:
     """A file of results."""
 
@@ -75,7 +89,7 @@ class Store:
             with told_if_unwritable(self.path):
                 self.path.parent.mkdir(parents=True, exist_ok=True)
             connection = sqlite3.connect(self.path, timeout=_WAIT, isolation_level=None, check_same_thread=False)
-            connection.execute("PRAGMA journal_mode=WAL")
+            _write_ahead(connection)
             connection.execute("PRAGMA synchronous=FULL")
             if not connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall():
                 connection.execute(f"PRAGMA user_version={_CHECKED}")
