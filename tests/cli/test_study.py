@@ -64,7 +64,10 @@ def test_from_the_run_to_tables_plots_page_and_csv(file: Path, tmp_path: Path) -
     for expected in ("12 done", "best by val_accuracy", "none of it was charged", "not private: evaluation"):
         assert expected in words
     assert run_json("study", "run", file)["counts"] == {"done": 12}
-    assert run_json("study", "show", file)["counts"] == {"done": 12}
+    shown = run_json("study", "show", file)
+    assert shown["counts"] == {"done": 12}
+    assert "cost" not in shown
+    assert run_json("study", "show", file, "--cost")["cost"]["runs"]
     options = ["--rows", "epsilon", "--baseline", "mlp"]
     (table,) = run_json("study", "table", file, *options)["tables"]
     assert table["baseline"] == "mlp"

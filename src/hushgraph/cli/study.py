@@ -92,20 +92,30 @@ def run(
 
 @app.command("show")
 @command
-def show(file: File, store: StoreOption = None, any_code: AnyCode = False, as_json: Json = False) -> None:
-    """Show the progress of a study, what was refused or failed and why, and what its runs cost."""
+def show(
+    file: File,
+    store: StoreOption = None,
+    any_code: AnyCode = False,
+    cost: Annotated[bool, typer.Option("--cost", help="Plan every kind of run as well, to say what it costs.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show the progress of a study, and what was refused or failed and why."""
     from hushgraph.study.store import State
 
     results = _read(file, store, any_code)
     bad = [(str(cell), one.state.value, one.message) for cell, one in results.ended(State.REFUSED, State.FAILED)]
     if as_json:
-        facts = {"counts": dict(results.counts), "metrics": results.metrics(), "of_other_code": results.of_other_code}
-        show_json({**facts, "cost": asdict(cost_to_show(results, quiet=True)), "not_done": [list(one) for one in bad]})
+        facts: dict[str, Any] = {"counts": dict(results.counts), "metrics": results.metrics()}
+        facts["of_other_code"] = results.of_other_code
+        if cost:
+            facts["cost"] = asdict(cost_to_show(results, quiet=True))
+        show_json({**facts, "not_done": [list(one) for one in bad]})
         return
     show_state(results)
     for label, state, message in bad:
         show_words(f"{state}: {label}: {message.strip().splitlines()[-1]}", indent=4)
-    show_cost(cost_to_show(results), results.study.privacy)
+    if cost:
+        show_cost(cost_to_show(results), results.study.privacy)
 
 
 @app.command("table")
