@@ -154,7 +154,7 @@ def test_types_of_edges_from_a_column_to_a_promise_for_each(tmp_path: Path) -> N
     done = run_json("train", "gap", *words, "--out", tmp_path / "model")
     (note,) = [one for one in done["certificate"]["public"] if one["code"] == "relations"]
     assert note["epsilons"]["pays"] <= 1.0 < note["epsilons"]["follows"] <= 4.0
-    refused = run("train", "chorus", *words[:4], "--epsilon", "4", "--out", tmp_path / "other")
+    refused = run("train", "lpgnet", *words[:4], "--epsilon", "4", "--out", tmp_path / "other")
     assert refused.exit_code == 2
     assert "import the edges without --edge-type" in " ".join(refused.output.split())
     doubled = run("plan", "gap", "--nodes", "9", "--unit", "node", "--epsilon", "a=1,a=2")

@@ -3,7 +3,7 @@
 A training node sends its label to its neighbors: one number out of C, of norm one, where other methods send a learned
 row. Nodes without a label send nothing at first, and the roots of their predicted class probabilities (pseudo-labels)
 once there is a model to predict with. Each hop sums these messages over in-neighbors with noise (released once and
-cached) and trains a classifier on features and all sums so far.
+cached) and trains a classifier on features and all sums so far. Sums over each type of edge stand side by side.
 
 Five things keep the noise low for the same epsilon (proofs: docs/proofs/chorus.md; measured: docs/results-chorus.md):
 * labels are sent centered, as corners of a regular simplex: as long as one-hot rows, but further apart;
@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -39,6 +39,7 @@ from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.notes import Code, Note, note
 from hushgraph.privacy.plan import Plan, Stage
+from hushgraph.privacy.relations import noise_factors
 from hushgraph.privacy.units import Unit
 from hushgraph.settings import setting
 from hushgraph.training.config import Training
@@ -81,7 +82,7 @@ class Chorus(Method):
 
     name = "chorus"
     summary = "noisy sums of neighbors' labels, then a classifier on features and sums"
-    one_class = "a node sends one class"
+    one_class = "a node sends one class, and whoever reads sums is taught to tell one"
     paper = "hushgraph"
     aliases = {
         "num_stages": "hops",
@@ -102,7 +103,7 @@ class Chorus(Method):
         hops = self.hops or (3 if plain else 1)
         readers = self._num_readers(metadata, unit, budget)
         batch = self.batch_size or (512 if readers == metadata.num_train else 256)
-        sums = self._label_sum(unit)
+        sums = replace(self._label_sum(unit), noise_factors=noise_factors(metadata.edge_types, budget, unit))
         training = Gradient.of(readers, batch, self.epochs or PRIVATE_EPOCHS, self.max_grad_norm)
         parts = 1 if readers == metadata.num_train else 2
         return [
@@ -151,6 +152,7 @@ class Chorus(Method):
         return ChorusNetwork(
             sizes.features,
             sizes.classes,
+            sizes.types,
             hops=plan[SUMS].count,
             plain=plain,
             feature_model=readers < sizes.num_train,
@@ -196,16 +198,14 @@ class Chorus(Method):
 
     def _scaled(self, vault: Vault, released: Held, network: ChorusNetwork) -> Held:
         """The sums on a scale that fits the classifier: in multiples of their noise, or of length at most one."""
-        sums, std = vault.plan.mechanism(SUMS, LabelSum), vault.plan[SUMS].scale or 0.0
+        sums, std, types = vault.plan.mechanism(SUMS, LabelSum), vault.plan[SUMS].scale or 0.0, vault.metadata.types
         if not network.plain:
-            columns = vault.metadata.classes - (1 if sums.centered else 0)
-            return vault.apply(FloorScale(self.noise_floor * math.sqrt(columns) * std, sums.centered), released)
+            columns = types * (vault.metadata.classes - (1 if sums.centered else 0))
+            return vault.apply(FloorScale(self.noise_floor * math.sqrt(columns) * std, sums.centered, types), released)
         assert isinstance(released, Tensor)
-        released = without_mean(released) if sums.centered else released
-        if std == 0.0:
-            return released
+        released = without_mean(released, types) if sums.centered else released
         labeled = torch.zeros(len(released), dtype=torch.bool).index_fill_(0, vault.nodes("train"), True)
-        return released / (std * sums.noise_multiples(labeled)).to(released.dtype)
+        return sums.in_multiples(released, labeled, std) if std else released
 
     def _training(self, network: ChorusNetwork, lr: float | None = None) -> Training:
         if network.plain:

@@ -68,8 +68,8 @@ def require_kept(plan: Plan) -> None:
     costs = epsilons(plan)
     if costs.keys() != given.keys() or any(cost > given[name] for name, cost in costs.items()):
         raise InputError(
-            f"budget: expected one epsilon for {plan.method}; got one for each type of edge, which gap and progap take "
-            "in a graph with data.edge_type"
+            f"budget: expected one epsilon for {plan.method}; got one for each type of edge, which auto, "
+            "chorus, gap and progap take in a graph with data.edge_type"
         )
 
 
