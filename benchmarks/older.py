@@ -62,8 +62,10 @@ def digest(*arrays: np.ndarray) -> str:
 
 
 def blocks(edges: Any) -> Iterator[Any]:
+    """Edges in parts, without those of a node to itself, which the older version keeps."""
     for first in range(0, edges.shape[1], AT_ONCE):
-        yield edges[:, first : first + AT_ONCE].contiguous()
+        part = edges[:, first : first + AT_ONCE]
+        yield part[:, part[0] != part[1]].contiguous()
 
 
 def in_new_folder(write: Callable[[Path], Any]) -> Callable[[], Any]:
@@ -122,11 +124,8 @@ class Now:
     def ingest(self, kind: str, entries: int) -> Task:  # noqa: D102
         from hushgraph.graph.disk import DiskEdges
 
-        edges = self.torch.from_numpy(pairs(kind, entries))
-        edges = edges[:, edges[0] != edges[1]].contiguous()
-        return in_new_folder(
-            lambda place: DiskEdges.write(place, blocks(edges), entries // DEGREE, memory_limit=LIMIT)
-        ), str
+        parts = list(blocks(self.torch.from_numpy(pairs(kind, entries))))
+        return in_new_folder(lambda place: DiskEdges.write(place, parts, entries // DEGREE, memory_limit=LIMIT)), str
 
 
 class Older(Now):
@@ -172,11 +171,8 @@ class Older(Now):
     def ingest(self, kind: str, entries: int) -> Task:  # noqa: D102
         from hushgraph.graph.store import ingest
 
-        edges = self.torch.from_numpy(pairs(kind, entries))
-        edges = edges[:, edges[0] != edges[1]].contiguous()
-        return in_new_folder(
-            lambda place: ingest(blocks(edges), place, num_nodes=entries // DEGREE, memory_limit=LIMIT)
-        ), str
+        parts = list(blocks(self.torch.from_numpy(pairs(kind, entries))))
+        return in_new_folder(lambda place: ingest(parts, place, num_nodes=entries // DEGREE, memory_limit=LIMIT)), str
 
 
 # How

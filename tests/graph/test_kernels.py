@@ -120,6 +120,20 @@ def test_own_labels_of_32_and_of_64_bits(long: bool) -> None:
     assert np.array_equal(found, in_integers(graph, torch.from_numpy(dense[:, :classes])).numpy())
 
 
+@pytest.mark.parametrize("list_length", [1, 7, 5_000])
+def test_own_labels_where_lists_end_anywhere_in_what_is_fetched(list_length: int) -> None:
+    rng, entries = np.random.default_rng(4), 4 * int(label_kernels._AT_ONCE) + 3
+    offsets = np.append(np.arange(0, entries, list_length), entries)
+    graph = MemoryEdges(torch.from_numpy(offsets), torch.from_numpy(rng.integers(0, 90, entries, dtype=np.int32)))
+    labels = torch.from_numpy(rng.integers(-1, 5, 90))
+    rows = quantize_labels(labels, 5, bits=14, lengths=torch.from_numpy(rng.integers(0, 50, 90)), centered=True)
+    own, found = label_kernels.OwnLabels, np.empty((len(offsets) - 1, 5), dtype=np.int64)
+    sent = (torch.where(rows.classes < 5, part, 0).numpy() for part in (rows.hot, rows.cold))
+    own(rows.classes.numpy(), 5, *sent).sums(graph.sources.numpy().view(np.uint32), offsets, found)
+    dense = rows.dense().values.to(torch.int64)[graph.sources.to(torch.int64)].numpy()
+    assert np.array_equal(found, np.add.reduceat(dense, offsets[:-1]))
+
+
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_threads_share_the_targets(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sums, "_LEAST_PER_THREAD", 10)
@@ -146,15 +160,18 @@ def test_threads_share_the_targets(threads: int, monkeypatch: pytest.MonkeyPatch
     num_edges=st.integers(0, 3_000),
     dtype=st.sampled_from([np.int32, np.int64]),
     skewed=st.booleans(),
+    in_range_bits=st.sampled_from([2, 6, 15]),
 )
 @settings(max_examples=60, deadline=None)
 def test_edges_are_ordered_like_sorted_pairs(
-    seed: int, num_nodes: int, num_edges: int, dtype: type, skewed: bool
+    seed: int, num_nodes: int, num_edges: int, dtype: type, skewed: bool, in_range_bits: int
 ) -> None:
     rng = np.random.default_rng(seed)
     source, target = rng.integers(0, num_nodes, (2, num_edges)).astype(dtype)
     target = (num_nodes ** rng.random(num_edges)).astype(dtype) - 1 if skewed else target
-    found = MemoryEdges.from_pairs(source, target, num_nodes)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "_IN_RANGE_BITS", in_range_bits)  # many ranges, some, or one
+        found = MemoryEdges.from_pairs(source, target, num_nodes)
     pairs = np.sort(target.astype(np.int64) << 32 | source)
     expected = MemoryEdges.from_packed(pairs, num_nodes)
     assert found.sources.dtype == expected.sources.dtype == torch.int32

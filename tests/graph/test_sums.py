@@ -211,6 +211,19 @@ def test_a_sender_with_a_shared_row_moves_all_sums_together_by_at_most_one_row(
     assert squared_norm(change) <= 4**12
 
 
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("many", [False, True])
+def test_entries_are_counted_by_sender_over_all_parts(
+    compiled: bool, many: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sums, "LEAST_COMPILED", 0 if compiled else 1 << 62)
+    monkeypatch.setattr(sums, "INT32_LIMIT", 0 if many else 1 << 31)
+    parts = torch.randint(0, 40, (1_000,), generator=torch.Generator().manual_seed(0)).to(torch.int32).split(300)
+    found = sums.counted_by_source(parts, 50, 1_000)
+    assert found.dtype == torch.int64
+    assert found.tolist() == [int((torch.cat(parts) == node).sum()) for node in range(50)]
+
+
 def test_direction_and_multiplicity() -> None:
     graph = MemoryEdges.from_edge_index(torch.tensor([[0, 0, 1], [2, 2, 2]]), num_nodes=4)
     rows = QuantizedRows(torch.tensor([[1.0], [10.0], [100.0], [1000.0]]), 12, 1.0)

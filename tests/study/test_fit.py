@@ -129,6 +129,24 @@ def test_costs_of_runs_refusals_and_the_choice() -> None:
     assert "no privacy proof" in refused.runs[0].refused
 
 
+def test_the_price_of_an_inductive_run_is_what_both_halves_are_charged(tmp_path: Path) -> None:
+    found = run(tmp_path, inference=["inductive"], privacy="charged", ledger=str(tmp_path / "ledger"))
+    first, second = cost_of(found.study).runs
+    assert (first.is_known, second.is_known) == (True, True)
+    assert second.label == f"{first.label}-inference"
+    (account,) = Ledger(tmp_path / "ledger").accounts()
+    total = Ledger(tmp_path / "ledger").total(account.dataset, hg.units.UndirectedEdge())
+    assert (account.dataset, total.runs) == ("campus", 2)
+    assert first.epsilon < total.epsilon <= first.epsilon + second.epsilon
+
+
+def test_an_experiment_that_names_no_price_is_not_called_refused() -> None:
+    declared = Study.from_dict({"privacy": "research", "experiment": "toy_experiments:noisy", "seeds": 2})
+    (kind,) = cost_of(declared).runs
+    assert (kind.count, kind.is_known, kind.refused) == (2, False, "")
+    assert kind.price == "not known: the experiment does not say what it releases"
+
+
 def test_plans_made_in_other_processes_are_the_same() -> None:
     declared = Study.from_dict({**SMALL, "epsilons": [1, 2], "methods": ["gap", "mlp"]})
     told: list[tuple[int, int]] = []

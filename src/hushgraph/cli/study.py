@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushgraph.cli.console import Json, Track, TrackEvaluation, command, echo, show_json, show_table, show_words
-from hushgraph.errors import InputError
+from hushgraph.cli.console import Json, Track, TrackEvaluation, command, echo, show_json, show_words
+from hushgraph.cli.study_words import (
+    Line,
+    cost_to_show,
+    nothing_to_show,
+    show_cost,
+    show_dry_run,
+    show_one,
+    show_state,
+    show_views,
+    views_of,
+)
 
 if TYPE_CHECKING:
-    from hushgraph.study.cost import Cost
     from hushgraph.study.results import Results
-    from hushgraph.study.run import Progress
-    from hushgraph.study.views import View
 
 app = typer.Typer(
     help="Run many trainings declared in one file and compare them.",
@@ -32,9 +39,6 @@ AnyCode = Annotated[bool, typer.Option("--any-code", help="Also take results of 
 Value = Annotated[str | None, typer.Option(help="The measure to show; default: what the file asks for.")]
 Where = Annotated[list[str] | None, typer.Option(help="AXIS=VALUE: only these runs; repeatable.")]
 Out = Annotated[Path | None, typer.Option(help="The file to write.")]
-_EVERY = 0.5
-_MANY = 300
-"""From so many runs on, their plans are made in several processes, which take a moment to start."""
 
 
 @app.command("run")
@@ -70,20 +74,20 @@ def run(
     if dry_run:
         if timed:
             results = time_kinds(results, workers)
-        _show_dry_run(results, cores() if workers is None else as_executor(workers).count, as_json)
+        show_dry_run(results, cores() if workers is None else as_executor(workers).count, as_json)
         return
-    watch = _Line(quiet=as_json)
+    watch = Line(quiet=as_json)
     started = time.perf_counter()
     options: dict[str, Any] = {"workers": workers, "retry": retry, "where": _where(where), "any_code": any_code}
-    told = tracked(results.store, trackers, evaluation=track_evaluation, watch=watch) if trackers else watch
+    told = tracked(results, trackers, evaluation=track_evaluation, watch=watch) if trackers else watch
     done = study(results.study, store=results.store.path, watch=told, **options)
     watch.end()
     if as_json:
         seconds = time.perf_counter() - started
         show_json({"counts": dict(done.counts), "store": str(done.store.path), "seconds": seconds})
         return
-    _show_state(done)
-    _show_views(done)
+    show_state(done)
+    show_views(done)
 
 
 @app.command("show")
@@ -96,12 +100,12 @@ def show(file: File, store: StoreOption = None, any_code: AnyCode = False, as_js
     bad = [(str(cell), one.state.value, one.message) for cell, one in results.ended(State.REFUSED, State.FAILED)]
     if as_json:
         facts = {"counts": dict(results.counts), "metrics": results.metrics(), "of_other_code": results.of_other_code}
-        show_json({**facts, "cost": _cost_dict(_cost(results, quiet=True)), "not_done": [list(one) for one in bad]})
+        show_json({**facts, "cost": asdict(cost_to_show(results, quiet=True)), "not_done": [list(one) for one in bad]})
         return
-    _show_state(results)
+    show_state(results)
     for label, state, message in bad:
         show_words(f"{state}: {label}: {message.strip().splitlines()[-1]}", indent=4)
-    _show_cost(_cost(results), results.study.privacy)
+    show_cost(cost_to_show(results), results.study.privacy)
 
 
 @app.command("table")
@@ -129,12 +133,12 @@ def table(
     given: dict[str, Any] = {"value": value, "columns": columns, "baseline": baseline, "where": _where(where)}
     given["rows"] = tuple(rows.split(",")) if rows else None
     interval = "bootstrap" if bootstrap else "t"
-    made = [results.table(view) for view in _views(results, ("table",), given)]
+    made = [results.table(view) for view in views_of(results, ("table",), given)]
     if as_json:
         show_json({"tables": [table_as_dict(one) for one in made]})
     elif form == "text" and out is None:
         for one in made:
-            _show_one(one, interval)
+            show_one(one, interval)
     else:
         _write("\n".join(in_form(one, "markdown" if form == "text" else form, interval) for one in made), out)
 
@@ -158,9 +162,9 @@ def plot(
 
     results = _read(file, store, any_code, only_show=True)
     given = {"value": value, "x": x, "y": y, "series": series, "where": _where(where)}
-    views = _views(results, ("heat" if y else "lines", "lines", "heat"), given)
+    views = views_of(results, ("heat" if y else "lines", "lines", "heat"), given)
     if not views:
-        raise _nothing_to_show(results, file)
+        raise nothing_to_show(results, file)
     names = [out] if len(views) == 1 else [out.with_stem(f"{out.stem}-{n + 1}") for n in range(len(views))]
     written = [str(draw(results, view, name)) for view, name in zip(views, names)]
     if as_json:
@@ -249,24 +253,6 @@ def _where(words: list[str] | None) -> dict[str, Any] | None:
     return pairs(words) if words else None
 
 
-def _views(results: Results, kinds: tuple[str, ...], given: dict[str, Any]) -> list[View]:
-    """The views of these kinds that the file has, changed as options say; the default one where it has none."""
-    from dataclasses import replace
-
-    from hushgraph.study.page import default_views
-    from hushgraph.study.views import View
-
-    changes = {key: one for key, one in given.items() if one is not None}
-    listed = [view for view in results.study.views if view.kind in kinds]
-    defaults = default_views(results)
-    if not changes:
-        return listed or [view for view in defaults if view.kind in kinds]
-    first = next((view for view in defaults if view.kind == kinds[0]), None)
-    if value := changes.get("value"):
-        changes["name"] = value.replace("_", " ")
-    return [replace(first or View(kinds[0], kinds[0]), **changes)]  # type: ignore[arg-type]
-
-
 def _write(text: str, out: Path | None) -> None:
     from hushgraph.files.writing import write_whole
 
@@ -275,144 +261,3 @@ def _write(text: str, out: Path | None) -> None:
         return
     out.parent.mkdir(parents=True, exist_ok=True)
     echo(f"wrote {write_whole(out, text)}")
-
-
-# Words
-
-
-class _Line:
-    """One line on a terminal that says how far a study is; nothing where nobody looks."""
-
-    def __init__(self, quiet: bool) -> None:
-        self.on, self.last, self.shown = not quiet and sys.stderr.isatty(), 0.0, False
-
-    def __call__(self, progress: Progress) -> None:
-        """How far the runs are."""
-        bad = f", {progress.bad} not done" if progress.bad else ""
-        left = f"; {progress.remaining} left" if progress.done < progress.total else ""
-        self._write(f"{progress.done} of {progress.total} runs{bad}{left}", progress.done == progress.total)
-
-    def planned(self, done: int, total: int) -> None:
-        """How far the plans are."""
-        self._write(f"planned {done} of {total} kinds of runs", done == total)
-
-    def _write(self, words: str, last: bool) -> None:
-        """Write over the line, not more than twice a second."""
-        now = time.monotonic()
-        if self.on and (last or now - self.last >= _EVERY):
-            typer.echo(f"\r\x1b[K{words}", err=True, nl=False)
-            self.last, self.shown = now, True
-
-    def end(self) -> None:
-        """Leave the line."""
-        if self.shown:
-            echo("", err=True)
-
-
-def _nothing_to_show(results: Results, file: Path) -> InputError:
-    if results.rows:
-        return InputError("plot: expected several epsilons, or plots in the file; got neither. Name an axis with --x")
-    others = results.of_other_code
-    known = f"; {others} were done by another version of the code: --any-code shows them" if others else ""
-    return InputError(f"plot: expected finished runs; got none: hushgraph study run {file}{known}")
-
-
-def _show_state(results: Results) -> None:
-    counts = results.counts
-    words = ", ".join(f"{count} {state}" for state, count in counts.items())
-    show_words(f"study {results.study.name} ({results.study.privacy}): {sum(counts.values())} runs: {words}", indent=4)
-    if counts["missing"] and (others := results.of_other_code):
-        show_words(
-            f"{others} of the missing runs were done by another version of the code (--any-code shows them)", indent=4
-        )
-    echo("")
-
-
-def _show_views(results: Results) -> None:
-    for view in _views(results, ("table",), {}):
-        _show_one(results.table(view), "t")
-    if results.study.choose is not None:
-        _show_choice(results)
-
-
-def _show_one(table: Any, interval: str) -> None:
-    from hushgraph.study.export import caption, cells_of
-
-    head, rows = cells_of(table, interval)
-    echo(table.name)
-    show_table(head, rows, range(len(table.rows), len(head)))
-    show_words(caption(table, interval))
-    echo("")
-
-
-def _show_choice(results: Results) -> None:
-    from hushgraph.study.choose import choose, price_words, require_allowed
-    from hushgraph.study.export import shown, word
-
-    assert results.study.choose is not None
-    cost = _cost(results)
-    require_allowed(results.study, cost)
-    echo(f"best by {results.study.choose.by}")
-    for one in choose(results, results.study.choose):
-        place = ", ".join(word(value) for value in one.place.values())
-        best = ", ".join(f"{axis} {word(value)}" for axis, value in one.best.items())
-        show_words(f"  {place}: {best} (of {one.tried}): test_accuracy {shown(one.summary)}", indent=4)
-    for price in cost.tuning:
-        show_words("  " + price_words(price, results.study.privacy), indent=4)
-    echo("")
-
-
-def _show_dry_run(results: Results, workers: int, as_json: bool) -> None:
-    """Runs and time come first: plans of many sizes take a while."""
-    from hushgraph.study.estimate import Timings
-
-    missing = results.missing
-    remaining = Timings.of(results.store.timings()).remaining(missing, workers)
-    if not as_json:
-        _show_state(results)
-        show_words(f"to do: {len(missing)} runs on {max(1, workers)} processes: {remaining}", indent=4)
-        _show_cost(_cost(results), results.study.privacy)
-        return
-    facts = {"runs": sum(results.counts.values()), "missing": len(missing), "seconds": vars(remaining)}
-    show_json({**facts, "cost": _cost_dict(_cost(results, quiet=True))})
-
-
-def _cost(results: Results, quiet: bool = False) -> Cost:
-    """What the study costs; a large one is planned on all cores."""
-    from hushgraph.executors.base import cores
-    from hushgraph.study.cost import cost_of
-
-    line = _Line(quiet)
-    found = cost_of(results.study, line.planned, cores() if len(results.study.cells) > _MANY else 0)
-    line.end()
-    return found
-
-
-def _show_cost(cost: Any, privacy: str) -> None:
-    from hushgraph.study.choose import price_words
-    from hushgraph.text import rounded_up
-
-    would = "would cost, with noise that is not seeded" if privacy == "research" else "cost"
-    echo(f"what one run {would}")
-    for one in cost.runs:
-        price = (
-            f"refused: {one.refused}" if one.refused else f"epsilon {rounded_up(one.epsilon)} at delta {one.delta:g}"
-        )
-        claimed = "" if one.claimed is None else f", where a paper would claim {one.claimed:.4g}"
-        show_words(f"  {one.count} x {one.label}: {price}{claimed}", indent=6)
-    echo("what all runs on a dataset cost together, fixed beforehand")
-    for whole in cost.together:
-        words = f"epsilon at most {rounded_up(whole.epsilon)} at delta {whole.delta:g} for {whole.runs} protected runs"
-        rest = f"; nothing with the {whole.open_runs} runs without protection" if whole.open_runs else ""
-        show_words(f"  {whole.dataset}, unit {whole.unit}: {words}{rest}", indent=6)
-    for price in cost.tuning:
-        show_words(price_words(price, privacy), indent=4)
-    if privacy == "research":
-        show_words("Research: nothing is charged, and no run is private.")
-
-
-def _cost_dict(cost: Any) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    found: dict[str, Any] = asdict(cost)
-    return found

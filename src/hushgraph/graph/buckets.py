@@ -63,9 +63,10 @@ class Buckets:
         major, minor = waiting[0] if len(waiting) == 1 else (np.concatenate(column) for column in zip(*waiting))
         pairs, ends = np.empty(len(major), dtype=np.int64), np.zeros(len(self) + 1, dtype=np.int64)
         self._kernels.deal_out(major, minor, self._shift, pairs, ends)
+        pairs = pairs.astype(_PAIR, copy=False)
         for number in np.flatnonzero(np.diff(ends)).tolist():
-            with self._path(number).open("ab") as file:
-                file.write(pairs[ends[number] : ends[number + 1]].astype(_PAIR, copy=False).data)
+            with open(f"{self.folder}/range-{number}.tmp", "ab") as file:  # a path takes longer
+                file.write(pairs[ends[number] : ends[number + 1]].data)
         self.sizes += np.diff(ends)
         self.loops += len(major) - int(ends[-1])
 
@@ -132,10 +133,10 @@ def _lists_of(packed: np.ndarray) -> Lists:
     return first, last, np.searchsorted(packed, np.arange(first, last + 1) << 32), unpack_minor(packed)
 
 
-def distinct_lists(lists: Lists) -> Lists:
-    """The lists without what repeats: they are changed in place."""
+def distinct_lists(lists: Lists, kernels: ModuleType | None = None) -> Lists:
+    """The lists without what repeats: they are changed in place. With `kernels`, compiled loops that are there."""
     first, last, offsets, minors = lists
-    kernels = kernels_for(len(minors))
+    kernels = kernels or kernels_for(len(minors))
     if kernels is not None:
         return first, last, offsets, minors[: kernels.drop_repeats(offsets, minors)]
     new = np.ones(len(minors), dtype=bool)

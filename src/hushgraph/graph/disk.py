@@ -53,6 +53,7 @@ from hushgraph.graph.sums import (
     Quantized,
     Run,
     check_quantized,
+    counted_by_source,
     kernels_for,
     sum_runs,
     summed_by_source,
@@ -150,11 +151,10 @@ class DiskEdges:
 
     def out_degree(self) -> Tensor:
         """How many edges start at each node, int64."""
-        counts = torch.zeros(self.num_nodes, dtype=torch.int64)
-        for begin in range(0, self.num_edges, _entries(self.memory_limit)):
-            sources = self._sources(begin, min(begin + _entries(self.memory_limit), self.num_edges))
-            counts += torch.bincount(torch.from_numpy(sources), minlength=self.num_nodes)
-        return counts
+        size = min(_entries(self.memory_limit), _FASTEST_BLOCK)
+        begins = range(0, self.num_edges, size)
+        parts = (torch.from_numpy(self._sources(begin, min(begin + size, self.num_edges))) for begin in begins)
+        return counted_by_source(parts, self.num_nodes, self.num_edges)
 
     def out_sums(self, values: Tensor) -> Tensor:
         """For every node, the exact sum of the whole numbers below 2^20 that the nodes it sends to have, int64."""

@@ -76,7 +76,7 @@ def write_edges(
 
     About `entries` edges are held at a time; with `both`, each edge is stored in both directions.
     """
-    parts = _parts(blocks, num_nodes, max(entries // 4, 1), both)
+    parts = _parts(blocks, num_nodes, _in_part(entries), both)
     first = _first_parts(parts)
     kernels = kernels_for(sum(len(part[0]) for part in first))
     sorting = work / _SORTING
@@ -100,10 +100,11 @@ def _write_in_ranges(
     kernels: ModuleType,
     progress: Progress,
 ) -> None:
-    state, buckets = _State.kept(work, entries), Buckets(work / _SORTING, num_nodes, entries, kernels)
+    state, buckets = _State.kept(work, _in_part(entries)), Buckets(work / _SORTING, num_nodes, entries, kernels)
     buckets.return_to(state.sizes or [0] * len(buckets), state.loops)
     _deal_out(work, state, buckets, parts, progress)
     written = _Written(work, buckets.nodes(state.ranges)[0] if state.ranges else 0, state.num_edges, state.given)
+    written.kernels = kernels
     with written:
         for number in range(state.ranges, len(buckets)):
             for lists in buckets.lists(number):
@@ -136,6 +137,11 @@ def _deal_out(work: Path, state: _State, buckets: Buckets, parts: Iterable[Pairs
         buckets.flush()
         state.is_dealt, state.sizes, state.loops = True, buckets.sizes.tolist(), buckets.loops
         state.keep(work)
+
+
+def _in_part(entries: int) -> int:
+    """Edges of a part: as many as are dealt out at once."""
+    return max(entries // 2, 1)
 
 
 def _parts(blocks: Iterable[Tensor], num_nodes: int, entries: int, both: bool) -> Iterator[Pairs]:
@@ -185,6 +191,7 @@ class _Written:
 
     def __init__(self, work: Path, next_node: int = 0, num_edges: int = 0, given: int = 0) -> None:
         self.work, self.next_node, self.num_edges, self.given = work, next_node, num_edges, given
+        self.kernels: ModuleType | None = None  # compiled loops that are there
         self._offsets = HashedFile(work / OFFSETS, next_node * OFFSET_TYPE.itemsize)
         self._sources = HashedFile(work / SOURCES, num_edges * SOURCE_TYPE.itemsize)
 
@@ -197,7 +204,7 @@ class _Written:
 
     def add(self, lists: Lists) -> None:
         self.given += len(lists[3])
-        first, last, offsets, sources = distinct_lists(lists)
+        first, last, offsets, sources = distinct_lists(lists, self.kernels)
         self.skip_to(first)
         self._sources.write(sources.astype(SOURCE_TYPE, copy=False))
         self._offsets.write((offsets[:-1] - offsets[0] + self.num_edges).astype(OFFSET_TYPE, copy=False))

@@ -22,6 +22,7 @@ from hushgraph.graph.sums import (
     Quantized,
     Run,
     check_quantized,
+    counted_by_source,
     kernels_for,
     sum_runs,
     summed_by_source,
@@ -146,7 +147,7 @@ class MemoryEdges:
 
     def out_degree(self) -> Tensor:
         """How many edges start at each node, int64."""
-        return torch.bincount(self.sources, minlength=self.num_nodes)
+        return counted_by_source([self.sources], self.num_nodes, self.num_edges)
 
     def out_sums(self, values: Tensor) -> Tensor:
         """For every node, the exact sum of the whole numbers below 2^20 that the nodes it sends to have, int64."""

@@ -23,7 +23,7 @@ _WIDTHS = (1, 2, 4, 8, 16, 32, 48, 64)
 _AHEAD = 32  # rows fetched before their turn
 _CACHED_BYTES = 1 << 24  # tables up to this size come from the processor's caches: fetching ahead only costs there
 _DIGIT = 11  # bits of a node number sorted at a time: so many counters stay in the nearest cache
-_MOST_RANGE_BITS = 10
+_MOST_RANGE_BITS, _IN_RANGE_BITS = 10, 15  # ranges of about 2^15 edges: in the cache, and many beside the counters
 
 
 # Sums of rows
@@ -135,6 +135,16 @@ def _emit_prefetch(b: Any, address: Any, num_bytes: int) -> None:
         b.call(prefetch, [place, *(ir.Constant(i32, value) for value in (0, 3, 1))])
 
 
+# Lists by sender
+
+
+@njit(cache=True, nogil=True)
+def count(sources, counts):  # type: ignore[no-untyped-def]
+    """Add to `counts[v]` how often v is among the sources."""
+    for k in range(len(sources)):
+        counts[sources[k]] += 1
+
+
 # Edges by target: ranges of targets first, then, within the cache, by source and by target
 
 
@@ -143,8 +153,10 @@ def by_target(
 ) -> None:
     """Write the sources of every target, in increasing order, to `sources`, and where each list begins to `offsets`."""
     target_bits, source_bits = (max((count - 1).bit_length(), 1) for count in (len(offsets) - 1, num_sources))
-    range_bits = min(target_bits, _MOST_RANGE_BITS)
-    short = target_bits + source_bits - range_bits <= 32  # so many bits tell two edges of a range apart
+    most = min(target_bits, _MOST_RANGE_BITS)
+    short = target_bits + source_bits - most <= 32  # so many bits tell two edges of a range apart
+    range_bits = min(most, (len(target) >> _IN_RANGE_BITS).bit_length())
+    range_bits = max(range_bits, target_bits + source_bits - 32) if short else range_bits
     pairs = np.empty(len(target), dtype=np.uint32 if short else np.int64)
     _by_target(source, target, pairs, target_bits, source_bits, range_bits, offsets, sources)
 

@@ -10,6 +10,7 @@ from numba import njit
 
 _LEAST_LANE = 4  # bits of a counter that shares a register: in fewer, lists are cut too often
 _BYTES_FULL = np.uint64(4 * 252)  # a byte counts these, and three more where a list ends
+_AT_ONCE = np.uint64(1 << 12)  # entries whose messages are fetched before they are added: they stay near
 _ONE, _TWO, _THREE, _FOUR = (np.uint64(number) for number in (1, 2, 3, 4))
 
 
@@ -118,30 +119,33 @@ class OwnLabels:
 
 @njit(cache=True, nogil=True)
 def _own_label_sums(packed, less_at, more_at, sources, offsets, out):  # type: ignore[no-untyped-def]
-    columns = out.shape[1]
-    totals = np.zeros((4, columns + 1), dtype=np.uint64)
-    a, b, c, d = totals[0], totals[1], totals[2], totals[3]
+    columns, size = out.shape[1], np.uint64(len(sources))
+    totals = np.zeros((2, columns + 1), dtype=np.uint64)
+    a, b = totals[0], totals[1]
     low, middle = (_ONE << less_at) - _ONE, (_ONE << (more_at - less_at)) - _ONE
+    # What senders send is fetched for some entries at once: their loads wait for no counter, and so not for each other.
+    near, first, until = np.empty(_AT_ONCE, dtype=packed.dtype), np.uint64(0), np.uint64(0)
     start = np.uint64(offsets[0])
     for i in range(len(offsets) - 1):
         k, end = np.uint64(offsets[i]) - start, np.uint64(offsets[i + 1]) - start
         less = np.uint64(0)
-        while k + _FOUR <= end:
-            p, q = np.uint64(packed[sources[k]]), np.uint64(packed[sources[k + _ONE]])
-            r, s = np.uint64(packed[sources[k + _TWO]]), np.uint64(packed[sources[k + _THREE]])
-            a[p & low] += p >> more_at
-            b[q & low] += q >> more_at
-            c[r & low] += r >> more_at
-            d[s & low] += s >> more_at
-            less += (
-                (p >> less_at & middle) + (q >> less_at & middle) + (r >> less_at & middle) + (s >> less_at & middle)
-            )
-            k += _FOUR
         while k < end:
-            p = np.uint64(packed[sources[k]])
-            a[p & low] += p >> more_at
-            less += p >> less_at & middle
-            k += _ONE
+            if k >= until:
+                first, until = k, min(k + _AT_ONCE, size)
+                for j in range(until - first):
+                    near[j] = packed[sources[first + np.uint64(j)]]
+            x, stop = k - first, min(end, until) - first
+            k = stop + first
+            for j in range(x, stop):
+                less += np.uint64(near[j]) >> less_at & middle
+            while x + _TWO <= stop:
+                p, q = np.uint64(near[x]), np.uint64(near[x + _ONE])
+                a[p & low] += p >> more_at
+                b[q & low] += q >> more_at
+                x += _TWO
+            if x < stop:
+                p = np.uint64(near[x])
+                a[p & low] += p >> more_at
         for j in range(columns):
-            out[i, j] = np.int64(a[j] + b[j] + c[j] + d[j]) - np.int64(less)
+            out[i, j] = np.int64(a[j] + b[j]) - np.int64(less)
         totals[:] = 0

@@ -24,7 +24,8 @@ def checked_edges(edge_index: Tensor, num_nodes: int) -> tuple[np.ndarray, np.nd
         problems.append(f"expected between 0 and 2^31 - 1 nodes; got {num_nodes}; split the graph")
     InputError.collect(problems)
     if edge_index.numel():
-        low, high = (int(value) for value in torch.aminmax(edge_index))
+        ends = [torch.aminmax(row) for row in edge_index]  # each is read as it lies
+        low, high = min(int(one.min) for one in ends), max(int(one.max) for one in ends)
         if low < 0 or high >= num_nodes:
             raise InputError(f"expected node numbers from 0 to {num_nodes - 1}; got {low} to {high}; check num_nodes")
     return edge_index[0].numpy(), edge_index[1].numpy()

@@ -75,6 +75,20 @@ def summed_by_source(runs: Iterable[Run], values: Tensor) -> Tensor:
     return totals.to(torch.int64)
 
 
+def counted_by_source(parts: Iterable[Tensor], num_nodes: int, num_edges: int) -> Tensor:
+    """How often every node is among the sources of the parts, int64; all parts together have `num_edges` of them."""
+    kernels = kernels_for(num_edges)
+    if kernels is None:
+        found = torch.zeros(num_nodes, dtype=torch.int64)
+        for part in parts:
+            found += torch.bincount(part, minlength=num_nodes)
+        return found
+    counts = np.zeros(num_nodes, dtype=np.uint32 if num_edges < INT32_LIMIT else np.int64)  # the less, the nearer
+    for part in parts:
+        kernels.count(part.numpy().view(np.uint32), counts)
+    return torch.from_numpy(counts.astype(np.int64))
+
+
 def room_for_sums(rows: Quantized, longest: int | None = None) -> Tensor:
     """An empty result for `sum_runs`."""
     is_narrow = longest is not None and longest << rows.bits < INT32_LIMIT

@@ -1,7 +1,7 @@
 """Declare the runs of a charged study together in the ledger, before the first of them: they compose as one plan.
 
 A run that cannot be part of it is charged for itself and added up: one that chooses its way, one without protection,
-one that touches two datasets, one on data with a limit (whose filter adds up anyway), and one that was begun before,
+one of two plans (inductive), one on data with a limit (whose filter adds up anyway), and one that was begun before,
 since then the number of runs was not fixed beforehand.
 """
 

@@ -166,7 +166,7 @@ def _cost(cost: Cost, privacy: str) -> Markup:
             one.label,
             one.dataset,
             str(one.count),
-            one.refused or rounded_up(one.epsilon),
+            one.price,
             "—" if one.claimed is None else f"{one.claimed:.4g}",
         ]
         for one in cost.runs

@@ -14,6 +14,7 @@ from hushgraph.study.axes import experiment_named
 from hushgraph.study.cell import Cell, digest
 from hushgraph.study.lab import Lab
 from hushgraph.study.workers import prepare
+from hushgraph.text import rounded_up
 
 Watch = Callable[[int, int], None]
 """Told how many kinds of runs are planned, and how many there are."""
@@ -26,7 +27,7 @@ class RunCost:
     """What one kind of run costs on one dataset, and how many of the study are of that kind.
 
     `epsilon` is proved; `claimed` is what a publication would say, in paper mode. A run that the library refuses has
-    `refused` instead.
+    `refused` instead; one of an experiment that does not say what it releases is `silent`.
     """
 
     label: str
@@ -37,6 +38,19 @@ class RunCost:
     delta: float = 0.0
     claimed: float | None = None
     refused: str = ""
+    silent: bool = False
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is an epsilon."""
+        return not (self.silent or self.refused)
+
+    @property
+    def price(self) -> str:
+        """Epsilon, or why none is known, in words."""
+        if self.silent:
+            return "not known: the experiment does not say what it releases"
+        return f"refused: {self.refused}" if self.refused else rounded_up(self.epsilon)
 
 
 @dataclass(frozen=True)
@@ -108,7 +122,7 @@ def _planned(kind: _Kind) -> _Prices:
     label, dataset = str(cell).rpartition(", seed")[0], str(cell.axis("dataset") or "-")
     experiment = experiment_named(cell.experiment)
     if not hasattr(experiment, "plans"):
-        return [], [RunCost(label, dataset, count, refused="this experiment does not say what it releases")]
+        return [], [RunCost(label, dataset, count, silent=True)]
     try:
         plans: list[tuple[str, Plan]] = experiment.plans(Lab(cell), **cell.settings)
     except HushgraphError as error:
@@ -117,5 +131,5 @@ def _planned(kind: _Kind) -> _Prices:
     for name, plan in plans:
         claimed = None if plan.paper is None else plan.paper.epsilon
         facts = (plan.unit.name, plan.epsilon, plan.budget.definite_delta, claimed)
-        rows.append(RunCost(label, name, count, *facts))
+        rows.append(RunCost(label if len(plans) == 1 else f"{label}, {plan.method}", name, count, *facts))
     return plans, rows

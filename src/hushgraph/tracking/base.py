@@ -25,6 +25,8 @@ FIGURES = ("epsilon", "delta", "mu", "claimed_epsilon", "dataset_epsilon", "data
 OF_A_STAGE = ("scale", "sensitivity", "count")
 EVALUATION = "not_private_evaluation"
 """The name under which figures on the data's own labels go, where they are asked for."""
+RELEASED = "released"
+"""The name under which figures go that an experiment declared to be released."""
 _LONGEST = 500
 
 
@@ -33,7 +35,8 @@ class Entry:
     """A finished run.
 
     `settings` were chosen without looking at private data, `figures` are of the certificate (its names are checked),
-    `certificate` is all of it as JSON. `evaluation` is empty unless somebody asked for it: it is not private.
+    `certificate` is all of it as JSON. `released` are figures that an experiment declared to follow from its releases.
+    `evaluation` is empty unless somebody asked for it: it is not private.
     """
 
     name: str
@@ -41,6 +44,7 @@ class Entry:
     figures: Mapping[str, float]
     certificate: str
     evaluation: Mapping[str, float] = field(default_factory=dict)
+    released: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         strange = [name for name in self.figures if not _is_of_a_certificate(name)]
@@ -53,8 +57,9 @@ class Entry:
     @property
     def numbers(self) -> dict[str, float]:
         """All finite figures by the names that a tracker shows; those of the evaluation say what they are."""
-        own = {**self.figures, **{f"{EVALUATION}/{name}": value for name, value in self.evaluation.items()}}
-        return {name: float(value) for name, value in own.items() if math.isfinite(value)}
+        parts = {RELEASED: self.released, EVALUATION: self.evaluation}
+        named = {f"{part}/{name}": value for part, values in parts.items() for name, value in values.items()}
+        return {name: float(value) for name, value in {**self.figures, **named}.items() if math.isfinite(value)}
 
 
 def _is_of_a_certificate(name: str) -> bool:

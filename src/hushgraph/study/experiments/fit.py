@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from hushgraph.ledger.identity import arrays_of
 from hushgraph.study.axes import Needs
 from hushgraph.study.cell import INDUCTIVE
 from hushgraph.study.lab import Lab
@@ -12,6 +14,7 @@ from hushgraph.study.metrics import of_classes, of_labels
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
+    from hushgraph.ledger.ledger import Ledger
     from hushgraph.methods.model import Model
     from hushgraph.privacy.plan import Plan
 
@@ -24,12 +27,15 @@ class Fit:
     """Train on the cell's graph; inductive cells train on one half of it and predict about the other."""
 
     needs = Needs(axes=("datasets", "methods", "epsilons"))
+    released = ("proved_epsilon", "claimed_epsilon", "released_edges")
+    """Metrics that the releases of the run give; all others are evaluations on private data."""
 
     def __call__(self, lab: Lab, **settings: Any) -> Metrics:
         """Every measure of one run."""
         data, rest = _graphs(lab)
         cell, budget = lab.cell, lab.budget
-        options: dict[str, Any] = {"ledger": lab.ledger, "paper_mode": cell.paper_mode}
+        book = lab.ledger if rest is None else _ledger_of_halves(lab)
+        options: dict[str, Any] = {"ledger": book, "paper_mode": cell.paper_mode}
         model = lab.method.fit(data, lab.unit, budget, seed=lab.seed, **options)
         metrics = measured(model, data)
         if rest is not None:
@@ -56,8 +62,9 @@ class Fit:
         plan = method.plan(checked.metadata, unit, lab.budget, paper_mode=cell.paper_mode)
         if rest is None:
             return [(name, plan)]
-        other = method.inference_plan(check_graph(rest).metadata, unit, lab.budget, paper_mode=cell.paper_mode)
-        return [(f"{name}, training half", plan), (f"{name}, test half", other)]
+        other_graph = check_graph(rest, known_classes=checked.class_names)
+        other = method.inference_plan(other_graph.metadata, unit, lab.budget, paper_mode=cell.paper_mode)
+        return [(name, plan), (name, other)]
 
 
 def _graphs(lab: Lab) -> tuple[Data, Data | None]:
@@ -66,6 +73,16 @@ def _graphs(lab: Lab) -> tuple[Data, Data | None]:
     from hushgraph.datasets.splits import disjoint_graphs
 
     return disjoint_graphs(lab.data, lab.cell.split_seed)
+
+
+def _ledger_of_halves(lab: Lab) -> Ledger:
+    """Where both halves of a graph are charged: they are about the people of the whole, whose account both go to."""
+    book = lab.ledger
+    if not lab.is_charged:
+        return book
+    whole = lab.checked
+    name = book.dataset_for(book.identify(arrays_of(whole)), whole.metadata.name)
+    return book.on(replace(book.occasion, continues=name))
 
 
 def measured(model: Model, data: Data) -> Metrics:

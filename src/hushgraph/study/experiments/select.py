@@ -30,6 +30,7 @@ class Select:
     """Candidates are the cell's method with every combination of the settings in `over`."""
 
     needs = Needs(axes=("datasets", "methods", "epsilons"), settings=("over", *_PRICE))
+    released = ("proved_epsilon",)
 
     def __call__(self, lab: Lab, over: Mapping[str, Sequence[Any]], **price: float) -> Metrics:
         """Measures of the run that was chosen; nothing of the others, not even the time they took."""
