@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -39,8 +39,11 @@ from hushgraph.mechanisms.canaries import (
 )
 from hushgraph.noise.normal import in_steps
 from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.mechanism import GaussianMechanism
+from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.plan import Stage
+from hushgraph.privacy.relations import noise_factors
 from hushgraph.privacy.units import Unit
 
 _BITS, _DIVIDED_BITS = 12, 14  # divided messages are short: a finer grid keeps as much of them
@@ -91,6 +94,12 @@ class LabelSum(GaussianMechanism):
         if any(not (math.isfinite(factor) and factor >= 1.0) for factor in self.noise_factors):
             problems.append(f"noise_factors: expected numbers of at least 1; got {self.noise_factors}")
         InputError.collect(problems)
+
+    def for_types(self, metadata: Metadata, unit: Unit, budget: Budget) -> LabelSum:
+        """The sums of a graph; where edges have types, each type with noise by its own budget, if it has one."""
+        if not metadata.edge_types and not budget.relations:
+            return self
+        return replace(self, noise_factors=noise_factors(metadata.edge_types, budget, unit))
 
     def sensitivity(self, unit: Unit) -> float:
         """L2 change of one release over one unit, each row measured in multiples of its own noise over `scale`."""

@@ -72,7 +72,8 @@ class NeighborSum(GaussianMechanism):
     @classmethod
     def of(cls, metadata: Metadata, unit: Unit, budget: Budget) -> NeighborSum:
         """The sums of a graph; where edges have types, each type with noise by its own budget, if it has one."""
-        return cls(noise_factors=noise_factors(metadata.edge_types, budget, unit))
+        typed = metadata.edge_types or budget.relations
+        return cls(noise_factors=noise_factors(metadata.edge_types, budget, unit)) if typed else cls()
 
     def sensitivity(self, unit: Unit) -> float:
         """sqrt(receivers) rows, twice that under replacement."""

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -39,7 +39,6 @@ from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.notes import Code, Note, note
 from hushgraph.privacy.plan import Plan, Stage
-from hushgraph.privacy.relations import noise_factors
 from hushgraph.privacy.units import Unit
 from hushgraph.settings import setting
 from hushgraph.training.config import Training
@@ -103,7 +102,7 @@ class Chorus(Method):
         hops = self.hops or (3 if plain else 1)
         readers = self._num_readers(metadata, unit, budget)
         batch = self.batch_size or (512 if readers == metadata.num_train else 256)
-        sums = replace(self._label_sum(unit), noise_factors=noise_factors(metadata.edge_types, budget, unit))
+        sums = self._label_sum(unit).for_types(metadata, unit, budget)
         training = Gradient.of(readers, batch, self.epochs or PRIVATE_EPOCHS, self.max_grad_norm)
         parts = 1 if readers == metadata.num_train else 2
         return [
