@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import pyarrow.parquet
@@ -167,6 +168,7 @@ def test_a_plan_takes_a_budget_for_each_type() -> None:
     plan = run_json(*words)["plan"]
     assert plan["metadata"]["edge_types"] == ["follows", "pays"]
     assert plan["budget"]["relations"] == [["follows", 4.0], ["pays", 1.0]]
+    assert re.search(r"follows 4, pays 1 \(sums of it have 3\.\d+ times the stated noise\)", flat(run(*words)))
 
 
 def test_ids_that_a_spreadsheet_would_run_are_said_and_may_be_written_as_text(tmp_path: Path) -> None:

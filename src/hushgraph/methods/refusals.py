@@ -74,7 +74,8 @@ def with_types(plan: Plan) -> Plan:
     costs = relations.epsilons(plan)
     if not costs:
         return plan
-    told = ", ".join(f"{name} {rounded_up(cost)}" for name, cost in costs.items())
+    priced = zip(costs.items(), relations.factors(plan))
+    told = ", ".join(f"{name} {rounded_up(cost)}{_noise(factor)}" for (name, cost), factor in priced)
     return replace(plan, public=(*plan.public, note(Code.RELATIONS, costs=told, epsilons=costs)))
 
 
@@ -86,6 +87,11 @@ def require_work(graph: CheckedGraph, plan: Plan) -> None:
             "workers: expected a graph that is named by its folder or URL, whose edges they read there, or pate, whose "
             f"teachers they train; got a graph in memory and {plan.method}. `hushgraph import` makes such a folder"
         )
+
+
+def _noise(factor: float) -> str:
+    """How much more noise a type gets than a stage says; nothing where it is the same."""
+    return f" (sums of it have {factor:.4g} times the stated noise)" if factor > 1.0 else ""
 
 
 def all_stages(plan: Plan) -> list[Stage]:
