@@ -142,7 +142,7 @@ def test_a_unit_that_is_known_from_refused_runs_alone_has_no_total(tmp_path: Pat
     carry_out(book, sums_of(1.0))
     book.set_limit(1.0, 1e-5, dataset="data", unit=EDGE)
     with pytest.raises(BudgetError):
-        carry_out(book, training())
+        carry_out(book, sums_of(2.0, unit=NODE))
     (dataset,) = statement(book)["datasets"]
     assert [total["unit"] for total in dataset["totals"]] == [EDGE.as_dict()]
     assert "NOT PRIVATE" not in "\n".join(lines(statement(book)))
