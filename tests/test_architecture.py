@@ -19,7 +19,7 @@ MOST = {
     "stage type tests": (measures.stage_type_tests, 0),
     "prose parsers": (measures.prose_parsers, 0),
     "protection branches": (measures.protection_branches, 1),
-    "small files": (measures.small_files, 8),
+    "small files": (measures.small_files, 7),
 }
 """Counts outside `NOT_MOVED_YET`, which may fall and never rise: lower the number whenever it falls."""
 

@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hushgraph.text import rounded_down, rounded_up, to_the_minute, visible
+from hushgraph.text import rounded_down, rounded_up, settings_in_words, to_the_minute, visible
 
 
 def test_printed_numbers_are_rounded_up() -> None:
@@ -47,3 +47,8 @@ def test_times_are_shown_to_the_minute() -> None:
     assert to_the_minute("2026-01-31T12:34:56+00:00") == "2026-01-31 12:34 UTC"
     assert to_the_minute("2026-01-31T12:34:56+02:00") == "2026-01-31T12:34:56+02:00"
     assert to_the_minute("") == ""
+
+
+def test_settings_are_words_without_what_is_not_set() -> None:
+    found = settings_in_words({"parts": 50, "removal": False, "labels": True, "cap": None, "share": 0.5})
+    assert found == "parts 50, removal no, labels yes, share 0.5"

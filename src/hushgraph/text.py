@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 
 def rounded_up(value: float, digits: int = 4) -> str:
@@ -18,6 +19,14 @@ def rounded_up(value: float, digits: int = 4) -> str:
 def rounded_down(value: float, digits: int = 4) -> str:
     """The largest number of `digits` digits not above `value`: what is left of a limit is never shown as more."""
     return rounded_up(-value, digits).removeprefix("-") if value > 0.0 else rounded_up(value, digits)
+
+
+def settings_in_words(values: Mapping[str, Any]) -> str:
+    """`parts 50, removal no`: what is not set is left out."""
+    shown = {key: value for key, value in values.items() if value is not None}
+    yes_or_no = {True: "yes", False: "no"}
+    words = {key: yes_or_no[value] if isinstance(value, bool) else str(value) for key, value in shown.items()}
+    return ", ".join(f"{key} {value}" for key, value in words.items())
 
 
 def counted(count: int, noun: str) -> str:

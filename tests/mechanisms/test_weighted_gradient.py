@@ -58,6 +58,15 @@ def test_a_row_more_than_the_cap_moves_the_sum_beyond_the_bound_and_is_refused()
     assert moved > 1.3 * broken.sensitivity(UNITS[0])
 
 
+@pytest.mark.parametrize("sources", [[0, 1, 1], [0, 1, -1]])
+def test_a_source_has_one_example(sources: list[int]) -> None:
+    """Two rows of one source would make its own example count twice."""
+    own = torch.tensor(sources)
+    rows = TopRows(own, own.unsqueeze(1), torch.ones(3, 1))
+    with pytest.raises(InputError, match="distinct nodes"):
+        WeightedGradient().check(None, rows)
+
+
 def test_the_weight_of_a_column_bounds_nothing() -> None:
     """A node that has next to no weight in many rows turns all their clipped gradients, if it is loud enough."""
     mechanism = WeightedGradient(1.0, 1.0, 1, max_support=34)

@@ -154,6 +154,13 @@ def test_the_page_of_five_hundred_runs_is_one_file_of_less_than_five_megabytes(t
     assert "Research" in text
 
 
+_LABELS_CUT = """() => [...document.querySelectorAll('.cards td')].filter(cell => {
+  const label = getComputedStyle(cell, '::before');
+  return -parseFloat(label.marginLeft) > parseFloat(getComputedStyle(cell).paddingLeft);
+}).length"""
+"""How many names of columns, which a narrow screen shows before their values, begin outside their cell."""
+
+
 @pytest.mark.slow
 @needs_browser
 def test_the_page_of_five_hundred_runs_opens_in_two_seconds(tmp_path: Path) -> None:
@@ -170,6 +177,7 @@ def test_the_page_of_five_hundred_runs_opens_in_two_seconds(tmp_path: Path) -> N
             page.set_viewport_size(size)
             assert cut_off(page) == []
         assert page.complaints == []
+        assert page.evaluate(_LABELS_CUT) == 0
         page.reload()
         assert sheets(page.pdf(format="A4")) <= 4  # runs that were not opened stay off the paper
     assert min(took) < 2.0

@@ -29,6 +29,17 @@ def test_a_study_that_was_run_is_read_without_its_file(tmp_path: Path) -> None:
     assert one.words == "2 of 2 runs ended"
 
 
+def test_a_study_of_which_a_part_was_run_is_not_finished(tmp_path: Path) -> None:
+    (tmp_path / "own_sizes.py").write_text("def half(lab, *, x):\n    return {'score': x / 2}\n")
+    (tmp_path / "parts.yaml").write_text("privacy: research\nexperiment: own_sizes:half\nsettings: {x: [1, 2, 3]}\n")
+    study(tmp_path / "parts.yaml", workers=0, where={"x": 2})
+    (one,) = find_standings([tmp_path])
+    assert (one.total, one.done, one.state) == (3, 1, "stopped")
+    study(tmp_path / "parts.yaml", workers=0)
+    (one,) = find_standings([tmp_path])
+    assert (one.total, one.done, one.state) == (3, 3, "finished")
+
+
 def test_half_a_study(tmp_path: Path) -> None:
     store = Store(tmp_path / "half.sqlite")
     ended(store, 1)

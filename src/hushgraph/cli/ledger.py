@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hushgraph.cli.console import Json, command, echo, show_json, show_words, tell
-from hushgraph.text import counted, rounded_up
+from hushgraph.text import counted, rounded_up, settings_in_words
 
 if TYPE_CHECKING:
     from hushgraph.ledger.ledger import Ledger
@@ -372,7 +372,7 @@ def _dataset(dataset: dict[str, Any]) -> list[str]:
     shown = _wrapped(f"dataset {dataset['dataset']}" + (f" (also called {', '.join(others)})" if others else ""))
     shown += _wrapped(pending_words(dataset), "  ")
     for total in dataset["totals"]:
-        parameters = ", ".join(f"{key} {value}" for key, value in total["unit"].items() if key != "name")
+        parameters = settings_in_words({key: value for key, value in total["unit"].items() if key != "name"})
         unit = total["unit"]["name"] + (f" ({parameters})" if parameters else "")
         shown += _wrapped(f"total per {unit}: {total['words']}", "  ")
         shown += _wrapped(total["reason"], "    ")

@@ -138,5 +138,5 @@ def _behind(results: Results, view: View, column: str) -> Sequence[str]:
 def _runs(results: Results) -> str:
     counts, codes = results.counts, {one.code for _, one in results.by_cell if one is not None}
     words = ", ".join(f"{count} {state}" for state, count in counts.items())
-    of = "" if not codes else f" Hash of the code that ran them: {', '.join(sorted(code[:12] for code in codes))}."
+    of = "" if not codes else f" Hash of the code that ran them: {', '.join(sorted({code[:12] for code in codes}))}."
     return f"Runs of the study: {words}.{of}"

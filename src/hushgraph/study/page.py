@@ -40,9 +40,11 @@ def write_study_page(results: Results, out: str | os.PathLike[str], *, cost: Cos
     priced = cost if cost is not None else cost_of(results.study)
     views = results.study.views or default_views(results)
     sections = [("standing", "What this is", _standing(results))]
-    sections += [
-        (f"view{n}", view.name[:1].upper() + view.name[1:], _view(results, view)) for n, view in enumerate(views)
-    ]
+    named: dict[str, Markup] = {}
+    for view in views:  # a plot stands under the table that is called like it
+        title = view.name[:1].upper() + view.name[1:]
+        named[title] = named.get(title, Markup("")) + _view(results, view)
+    sections += [(f"view{number}", title, body) for number, (title, body) in enumerate(named.items())]
     if results.study.choose is not None:
         sections.append(("choice", "The best settings", _choice(results, priced)))
     sections += [("cost", "What it costs", _cost(priced, results.study.privacy)), ("runs", "Runs", _runs(results))]

@@ -131,10 +131,11 @@ def _run(results: Results, workers: Workers, retry: bool, where: Mapping[str, An
     todo = list(results.missing)
     if retry:
         todo += [cell for cell, _ in results.ended(State.REFUSED, State.FAILED)]
-    todo = [cell for cell in todo if matches(cell, where)]
     counts = results.counts
     total = sum(counts.values())
-    done, bad = total - len(todo), 0 if retry else counts["refused"] + counts["failed"]
+    done = total - len(todo)  # what `where` leaves out is not done either
+    todo = [cell for cell in todo if matches(cell, where)]
+    bad = 0 if retry else counts["refused"] + counts["failed"]
     timings, left = Timings.of(results.store.timings()), {cell.key(""): cell for cell in todo}
     watch(Progress(done, total, bad, timings.remaining(todo, workers.count)))
     for one in workers.run(_ordered(todo)):

@@ -11,6 +11,7 @@ from starlette.responses import HTMLResponse
 from hushgraph.errors import HushgraphError
 from hushgraph.ledger.limits import cause_in_words
 from hushgraph.ledger.statement import limit_words, pending_words, statement
+from hushgraph.text import settings_in_words
 from hushgraph.ui.shell import Desk
 
 _REFUSED = 10
@@ -62,7 +63,7 @@ def show_datasets(desk: Desk) -> HTMLResponse:
 
 def unit_total(total: dict[str, Any]) -> UnitTotal:
     """What a statement says of one unit, with what is left."""
-    parameters = ", ".join(f"{key} {value}" for key, value in total["unit"].items() if key != "name")
+    parameters = settings_in_words({key: value for key, value in total["unit"].items() if key != "name"})
     limit, used = total["limit"], float(total["used"])
     left, share = None, 0.0
     if limit is not None:

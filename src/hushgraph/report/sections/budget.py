@@ -11,6 +11,7 @@ from hushgraph.report import words
 from hushgraph.report.context import RunContext, StageCost
 from hushgraph.report.sections import below, section
 from hushgraph.report.svg import Bar, bar_chart
+from hushgraph.text import settings_in_words
 
 _HEAD = ["stage", "mechanism", "releases", "noise scale", "sensitivity", "epsilon alone"]
 
@@ -70,16 +71,16 @@ def _parameters(cost: StageCost) -> str:
     """The public parameters of the mechanism."""
     values = cost.stage.mechanism.as_dict()
     shown = {key: _named(value) for key, value in values.items() if key != "name" and value not in (None, False)}
-    return ", ".join(f"{key} {value}" for key, value in shown.items())
+    return settings_in_words(shown)
 
 
-def _named(value: Any) -> str:
+def _named(value: Any) -> Any:
     if isinstance(value, dict):
         return str(value.get("name", "..."))
     if isinstance(value, list):
         plans = [one["method"] for one in value if isinstance(one, dict) and "method" in one]
         return f"{len(plans)}: {', '.join(dict.fromkeys(plans))}" if plans else "one per column"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return f"{value:.4g}" if isinstance(value, float) else value
 
 
 def _tip(cost: StageCost) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from hushgraph.report import words
 from hushgraph.report.context import RunContext
 from hushgraph.report.sections import below, mono, section
+from hushgraph.text import settings_in_words
 
 _SIZES = {
     "num_nodes": "nodes",
@@ -21,7 +22,7 @@ _SIZES = {
 def provenance(context: RunContext) -> dict[str, Any]:
     """Fingerprint, method, accountant, noise, sizes and versions."""
     certificate = context.certificate
-    parameters = ", ".join(f"{key} {value}" for key, value in context.parameters.items() if value is not None)
+    parameters = settings_in_words(context.parameters)
     sizes = context.plan.metadata.as_dict()
     return {
         "rows": [
