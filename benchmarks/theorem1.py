@@ -3,7 +3,7 @@
     python benchmarks/theorem1.py
 
 Same noise, batch size and number of steps in every column. "charged" is what hushgraph writes to the ledger for the
-unit `node` (a record becomes null) and for `node-replace`; the other columns are for comparison only.
+unit `node` (a record is replaced by an empty one) and for `node-replace`; the other columns are for comparison only.
 """
 
 from __future__ import annotations

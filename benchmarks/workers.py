@@ -75,6 +75,10 @@ def timed(run: Callable[[], Any]) -> tuple[dict[str, float], Any]:
     return {"wall": wall, "cpu": longest + sum(spent.values()), "path": path}, found
 
 
+def middle(taken: list[dict[str, float]]) -> dict[str, float]:
+    return {clock: statistics.median(one[clock] for one in taken) for clock in ("wall", "cpu", "path")}
+
+
 # The parts
 
 
@@ -177,22 +181,26 @@ def sums_of(place: Path, nodes: int) -> dict[str, Any]:
     return results
 
 
-def fits_of(place: Path) -> dict[str, Any]:
+def fits_of(place: Path, rounds: int) -> dict[str, Any]:
+    """Whole fits: the median of some rounds, in each of which all ways have their turn."""
     import hushgraph as hg
 
-    def fit(workers: Any) -> None:
-        hg.Chorus().fit(
-            str(place / "my.graph"), "undirected-edge", 1.0, ledger=hg.Ledger(), memory="1MiB", workers=workers
+    def fit(way: str, workers: Any) -> None:
+        model = hg.Chorus().fit(
+            str(place / "my.graph"), "undirected-edge", 1.0, ledger=hg.Ledger(), memory="1MiB", seed=1, workers=workers
         )
+        print(f"{way}: {json.dumps(model.seconds)}", file=sys.stderr, flush=True)
 
-    fit(None)
-    found = {"here": timed(lambda: fit(None))[0]}
-    for count in (1, 2):
-        cluster = hg.Ray(count)
-        found[f"{count} on Ray, started"] = timed(lambda cluster=cluster: fit(cluster))[0]
-        found[f"{count} on Ray"] = timed(lambda cluster=cluster: fit(cluster))[0]
-        cluster.close()
-    return found
+    found: dict[str, list[dict[str, float]]] = {}
+    fit("first", None)
+    for _ in range(rounds):
+        found.setdefault("here", []).append(timed(lambda: fit("here", None))[0])
+        for count in (1, 2):
+            cluster, way = hg.Ray(count), f"{count} on Ray"
+            for name in (f"{way}, started", way):
+                found.setdefault(name, []).append(timed(lambda name=name, cluster=cluster: fit(name, cluster))[0])
+            cluster.close()
+    return {way: middle(taken) for way, taken in found.items()}
 
 
 def processes_of(place: Path, nodes: int, rounds: int) -> dict[str, Any]:
@@ -227,9 +235,6 @@ def processes_of(place: Path, nodes: int, rounds: int) -> dict[str, Any]:
         found["fit"]["2 processes, started"].append(timed(lambda fresh=fresh: fit(fresh))[0])
         fresh.close()
     running.close()
-
-    def middle(taken: list[dict[str, float]]) -> dict[str, float]:
-        return {clock: statistics.median(one[clock] for one in taken) for clock in ("wall", "cpu", "path")}
 
     return {part: {way: middle(taken) for way, taken in ways.items()} for part, ways in found.items()}
 
@@ -283,7 +288,7 @@ def main() -> None:
     parser.add_argument("--entries", type=float, default=1e7)
     parts = ("bytes", "sums", "fit", "processes")
     parser.add_argument("--parts", nargs="+", choices=parts, default=list(parts))
-    parser.add_argument("--rounds", type=int, default=3, help="of the part `processes`")
+    parser.add_argument("--rounds", type=int, default=3, help="of the parts `fit` and `processes`")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     entries = int(given.entries)
@@ -295,7 +300,7 @@ def main() -> None:
         sums = sums_of(place, nodes)
         print("\n".join([*ratios(sums), *estimate(sums, entries, made["import"]["cpu"])]), flush=True)
     if "fit" in given.parts:
-        print("\n".join(ratios({"fit": fits_of(place)})), flush=True)
+        print("\n".join(ratios({"fit": fits_of(place, given.rounds)})), flush=True)
     if "processes" in given.parts:
         print("\n".join(ratios(processes_of(place, nodes, given.rounds))), flush=True)
 

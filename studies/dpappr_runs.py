@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import replace
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 
 from hushgraph.graph.checks import check_graph
 from hushgraph.methods.dpappr import DPAPPR
@@ -80,6 +82,42 @@ def split(lab: Lab, *, rows_epsilon: float) -> dict[str, float | None]:
         return measured.of(lab, method, training)
     total = rows_epsilon + training.epsilon
     return measured.of(lab, replace(method, pagerank_share=rows_epsilon / total), Budget(total, training.delta))
+
+
+def secret(lab: Lab, *, rate: float) -> dict[str, float | None]:
+    """A run on nodes that each are in a secret sample with chance `rate`; the others count as empty.
+
+    What it may spend on the sample follows from the cell's budget: docs/proofs/dpappr.md, "A secret sample".
+    """
+    assert lab.cell.method is not None
+    method, inner = DPAPPR(**lab.cell.method.settings), before_sampling(lab.budget, rate)
+    chosen = np.random.default_rng([lab.cell.seed, 1]).random(lab.data.num_nodes) < rate
+    sample = emptied(lab.data, torch.from_numpy(chosen))
+    model = method.fit(sample, lab.unit, inner, seed=lab.seed, ledger=lab.ledger)
+    scorer, graph = model.network.scorer, check_graph(lab.data)
+    with torch.no_grad():
+        own = scorer(graph.features)[graph.test]
+    edges = graph.edges.load().induced(graph.test)
+    smooth = power_iteration(own, edges, method.alpha, method.power_steps)
+    return {
+        "test_accuracy": _percent(smooth, graph.labels[graph.test]),
+        "own_accuracy": _percent(own, graph.labels[graph.test]),
+        "inner_epsilon": inner.epsilon,
+    }
+
+
+def before_sampling(budget: Budget, rate: float) -> Budget:
+    """What a run on a secret sample may spend, so that all of it stays within the budget."""
+    return Budget(math.log1p(math.expm1(budget.epsilon) / rate), budget.definite_delta / rate)
+
+
+def emptied(data: Data, kept: Tensor) -> Data:
+    """The graph in which every node that is not kept is an empty record: no features, no label, no edge."""
+    sample = copy.copy(data)
+    sample.x = data.x * kept.unsqueeze(1)
+    sample.y = torch.where(kept, data.y, -1)
+    sample.edge_index = data.edge_index[:, kept[data.edge_index].all(dim=0)]
+    return sample
 
 
 def noise(lab: Lab) -> dict[str, float | None]:

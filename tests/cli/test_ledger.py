@@ -125,7 +125,7 @@ def test_export_import_and_format_1(ledger: Ledger, tmp_path: Path) -> None:
     old.mkdir()
     shutil.copy(FORMAT1 / "edge.jsonl", old / "ledger.jsonl")
     assert "epsilon 3.336 at delta 0.00076 (basic composition," in run("ledger", "show", old)
-    assert "every price, charge and limit follows" in run("ledger", "verify", old)
+    assert "every cost, charge and limit follows" in run("ledger", "verify", old)
     assert "2 runs entered" in run("ledger", "import", old, "--ledger", tmp_path / "new", "--dataset", "campus")
     assert Ledger(tmp_path / "new").total("campus", EDGE).runs == 2
     assert "is only read" in run(

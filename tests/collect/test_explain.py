@@ -19,7 +19,7 @@ def test_the_numbers_are_those_of_the_mechanisms(task_maker):
 def test_every_mechanism_is_put_in_words(task_maker):
     one_bit = explain_task(task_maker(features=FeatureQuestion(8, 4.0, mechanism="one_bit"), labels=None), 0, 5)
     assert "about each of your 8 numbers" in one_bit
-    assert "the label" not in one_bit.rpartition("Price")[2]
+    assert "the label" not in one_bit.rpartition("Cost")[2]
     unary = explain_task(task_maker(labels=LabelQuestion(("a", "b"), 1.0, "unary_optimized")), 0, 5)
     assert "the bit of your class is 1 with probability 50%" in unary
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -185,3 +190,24 @@ def test_edges_in_any_layout() -> None:
     one, other = (MemoryEdges.from_edge_index(edges, 50) for edges in (pairs.t(), pairs.t().contiguous()))
     assert torch.equal(one.sources, other.sources)
     assert torch.equal(one.transpose().edge_index().flip(0).sort().values, one.edge_index().sort().values)
+
+
+_IN_ANOTHER_PROCESS = """
+import numpy as np
+from hushgraph.graph import kernels
+kernels.count(np.zeros(3, np.uint32), np.zeros(1, np.uint32))
+table, offsets, out = np.ones((1, 4), np.int16), np.array([0, 3]), np.empty((1, 4), np.int64)
+kernels.row_sums(kernels.tables(table), np.zeros(3, np.uint32), offsets, out)
+loops = (kernels.count, kernels._row_sums(4, 0, 64))
+print(*(sum(loop.stats.cache_hits.values()) for loop in loops))
+"""
+
+
+def test_what_was_compiled_is_kept_for_the_next_process(tmp_path: Path) -> None:
+    """The loop that is written out in instructions of the processor, and makes one function for each width, too."""
+    place = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    said = [
+        subprocess.run([sys.executable, "-c", _IN_ANOTHER_PROCESS], env=place, check=True, stdout=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    assert [one.stdout.split() for one in said] == [[b"0", b"0"], [b"1", b"1"]]

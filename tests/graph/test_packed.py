@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hushgraph.graph.packed import distinct, offsets_of, pack, run_lengths, swapped, unpack_minor
+from hushgraph.graph.packed import distinct, offsets_of, pack, run_lengths, unpack_minor
 
 PAIRS = st.lists(st.tuples(st.integers(0, 9) | st.just(2**31 - 1), st.integers(0, 9) | st.just(2**31 - 1)), max_size=40)
 
@@ -27,7 +27,6 @@ def arrays(pairs: list[tuple[int, int]]) -> np.ndarray:
 def test_order_and_parts(pairs: list[tuple[int, int]]) -> None:
     packed = arrays(pairs)
     assert unpacked(np.sort(packed)).T.tolist() == [list(pair) for pair in sorted(pairs)]
-    assert unpacked(swapped(packed)).T.tolist() == [[minor, major] for major, minor in pairs]
     assert unpack_minor(packed).tolist() == [minor for _, minor in pairs]
     assert unpack_minor(packed).dtype == np.int32
 

@@ -178,6 +178,18 @@ def test_public_edges_come_out_and_nothing_about_them_is_read() -> None:
     assert bits[pair_numbers(graph.public_edges, undirected=True)].sum() == 0.0
 
 
+def test_public_pairs_come_out_once_however_many_others_do() -> None:
+    """At an epsilon of 0.1 nearly half of all pairs come out; public ones have no coin and no second entry."""
+    data = random_graph(0)
+    data.public_edge_index = data.edge_index[:, (data.edge_index < 8).all(dim=0)]
+    graph, mechanism = check_graph(data), EdgeFlip()
+    pairs = mechanism.pairs(view_of(graph, mechanism, None))
+    apart = pairs.private_apart(np.arange(pairs.total))
+    assert len(apart) == pairs.total - len(pairs.linked) - len(pairs.public)
+    found = mechanism.release(view_of(graph, mechanism, None), 10.0, NoiseSource.seeded(0)).edge_index()
+    assert found.shape[1] == torch.unique(found, dim=1).shape[1] > 600
+
+
 def test_a_graph_is_kept_as_it_was_released() -> None:
     mechanism, graph = EdgeFlip(), check_graph(random_graph(0))
     found = mechanism.release(view_of(graph, mechanism, None), 1.0, NoiseSource.seeded(0))

@@ -202,3 +202,32 @@ def test_amplification_by_eps_times_q_is_contradicted() -> None:
                 sampled = max(sampled, float(np.abs(np.log(mixed / absent)).max()))
         assert sampled > 1.2 * rate * whole
         assert sampled <= math.log1p(rate * math.expm1(whole)) * (1 + 1e-12)
+
+
+def cut_to(graph: frozenset, sample: frozenset) -> frozenset:
+    """What is left where nodes outside of the sample are empty."""
+    return frozenset(pair for pair in graph if sample >= set(pair))
+
+
+def test_a_secret_sample_amplifies_and_one_that_is_named_does_not() -> None:
+    """All graphs of four nodes, all samples: with the sample named, one pick realizes all of its epsilon."""
+    mechanism, nodes, scale, rate = PageRankTop(1, 1, 0.2, 0.05), 4, 0.4, 0.3
+    scores = answers(mechanism, nodes, torch.arange(1))
+    laws = {graph: pick_law(mechanism, one, scale) for graph, one in scores.items()}
+    samples = [frozenset(s) for size in range(nodes + 1) for s in itertools.combinations(range(nodes), size)]
+    chance = {s: rate ** len(s) * (1.0 - rate) ** (nodes - len(s)) for s in samples}
+
+    def by_sample(graph: frozenset) -> np.ndarray:
+        return np.stack([chance[s] * laws[cut_to(graph, s)] for s in samples])
+
+    whole, secret, named = 0.0, 0.0, 0.0
+    for graph, node in itertools.product(laws, range(nodes)):
+        less = without(graph, node)
+        p, q = by_sample(graph), by_sample(less)
+        whole = max(whole, float(np.abs(np.log(laws[graph] / laws[less])).max()))
+        named = max(named, float(np.abs(np.log(p / q)).max()))
+        secret = max(secret, float(np.abs(np.log(p.sum(axis=0) / q.sum(axis=0))).max()))
+    amplified = math.log1p(rate * math.expm1(whole))
+    assert secret <= amplified * (1 + 1e-12)
+    assert named == pytest.approx(whole)
+    assert named > 1.2 * amplified

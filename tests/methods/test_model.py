@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch_geometric.data import Data
 
 from charges import charged_stages
@@ -232,6 +232,16 @@ def test_a_folder_of_another_format_is_refused_with_the_command_that_trains_agai
             InputError, match=r"expected a model of format 2.*Train it again: hushgraph train gap --data"
         ):
             load(folder)
+
+
+def test_weights_of_another_network_are_refused_in_a_sentence(folder: Path) -> None:
+    (folder / "manifest.json").unlink()
+    weights = load_file(folder / "model.safetensors")
+    name = min(one for one in weights if one.startswith("weights/") and weights[one].dim() == 2)
+    save_file({**weights, name: weights[name][:1].clone()}, folder / "model.safetensors")
+    with pytest.raises(InputError, match=r"Another version wrote this model, or it was changed; read it with") as found:
+        load(folder)
+    assert f"'{name.removeprefix('weights/')}'" in str(found.value)
 
 
 def test_damaged_and_missing_files_are_named(folder: Path, tmp_path: Path) -> None:

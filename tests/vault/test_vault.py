@@ -144,6 +144,30 @@ def test_predictions_are_class_scores_and_nothing_else() -> None:
     assert vault.hand_over(None) is None
 
 
+def test_what_leaves_at_the_end_is_scores_and_what_was_released() -> None:
+    vault, _ = make_vault(NODE, [dataclasses.replace(SUMS, count=1), TRAINING])
+    scores = vault.scores(Linear(5, 3), vault.features)
+    vault.release("sums", vault.apply(nn.Identity(), vault.features))
+    ended = vault.end(scores)
+    assert ended.scores is not None
+    assert ended.scores.shape == (40, 3)
+    assert ended.scores_are_private
+    assert len(ended.released["sums"]) == 1
+    assert ended.nodes.keys() == {"train", "val", "test"}
+    with pytest.raises(PrivateAccessError, match="expected class scores"):
+        vault.end(vault.features)
+
+
+def test_the_end_of_a_run_without_protection_charges_what_was_open() -> None:
+    vault, run = make_vault(NODE, [SUMS, TRAINING], budget=Budget(math.inf))
+    ended = vault.end(None)
+    assert (ended.scores, ended.scores_are_private, ended.released) == (None, False, {})
+    assert {entry.values["stage"] for entry in run.ledger.history().of_run(run.identity, "charge")} == {
+        "sums",
+        "training",
+    }
+
+
 @pytest.mark.parametrize("scale", [None, 0.0, math.inf, math.nan])
 def test_a_stage_without_noise_is_refused_before_it_is_charged(scale: float | None) -> None:
     """A plan made by hand may hold anything: what would run without noise does not run."""

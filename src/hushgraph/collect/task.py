@@ -1,4 +1,4 @@
-"""A collection task: what is asked, through which mechanism, at what price.
+"""A collection task: what is asked, through which mechanism, at what epsilon.
 
 A task is public and never changes. Its identity is the SHA-256 of its canonical JSON: both sides compute it, the person
 agrees to that hash, and every report carries it. A different question is a different task with a different hash.
@@ -350,7 +350,7 @@ def _price(task: Task, spent: float, limit: float, answered: bool) -> list[str]:
         if part is not None
     ]
     lines = [
-        f"Price: epsilon {task.epsilon:g} ({', '.join(parts)}).",
+        f"Cost: epsilon {task.epsilon:g} ({', '.join(parts)}).",
         f"Whoever sees the report can change their odds about you by a factor of at most {factor:.3g}, not more.",
     ]
     if answered:

@@ -74,7 +74,8 @@ def train_from_export(
     vault = Collection(plan, reports, graph, noise)
     network = method.network(plan, vault.generator("weights"))
     output = method.run(vault, network, train=True)
-    return finished(method, network, output, vault, run, graph, time.perf_counter() - started)
+    ended = vault.end(output.scores)
+    return finished(method, network, output, ended, run, graph, time.perf_counter() - started)
 
 
 def planned(task: Task, metadata: Metadata, method: LocalMethod) -> tuple[LocalMethod, Plan]:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from hushgraph.graph.degree import capped
-from hushgraph.graph.packed import INT32_LIMIT, checked_edges, offsets_of, pack, swapped, unpack_minor
+from hushgraph.graph.packed import INT32_LIMIT, checked_edges, offsets_of, pack, unpack_minor
 from hushgraph.graph.sums import (
     Quantized,
     Run,
@@ -214,9 +214,9 @@ class MemoryEdges:
 
     def cap(self, max_degree: int, noise: NoiseSource) -> MemoryEdges:
         """The edges left when every sender keeps at most `max_degree` distinct targets: see `degree.capped`."""
-        packed = pack(self.sources.numpy(), self.targets().numpy())
-        packed.sort()
-        return MemoryEdges.from_packed(swapped(capped(packed, max_degree, noise)), self.num_nodes)
+        parts = [capped(part, max_degree, noise) for part in self.pairs_by_source()]
+        kept = np.concatenate([*parts, np.empty(0, dtype=np.int64)])
+        return MemoryEdges.from_pairs(kept >> 32, kept & 0xFFFFFFFF, self.num_nodes)
 
     def transpose(self) -> MemoryEdges:
         """The graph with every edge turned round; itself, where it is known to be symmetric."""

@@ -23,7 +23,7 @@ _WIDTHS = (1, 2, 4, 8, 16, 32, 48, 64)
 _AHEAD = 32  # rows fetched before their turn
 _CACHED_BYTES = 1 << 24  # tables up to this size come from the processor's caches: fetching ahead only costs there
 _DIGIT = 11  # bits of a node number sorted at a time: so many counters stay in the nearest cache
-_MOST_RANGE_BITS, _IN_RANGE_BITS = 10, 15  # ranges of about 2^15 edges: in the cache, and many beside the counters
+_MOST_RANGE_BITS, _IN_RANGE_BITS = 11, 15  # ranges of about 2^15 edges: in the cache, and many beside the counters
 
 
 # Sums of rows

@@ -39,13 +39,6 @@ def pack(major: np.ndarray, minor: np.ndarray) -> np.ndarray:
     return packed
 
 
-def swapped(packed: np.ndarray) -> np.ndarray:
-    """The pairs with their numbers exchanged, in a new array."""
-    result = packed << 32
-    result |= packed >> 32
-    return result
-
-
 def unpack_minor(packed: np.ndarray) -> np.ndarray:
     """The `minor` numbers of packed pairs, int32."""
     return packed.astype(np.uint32).view(np.int32)  # the low half; node numbers are below 2^31

@@ -109,7 +109,7 @@ def _open_problems(books: Books, entry: Entry) -> list[str]:
     values, found = entry.values, []
     expected = {key for (dataset, key) in books.accounts if dataset == entry.dataset}
     if missing := expected - {unit_key(price["unit"]) for price in values["prices"]}:
-        found.append(f"run {values['run']}: has no price for {counted(len(missing), 'unit')} of its dataset")
+        found.append(f"run {values['run']}: has no cost for {counted(len(missing), 'unit')} of its dataset")
     for price in values["prices"]:
         account = books.account(entry.dataset or "", price["unit"])
         own = price["unit"] == values["unit"]
@@ -121,7 +121,7 @@ def _open_problems(books: Books, entry: Entry) -> list[str]:
         if isinstance(again, Refusal):
             found.append(f"run {values['run']}: was let in over the limit ({cause_in_words(again.cause)})")
         elif not _same_price(price, again):
-            found.append(f"run {values['run']}: its price for '{price['unit']['name']}' is not that of its events")
+            found.append(f"run {values['run']}: its cost for '{price['unit']['name']}' is not that of its events")
     return found
 
 

@@ -93,7 +93,7 @@ def declaration_problems(entry: Entry, account: Account | None) -> list[str]:
     again = loss_of(ways, unit.relation).epsilon(delta)
     same = abs(float(values["epsilon"]) - again) <= 1e-6 * again
     same = same and [plan["key"] for plan in values["plans"]] == [plan_key(one, delta) for one in ways]
-    problems = [] if same else [f"group '{values['group']}': its price is not that of its plans"]
+    problems = [] if same else [f"group '{values['group']}': its cost is not that of its plans"]
     if account is None or values["group"] in account.groups or account.phase is not None:
         problems.append(f"group '{values['group']}': was declared twice, or under a limit (entry {entry.number})")
     return problems

@@ -16,7 +16,7 @@ import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -273,10 +273,11 @@ def _create(connection: sqlite3.Connection) -> None:
 def entry_of(row: tuple[Any, ...], where: str) -> Entry:
     """The entry of a row; an error where its parts do not fit one another or its hash.
 
-    Its values are read anew every time: whoever got them may change them, and what is next read is what is written.
+    Its values are read anew every time: whoever got them may change them, and what is next read is what is written. A
+    body that was found to be the one text of its values needs no careful parser any more.
     """
     _require_own(row, where)
-    return _parsed(row, json.loads)
+    return _entry(row, json.loads(row[5]))
 
 
 @lru_cache(maxsize=256)
@@ -284,17 +285,16 @@ def _require_own(row: tuple[Any, ...], where: str) -> None:
     """A run reads its own entries again with every charge: those that were checked before are not hashed again."""
     number, _, _, dataset, run, body, _, _ = row
     with damage_named(f"{where}: entry {number}", LedgerError):
-        entry = _parsed(row, parse_json)
+        entry = _entry(row, parse_json(body))
         same = (entry.dataset, entry.run) == (dataset, run) and body == text_of(entry.values)
     if not same:
         raise LedgerError(f"{where}: entry {number} was changed after it was written")
     check_own(entry, body, where)
 
 
-def _parsed(row: tuple[Any, ...], parse: Callable[[str], Any]) -> Entry:
-    """The entry of a row; a body that was found to be the one text of its values needs no careful parser any more."""
-    number, kind, time, _, _, body, previous, link = row
-    return Entry(int(number), str(kind), str(time), parse(body), str(previous), str(link))
+def _entry(row: tuple[Any, ...], values: dict[str, Any]) -> Entry:
+    number, kind, time, _, _, _, previous, link = row
+    return Entry(int(number), str(kind), str(time), values, str(previous), str(link))
 
 
 def _damaged(where: str, error: Exception) -> LedgerError:

@@ -44,7 +44,7 @@ def verify_ledger(ledger: Ledger, heads: Sequence[str | os.PathLike[str]] = ()) 
         rest = [missing(what, "cannot be checked without a sound chain") for what in _OF_THE_CHAIN]
         return Verification((pages, bad("chain", str(error)), *rest, *_heads_of_nothing(heads)))
     findings = [pages, good("chain", f"{len(history.entries)} entries, each follows from the one before")]
-    findings += _listed("entries", history_problems(history), "every price, charge and limit follows from the events")
+    findings += _listed("entries", history_problems(history), "every cost, charge and limit follows from the events")
     signed = counted(len(history.of_kind("signoff")), "signature")
     findings += _listed("sign-offs", signature_problems(history), f"{signed} checked, all fit")
     if not ledger.is_old:

@@ -39,7 +39,7 @@ class Raw(Mechanism):
         """Unbounded."""
         return math.inf
 
-    def require(self, unit: Unit) -> None:
+    def require(self, unit: Unit) -> float:
         """Refused wherever something is promised."""
         raise UnprovenError(
             f"this method reads raw {self.part} and has no privacy proof under the unit '{unit.name}'; it runs with "

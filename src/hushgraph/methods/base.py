@@ -39,10 +39,9 @@ from hushgraph.privacy.budget import Budget, as_budget
 from hushgraph.privacy.calibration import Accountant
 from hushgraph.privacy.metadata import EXAMPLE, Metadata
 from hushgraph.privacy.notes import Code, Note, note
-from hushgraph.privacy.plan import Plan, Stage
+from hushgraph.privacy.plan import Plan, Stage, batch_notes
 from hushgraph.privacy.units import DirectedEdge, UndirectedEdge, Unit, as_unit
 from hushgraph.settings import Settings
-from hushgraph.text import counted
 from hushgraph.training.fit_options import Callback, FitOptions
 from hushgraph.training.ranks import Ranks
 from hushgraph.vault import PrivateRows, Progress, Vault
@@ -231,7 +230,7 @@ class Method(Settings):
         if not any("edges" in stage.mechanism.reads for stage in stages):
             public = [one for one in public if one.code is not Code.DEGREE_CAP]
         paper = self.paper_accountant(unit) if paper_mode else None
-        public = [*public, *_batches(stages, unit, budget)]
+        public = [*public, *batch_notes(stages, unit, budget)]
         made = Plan.make(name, metadata, unit, budget, stages, public=public, unprotected=unprotected, paper=paper)
         return with_types(made) if metadata.edge_types or budget.relations else made
 
@@ -323,7 +322,7 @@ class Method(Settings):
             if kept is None:
                 run.close()  # what was charged stays charged; what was only planned does not count
             raise
-        model = finished(self, network, output, vault, run, checked, time.perf_counter() - started)
+        model = finished(self, network, output, vault.end(output.scores), run, checked, time.perf_counter() - started)
         model.checkpoint = kept
         model.settings |= {"fit": changed} if changed else {}
         return model
@@ -373,13 +372,3 @@ def _read(graph: Any, memory: str | int | None, workers: Executor | None) -> Any
 
 def _is_proved(method: str, unit: Unit) -> bool:
     return unit.name in registry.load("methods", method).units()
-
-
-def _batches(stages: Sequence[Stage], unit: Unit, budget: Budget) -> list[Note]:
-    """Steps and sampling rate of the stages that are charged for Poisson batches."""
-    found = []
-    for stage in stages:
-        drawn = stage.mechanism.as_dict()
-        if stage.mechanism.sampling == "poisson" and "steps" in drawn and not stage.is_free(unit):
-            found.append(f"{stage.name}: {counted(drawn['steps'], 'step')} at {drawn['sample_rate']:.4g}")
-    return [note(Code.BATCHES, batches=", ".join(found))] if found and budget.is_private else []

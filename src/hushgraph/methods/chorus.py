@@ -43,8 +43,7 @@ from hushgraph.privacy.units import Unit
 from hushgraph.settings import setting
 from hushgraph.training.config import Training
 from hushgraph.training.optimizers import OPTIMIZERS, OptimizerName
-from hushgraph.vault import Vault
-from hushgraph.vault.vault import Held
+from hushgraph.vault import Held, Vault
 
 SUMS = "label sums"
 PLAIN_EPOCHS, PLAIN_PATIENCE, PRIVATE_EPOCHS = 150, 20, 10
@@ -144,6 +143,8 @@ class Chorus(Method):
         """One classifier per stage, and a model of features where some training nodes do not read sums."""
         readers = self._num_readers(plan.metadata, plan.unit, plan.budget)
         plain, sizes, own = plan.runs_exactly("stage_1"), plan.metadata, None
+        sums, std = plan.mechanism(SUMS, LabelSum), plan[SUMS].scale or 0.0
+        columns = sizes.types * (sizes.classes - (1 if sums.centered else 0))
         if self.module is not None:
             if not plain and readers == sizes.num_train:
                 raise InputError("module: expected a model of features; got none: all training nodes read sums")
@@ -160,6 +161,9 @@ class Chorus(Method):
             dropout=self.dropout,
             generator=generator,
             zero_init=self.zero_init,
+            scale=None
+            if plain
+            else FloorScale(self.noise_floor * math.sqrt(columns) * std, sums.centered, sizes.types),
             own=own,
         )
 
@@ -180,7 +184,8 @@ class Chorus(Method):
             if k > 0:
                 guess = network.classifiers.get(k - 1)
                 pseudo_labels = None if guess is None else vault.apply(guess.guess, vault.join(rows))
-                rows.append(self._scaled(vault, vault.release(SUMS, pseudo_labels, receivers=receivers), network))
+                sums = vault.release(SUMS, pseudo_labels, receivers=receivers)
+                rows.append(_in_noises(vault, sums) if network.scale is None else vault.apply(network.scale, sums))
             if train and k in network.classifiers:
                 vault.release(f"stage_{k}", network.classifiers[k], vault.join(rows), training, nodes=readers)
         return Output(scores=vault.scores(network.classifiers[hops], vault.join(rows)))
@@ -195,17 +200,6 @@ class Chorus(Method):
         receivers = torch.ones(vault.metadata.num_nodes, dtype=torch.bool).index_fill_(0, order[count:], False)
         return order[:count], receivers
 
-    def _scaled(self, vault: Vault, released: Held, network: ChorusNetwork) -> Held:
-        """The sums on a scale that fits the classifier: in multiples of their noise, or of length at most one."""
-        sums, std, types = vault.plan.mechanism(SUMS, LabelSum), vault.plan[SUMS].scale or 0.0, vault.metadata.types
-        if not network.plain:
-            columns = types * (vault.metadata.classes - (1 if sums.centered else 0))
-            return vault.apply(FloorScale(self.noise_floor * math.sqrt(columns) * std, sums.centered, types), released)
-        assert isinstance(released, Tensor)
-        released = without_mean(released, types) if sums.centered else released
-        labeled = torch.zeros(len(released), dtype=torch.bool).index_fill_(0, vault.nodes("train"), True)
-        return sums.in_multiples(released, labeled, std) if std else released
-
     def _training(self, network: ChorusNetwork, lr: float | None = None) -> Training:
         if network.plain:
             return Training(self.epochs or PLAIN_EPOCHS, self.lr or PLAIN_LR, patience=PLAIN_PATIENCE)
@@ -217,3 +211,11 @@ class Chorus(Method):
             normalize=self.normalize,
             average_last=self.average_last,
         )
+
+
+def _in_noises(vault: Vault, released: Tensor) -> Tensor:
+    """Sums as public rows, in multiples of their noise."""
+    sums, std = vault.plan.mechanism(SUMS, LabelSum), vault.plan[SUMS].scale or 0.0
+    released = without_mean(released, vault.metadata.types) if sums.centered else released
+    labeled = torch.zeros(len(released), dtype=torch.bool).index_fill_(0, vault.nodes("train"), True)
+    return sums.in_multiples(released, labeled, std) if std else released

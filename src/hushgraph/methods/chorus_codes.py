@@ -9,7 +9,7 @@ joined with what a model of features says. Nodes without a label send what they 
 Edge level: edges between training nodes pay for learning the neighborhoods, all others for the numbers of the nodes to
 predict; a round costs one unit in all. Where few nodes have a label, validation nodes teach instead
 (`hushgraph.methods.few_labels`). Node level: a first round tells every receiver about all classes. A part of the
-training nodes, the learners, receive it too and teach in one quiet lesson what neighborhoods look like; the other ones
+training nodes, the learners, receive it too and teach in one lesson what neighborhoods look like; the other ones
 train the model of features at no further cost, because a record is in one of the two lessons only. The later rounds
 speak louder to nodes in doubt. Codes and weights follow from releases alone there, never from a receiver's own record.
 
@@ -44,8 +44,7 @@ from hushgraph.privacy.units import Unit
 from hushgraph.settings import setting
 from hushgraph.training import neighborhoods as fit
 from hushgraph.training.config import Training
-from hushgraph.vault import Vault
-from hushgraph.vault.vault import Held
+from hushgraph.vault import Held, Vault
 
 FIRST, FEATURES, LESSONS = "first sums", "features", "lessons"
 _FEWEST_LEARNERS, _FEWEST_TEACHERS = 500, 50

@@ -36,8 +36,7 @@ from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units import Unit
 from hushgraph.settings import setting
 from hushgraph.training.config import Training
-from hushgraph.vault import Vault
-from hushgraph.vault.vault import Held
+from hushgraph.vault import Held, Vault
 
 # By rule from public sizes. Chosen by validation accuracy at epsilon 8 on JohnsHopkins55, Cornell5 and pubmed (4,000 to
 # 15,000 training nodes), where a cap of 2 was best or close to it; the larger caps are those of the publication, for

@@ -108,7 +108,7 @@ def _read(source: Path, modules: dict[str, nn.Module]) -> dict[str, Any]:
         method: Method = registry.load("methods", config["method"]).from_dict(config["parameters"], modules)
     with WithinBudget(weights.values(), source / "config.json"):
         network = method.network(trained or plan, torch.Generator())
-    network.load_state_dict(weights)
+    _fill(source, network, weights)
     _check_tensors(source, plan, config, tensors)
     metrics = read_json(source / "metrics.json", of="a trained model")
     return {
@@ -132,6 +132,23 @@ def _read(source: Path, modules: dict[str, nn.Module]) -> dict[str, Any]:
         "files": files,
         "certificate": Certificate.from_dict(read_json(source / "certificate.json", of="a trained model")),
     }
+
+
+def _fill(source: Path, network: nn.Module, weights: dict[str, Tensor]) -> None:
+    """Give the network its weights, or say that they are of another network: often that of an earlier version."""
+    try:
+        network.load_state_dict(weights)
+    except RuntimeError as found:
+        made = {name: list(value.shape) for name, value in network.state_dict().items()}
+        saved = {name: list(value.shape) for name, value in weights.items()}
+        odd = next((name for name in sorted({*made, *saved}) if made.get(name) != saved.get(name)), None)
+        if odd is None:
+            raise
+        raise InputError(
+            f"{source}: expected weights as this version makes them ('{odd}': {made.get(odd, 'none')}); got "
+            f"{saved.get(odd, 'none')}. Another version wrote this model, or it was changed; read it with the version "
+            "that wrote it, or train again (train --out)"
+        ) from found
 
 
 def _check_tensors(source: Path, plan: Plan, config: dict[str, Any], tensors: dict[str, Tensor]) -> None:

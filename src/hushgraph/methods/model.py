@@ -237,7 +237,8 @@ class Model:
         plan = self.method.inference_plan(checked.metadata, unit, as_budget(budget), paper_mode=paper_mode)
         vault, run = open_vault(checked, plan, ledger, seed, None)
         output = self.method.run(vault, self.network.eval(), train=False)
-        model = finished(self.method, self.network, output, vault, run, checked, sum(vault.seconds.values()))
+        ended = vault.end(output.scores)
+        model = finished(self.method, self.network, output, ended, run, checked, sum(ended.seconds.values()))
         model.trained = self.trained or self.plan
         return model
 

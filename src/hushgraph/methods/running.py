@@ -16,7 +16,7 @@ from hushgraph.methods.folder import hash_of
 from hushgraph.methods.model import Model
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.plan import Plan
-from hushgraph.vault import PrivateRows, Progress, Vault
+from hushgraph.vault import Ended, Progress, Vault
 
 if TYPE_CHECKING:
     from hushgraph.methods.base import Method, Output
@@ -41,37 +41,33 @@ def finished(
     method: Method,
     network: nn.Module,
     output: Output,
-    vault: Vault,
+    ended: Ended,
     run: Run,
     graph: CheckedGraph,
     seconds: float,
 ) -> Model:
-    """Close the run, certify it, and measure how well the model does."""
-    vault.charge_what_was_open()
-    scores, private = vault.hand_over(output.scores), isinstance(output.scores, PrivateRows)
-    nodes = {split: vault.nodes(split) for split in ("train", "val", "test")}
-    stages = {stage.name for stage in vault.plan.stages}
-    released = {name: values for name, values in vault.released.items() if name in stages}
-    network = (output.network or network).eval()
+    """Close the run, certify it, and measure how well the model does; `ended` is what its vault left."""
+    plan, network = ended.plan, (output.network or network).eval()
     ended_with = None
     if run.ledger.folder is not None:
-        ended_with = hash_of(vault.plan, network, released, output.kept, nodes, scores=None if private else scores)
+        scores = None if ended.scores_are_private else ended.scores
+        ended_with = hash_of(plan, network, ended.released, output.kept, ended.nodes, scores=scores)
     run.close(tensors_hash=ended_with)
     model = Model(
         method=output.method or method,
-        plan=vault.plan,
-        run_plan=run.plan if run.plan is not vault.plan else None,
+        plan=plan,
+        run_plan=run.plan if run.plan is not plan else None,
         network=network,
-        released=released,
+        released=ended.released,
         kept=output.kept,
-        scores=scores,
-        scores_are_private=private,
-        settings={**output.settings, **({"minibatches": vault.trained_how} if vault.trained_how else {})},
+        scores=ended.scores,
+        scores_are_private=ended.scores_are_private,
+        settings={**output.settings, **({"minibatches": ended.trained_how} if ended.trained_how else {})},
         reason=output.reason,
         class_names=graph.class_names,
-        nodes=nodes,
+        nodes=ended.nodes,
         features_digest=digest_of(graph.features),
-        seconds={**vault.seconds, "total": seconds},
+        seconds={**ended.seconds, "total": seconds},
         certificate=run.certificate(),
         ledger=run.ledger,
         ended_with=ended_with,

@@ -82,7 +82,8 @@ def fit_best(
         run.charge(plan["selection"])
     best = _best(candidates, plan.mechanism("selection", BestOf), checked, noise)
     seconds = sum(best.vault.seconds.values())  # of the best alone: the time of all tells how many there were
-    return finished(best.method, best.network, best.output, best.vault, run, checked, seconds)
+    ended = best.vault.end(best.output.scores)
+    return finished(best.method, best.network, best.output, ended, run, checked, seconds)
 
 
 def selection_plan(

@@ -183,8 +183,8 @@ class ChorusNetwork(nn.Module):
     """All of Chorus: a classifier per stage, and a model of features where only a part of the nodes read sums.
 
     Plain training starts with stage 0, a model of features alone; private training with stage 1, because stage 0 would
-    cost gradient steps. A sum has `num_classes` columns for each of the `types` of edges. `own` is a module of the user
-    in place of the model of features.
+    cost gradient steps. A sum has `num_classes` columns for each of the `types` of edges; `scale` brings sums to a
+    length that classifiers can use. `own` is a module of the user in place of the model of features.
     """
 
     def __init__(
@@ -201,10 +201,11 @@ class ChorusNetwork(nn.Module):
         dropout: float,
         zero_init: bool,
         generator: torch.Generator,
+        scale: FloorScale | None = None,
         own: nn.Module | None = None,
     ) -> None:
         super().__init__()
-        self.plain = plain
+        self.plain, self.scale = plain, scale
         start = None if zero_init else generator
         self.feature_model = None
         if feature_model:

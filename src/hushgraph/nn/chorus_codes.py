@@ -20,7 +20,7 @@ class ChorusCodesNetwork(nn.Module):
     """Features and log likelihoods in, log probabilities of classes out.
 
     `plain`: the model of features is a small ensemble, trained where labels are public. Otherwise it is linear, and
-    `lesson` is what the learners' quiet lesson is written to. `mixing` is what guesses added in each round,
+    `lesson` is what the learners' lesson is written to. `mixing` is what guesses added in each round,
     `blend` how features and numbers are joined. With `few_labels`, `power` is how far features are believed alone, and
     `beliefs` are how features and numbers were joined after each round.
     """

@@ -1,1 +1,1 @@
-"""The promise and its price: units, mechanisms, plans and the accounting of what they cost."""
+"""The promise: units, mechanisms and plans, and the accounting of what they cost."""

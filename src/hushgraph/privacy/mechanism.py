@@ -85,8 +85,8 @@ class Mechanism(ABC):
         """What one release with noise of this scale costs."""
 
     def reference(self, unit: Unit) -> float:
-        """The scale of noise that a relative noise of 1 stands for."""
-        return self.sensitivity(unit)
+        """The scale of noise that a relative noise of 1 stands for: the bound, unless a mechanism says otherwise."""
+        return self.require(unit)
 
     def usable_scale(self, scale: float) -> float:
         """The least scale from `scale` on with which the noise can be drawn."""
@@ -148,12 +148,14 @@ class Mechanism(ABC):
         """The inverse of `to_tensors`."""
         return tensors["value"]
 
-    def require(self, unit: Unit) -> None:
-        """Refuse a unit under which nothing is proved."""
-        if not math.isfinite(self.sensitivity(unit)):
+    def require(self, unit: Unit) -> float:
+        """The bound under a unit; one under which nothing is proved is refused."""
+        bound = self.sensitivity(unit)
+        if not math.isfinite(bound):
             raise UnprovenError(
                 f"{self.name} has no proof under the unit '{unit.name}': no bound is known for {self.released}"
             )
+        return bound
 
     def as_dict(self) -> dict[str, Any]:
         """The mechanism as plain JSON values; what is an empty tuple by default is left out as long as it is one."""
@@ -177,8 +179,7 @@ class GaussianMechanism(Mechanism):
         """One Gaussian with noise multiplier scale / sensitivity."""
         if scale == 0.0:
             return events.non_private()
-        self.require(unit)
-        return events.gaussian(scale / self.sensitivity(unit))
+        return events.gaussian(scale / self.require(unit))
 
 
 @dataclass(frozen=True)
@@ -194,10 +195,10 @@ class PureMechanism(Mechanism):
         """Pure epsilon."""
         if scale == 0.0:
             return events.non_private()
-        self.require(unit)
+        bound = self.require(unit)
         if scale != self.usable_scale(scale):
             raise InputError(f"{self.name}: expected a whole scale of noise of at least 1; got {scale!r}")
-        return events.pure(self.sensitivity(unit) / scale)
+        return events.pure(bound / scale)
 
     def realized(self, unit: Unit, scale: float) -> float | None:
         """Whole-number noise: the largest log ratio of P[k] ~ exp(-|k| / s) to the same law moved by the bound.
@@ -223,8 +224,7 @@ class PureMechanism(Mechanism):
         """The least whole scale of noise with which one release costs at most `epsilon`."""
         if not (math.isfinite(epsilon) and epsilon > 0.0):
             raise InputError(f"epsilon: expected a positive, finite number; got {epsilon!r}")
-        self.require(unit)
-        bound = self.sensitivity(unit)
+        bound = self.require(unit)
         scale = max(1, math.ceil(bound / epsilon))
         return scale if bound / scale <= epsilon else scale + 1  # the division above may have been rounded down
 

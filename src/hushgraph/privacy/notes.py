@@ -115,6 +115,11 @@ def note(code: Code, **values: Any) -> Note:
 
 
 def _shown(value: Any) -> Any:
+    if isinstance(value, list):
+        return ", ".join(str(_shown(one)) for one in value)
+    if isinstance(value, dict):  # batches of DP-SGD
+        steps = f"{value['steps']:,} step" + "s" * (value["steps"] != 1)
+        return f"{value['stage']}: {steps} at {value['rate']:.4g}"
     return f"{value:.4g}" if isinstance(value, float) else value
 
 

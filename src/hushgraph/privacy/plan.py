@@ -52,6 +52,11 @@ class Stage:
         """Whether all that the mechanism reads is public under `unit`: then it runs without noise and costs nothing."""
         return self.mechanism.reads <= unit.public
 
+    def batches(self, unit: Unit) -> dict[str, Any] | None:
+        """Steps and sampling rate, where the stage is charged for Poisson batches."""
+        drawn = {} if self.is_free(unit) or self.mechanism.sampling != "poisson" else self.mechanism.as_dict()
+        return {"stage": self.name, "steps": drawn["steps"], "rate": drawn["sample_rate"]} if "steps" in drawn else None
+
     def sensitivity(self, unit: Unit) -> float:
         """How far one unit can move one release."""
         return 0.0 if self.is_free(unit) else self.mechanism.sensitivity(unit)
@@ -75,8 +80,9 @@ class Stage:
         """What a relative noise of 1 stands for; None where the noise is fixed or the stage free. Unproven: refused."""
         if self.is_free(unit):
             return None
-        self.mechanism.require(unit)
-        return None if self.noise is None else self.mechanism.reference(unit)
+        found = None if self.noise is None else self.mechanism.reference(unit)
+        self.mechanism.require(unit)  # also where a reference of its own does not ask for the bound
+        return found
 
     def at(self, factor: float, reference: float | None) -> Stage:
         """The stage with its noise set to `factor` times its relative noise; as it is without a reference."""
@@ -350,6 +356,12 @@ class Plan:
             branches=tuple(Plan.from_dict(branch) for branch in values["branches"]),
             holds=frozenset(values["holds"]) if "holds" in values else None,
         )
+
+
+def batch_notes(stages: Sequence[Stage], unit: Unit, budget: Budget) -> list[Note]:
+    """How the stages that are charged for Poisson batches draw them; nothing without protection."""
+    found = [drawn for stage in stages if (drawn := stage.batches(unit))]
+    return [Note(Code.BATCHES, {"batches": found})] if found and budget.is_private else []
 
 
 def _scaled(stages: Sequence[Stage], unit: Unit, budget: Budget, paper: Accountant | None) -> tuple[Stage, ...]:

@@ -8,7 +8,8 @@ file: every line that touches private data is a call on the vault.
 
 from __future__ import annotations
 
+from hushgraph.vault.handles import Ended, Held, PrivateRows
 from hushgraph.vault.replay import Collection, Replay
-from hushgraph.vault.vault import PrivateRows, Progress, Vault
+from hushgraph.vault.vault import Progress, Vault
 
-__all__ = ["Collection", "PrivateRows", "Progress", "Replay", "Vault"]
+__all__ = ["Collection", "Ended", "Held", "PrivateRows", "Progress", "Replay", "Vault"]

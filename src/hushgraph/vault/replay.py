@@ -16,7 +16,8 @@ from hushgraph.graph.rows import Rows
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.plan import Plan
-from hushgraph.vault.vault import NOBODY, Held, Vault
+from hushgraph.vault.handles import Held
+from hushgraph.vault.vault import NOBODY, Vault
 
 
 class Replay(Vault):

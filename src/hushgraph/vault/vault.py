@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -31,43 +31,12 @@ from hushgraph.training.config import Training
 from hushgraph.training.fit_options import FitOptions
 from hushgraph.training.minibatches import Minibatches
 from hushgraph.vault.checkpoint import Checkpoint, draws_masks
+from hushgraph.vault.handles import Ended, Held, PrivateRows
 
 Progress = Callable[[str, int, int], None]
 _TOLD_TO_THE_OWNER = {Code.OWN_PREDICTION, Code.OWN_ROW, Code.RAW_PREDICTIONS}
 NOBODY: Progress = lambda stage, done, total: None  # noqa: E731
 """Watches no progress."""
-
-
-class PrivateRows:
-    """A handle to rows that stay in a vault. It knows its shape; everything else raises.
-
-    A row follows from its node's own record and from what was released, unless the handle is `raw`: those rows read raw
-    neighborhoods, so no mechanism has a bound for them.
-    """
-
-    __slots__ = ("__weakref__", "raw", "shape", "what")
-
-    def __init__(self, shape: tuple[int, ...], what: str, *, raw: bool = False) -> None:
-        self.shape = shape
-        self.what = what
-        self.raw = raw
-
-    def __repr__(self) -> str:
-        return f"PrivateRows({self.what}, shape={self.shape})"
-
-    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
-        raise PrivateAccessError(
-            f"{self.what} are private under the unit in force and stay in the vault; pass the handle to a vault method"
-        )
-
-    def __getattr__(self, name: str) -> Any:
-        self._refuse()
-
-    __getitem__ = __iter__ = __array__ = __bool__ = __float__ = __int__ = __reduce_ex__ = _refuse
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __matmul__ = __rmatmul__ = _refuse
-
-
-Held = Rows | PrivateRows
 
 
 @dataclass(frozen=True)
@@ -277,6 +246,15 @@ class Vault:
         """Enter in the ledger which branch of the plan follows; from then on its stages are those of the vault."""
         self._run.choose(branch.method, reason)
         self.plan = branch
+
+    def end(self, scores: Tensor | PrivateRows | None) -> Ended:
+        """What leaves when the run is over, after the charge of what was open: the scores, and what was released."""
+        self.charge_what_was_open()
+        stages = {stage.name for stage in self.plan.stages}
+        released = {name: values for name, values in self.released.items() if name in stages}
+        private = isinstance(scores, PrivateRows)
+        nodes = {split: self.nodes(split) for split in ("train", "val", "test")}
+        return Ended(self.plan, self.hand_over(scores), private, released, nodes, self.seconds, self.trained_how)
 
     # Work that stays inside
 
