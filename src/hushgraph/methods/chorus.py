@@ -145,6 +145,7 @@ class Chorus(Method):
         plain, sizes, own = plan.runs_exactly("stage_1"), plan.metadata, None
         sums, std = plan.mechanism(SUMS, LabelSum), plan[SUMS].scale or 0.0
         columns = sizes.types * (sizes.classes - (1 if sums.centered else 0))
+        floor = self.noise_floor * math.sqrt(columns) * std
         if self.module is not None:
             if not plain and readers == sizes.num_train:
                 raise InputError("module: expected a model of features; got none: all training nodes read sums")
@@ -161,9 +162,7 @@ class Chorus(Method):
             dropout=self.dropout,
             generator=generator,
             zero_init=self.zero_init,
-            scale=None
-            if plain
-            else FloorScale(self.noise_floor * math.sqrt(columns) * std, sums.centered, sizes.types),
+            scale=None if plain else FloorScale(floor, sums.centered, sizes.types),
             own=own,
         )
 
