@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hushgraph import registry
 from hushgraph.methods.base import Method
-from hushgraph.methods.refusals import tells_types_apart, weighs_classes, weighs_edges
+from hushgraph.methods.refusals import methods_where, tells_types_apart, weighs_classes, weighs_edges
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.calibration import noise_scale
 from hushgraph.privacy.events import gaussian
@@ -133,13 +133,13 @@ _ON_GRAPHS = Metadata(500, 300, 100, 100, 784, 4, num_public=200)
 
 def labels_and_edges() -> str:
     """Which methods take several classes a node, class weights, edge weights and types of edges."""
-    facts = (weighs_classes, weighs_edges, tells_types_apart)
+    named = [methods_where(fact) for fact in (weighs_classes, weighs_edges, tells_types_apart)]
     rows = []
     for name in registry.names("methods"):
         kind = registry.load("methods", name)
         plan = _example_plan(kind)
         reads_edges = any("edges" in stage.mechanism.reads for one in (plan, *plan.branches) for stage in one)
-        marks = [("yes" if fact(plan) else "-") for fact in facts]
+        marks = ["yes" if name in names else "-" for names in named]
         edges = marks[1:] if reads_edges else ["not looked at" if kind.trust == "local" else "reads none"] * 2
         rows.append([f"`{name}`", "yes" if kind.takes_multilabel else f"no: {kind.one_class}", marks[0], *edges])
     head = ["method", "several classes a node", "class weights", "edge weights", "edge types"]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import pyarrow.parquet
@@ -154,7 +155,7 @@ def test_types_of_edges_from_a_column_to_a_promise_for_each(tmp_path: Path) -> N
     done = run_json("train", "gap", *words, "--out", tmp_path / "model")
     (note,) = [one for one in done["certificate"]["public"] if one["code"] == "relations"]
     assert note["epsilons"]["pays"] <= 1.0 < note["epsilons"]["follows"] <= 4.0
-    refused = run("train", "chorus", *words[:4], "--epsilon", "4", "--out", tmp_path / "other")
+    refused = run("train", "lpgnet", *words[:4], "--epsilon", "4", "--out", tmp_path / "other")
     assert refused.exit_code == 2
     assert "import the edges without --edge-type" in " ".join(refused.output.split())
     doubled = run("plan", "gap", "--nodes", "9", "--unit", "node", "--epsilon", "a=1,a=2")
@@ -167,6 +168,7 @@ def test_a_plan_takes_a_budget_for_each_type() -> None:
     plan = run_json(*words)["plan"]
     assert plan["metadata"]["edge_types"] == ["follows", "pays"]
     assert plan["budget"]["relations"] == [["follows", 4.0], ["pays", 1.0]]
+    assert re.search(r"follows 4, pays 1 \(sums of it have 3\.\d+ times the stated noise\)", flat(run(*words)))
 
 
 def test_ids_that_a_spreadsheet_would_run_are_said_and_may_be_written_as_text(tmp_path: Path) -> None:

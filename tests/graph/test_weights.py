@@ -19,14 +19,16 @@ from hushgraph.graph.packed import pack
 from hushgraph.graph.quantized import quantize
 from hushgraph.graph.weights import LEVELS, EdgeWeights
 from hushgraph.ledger.ledger import Ledger
-from hushgraph.mechanisms import NeighborSum
+from hushgraph.mechanisms import LabelSum, NeighborSum
 from hushgraph.noise.source import NoiseSource
 from hushgraph.testing import Cell, Variations, units
 from matrix_graphs import GRAPHS, fits, own_rows, view_of
 from small_graphs import random_graph
 
 ROOTS = 1e-12
-BOUNDED = [Cell(NeighborSum(), unit) for unit in units() if Cell(NeighborSum(), unit).status == "bounded"]
+SUMS = [NeighborSum(), *(one for one in LabelSum.variants() if not one.noise_factors)]
+CELLS = [Cell(mechanism, unit) for mechanism in SUMS for unit in units()]
+BOUNDED = [cell for cell in CELLS if cell.status == "bounded"]
 
 
 def every_level(nodes: int, rng: np.random.Generator, most: int = LEVELS) -> EdgeWeights:
@@ -94,7 +96,7 @@ def largest_share(cell: Cell, most: int = LEVELS) -> float:
     return max(found) / cell.bound
 
 
-@pytest.mark.parametrize("cell", BOUNDED, ids=lambda cell: str(cell.unit))
+@pytest.mark.parametrize("cell", BOUNDED, ids=str)
 def test_no_neighbor_moves_a_weighted_sum_by_more_than_the_bound(cell: Cell) -> None:
     assert largest_share(cell) <= 1.0 + ROOTS
 
@@ -127,7 +129,7 @@ def weighted(seed: int = 2) -> Any:
     return data
 
 
-@pytest.mark.parametrize("method", [hg.GAP(epochs=2), hg.ProGAP(epochs=2), hg.DPMLP(epochs=2)])
+@pytest.mark.parametrize("method", [hg.GAP(epochs=2), hg.ProGAP(epochs=2), hg.Chorus(epochs=2), hg.DPMLP(epochs=2)])
 def test_methods_that_read_weights_cost_what_they_cost_without(method: hg.Method) -> None:
     unit, budget = hg.units.Node(max_degree=5), (8.0, 1e-3)
     with_weights, without = (
@@ -143,14 +145,26 @@ def test_an_edge_of_weight_zero_is_no_edge():
     gone = torch.arange(data.edge_index.shape[1]) % 3 == 0
     data.edge_weight = torch.where(gone, 0.0, 4.0)
     fewer.edge_index, fewer.edge_weight = data.edge_index[:, ~gone], None
-    mechanism, rows = NeighborSum(), torch.randn(60, 4)
-    found, expected = (mechanism.query(view_of(check_graph(one), mechanism, None), rows) for one in (data, fewer))
-    assert torch.equal(found, expected)
+    for mechanism, rows in ((NeighborSum(), torch.randn(60, 4)), (LabelSum(), torch.rand(60, 3)), (LabelSum(), None)):
+        found, expected = (mechanism.query(view_of(check_graph(one), mechanism, None), rows) for one in (data, fewer))
+        assert found.any()
+        assert torch.equal(found, expected)
+
+
+def test_weights_of_the_bound_change_nothing_in_a_sum_of_labels():
+    data, bare = weighted(), weighted()
+    data.edge_weight, bare.edge_weight = torch.full_like(data.edge_weight, 9.0), None
+    for mechanism in SUMS[1:]:
+        for guesses in (None, torch.rand(60, 3)):
+            found, expected = (
+                mechanism.query(view_of(check_graph(one), mechanism, None), guesses) for one in (data, bare)
+            )
+            assert torch.equal(found, expected)
 
 
 def test_others_refuse_them_by_name():
-    with pytest.raises(InputError, match=r"reads weights \(gap, progap\); got chorus"):
-        hg.Chorus().fit(weighted(), hg.units.UndirectedEdge(), (4.0, 1e-3), ledger=Ledger.in_memory())
+    with pytest.raises(InputError, match=r"reads weights \(auto, chorus, gap, progap\); got lpgnet"):
+        hg.LPGNet().fit(weighted(), hg.units.UndirectedEdge(), (4.0, 1e-3), ledger=Ledger.in_memory())
 
 
 @pytest.mark.parametrize(

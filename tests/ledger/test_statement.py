@@ -135,3 +135,16 @@ def test_what_a_reader_does_with_a_statement_does_not_change_what_is_read_next(l
     for entry in ledger.history().entries:
         entry.values.clear()
     assert statement(ledger) == before
+
+
+def test_a_unit_that_is_known_from_refused_runs_alone_has_no_total(tmp_path: Path) -> None:
+    book = Ledger(tmp_path / "book")
+    carry_out(book, sums_of(1.0))
+    book.set_limit(1.0, 1e-5, dataset="data", unit=EDGE)
+    with pytest.raises(BudgetError):
+        carry_out(book, sums_of(2.0, unit=NODE))
+    (dataset,) = statement(book)["datasets"]
+    assert [total["unit"] for total in dataset["totals"]] == [EDGE.as_dict()]
+    assert "NOT PRIVATE" not in "\n".join(lines(statement(book)))
+    (asked,) = statement(book, unit=NODE)["datasets"][0]["totals"]
+    assert "NOT PRIVATE" in asked["words"]

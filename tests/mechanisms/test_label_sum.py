@@ -43,7 +43,7 @@ def _view(labels: torch.Tensor, train: torch.Tensor) -> SimpleNamespace:
     mask = torch.zeros(nodes, dtype=torch.bool).index_fill_(0, train, True)
     metadata = Metadata(nodes, len(train), num_classes=CLASSES)
     return SimpleNamespace(
-        labels=labels, train=train, trains_on=mask, metadata=metadata, edges=lists, whole_lists=lists
+        labels=labels, train=train, trains_on=mask, metadata=metadata, edges=lists, whole_lists=lists, edge_weights=None
     )
 
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 import yaml
 from sklearn.metrics import f1_score
+from torch import nn
 
 import hushgraph as hg
 from commands import flat, run, run_json
@@ -75,7 +76,7 @@ def test_methods_that_need_one_class_say_so_and_name_others() -> None:
     assert metadata.multilabel
     takers = {name for name in registry.names("methods") if registry.load("methods", name).takes_multilabel}
     assert {"gcn", "sage", "arr", "edge-rand", "lap-graph", "edge-rr", "priv-hrg", "feature-rr"} <= takers
-    assert {"gap", "progap", "mlp", "dp-mlp"} <= takers
+    assert {"gap", "progap", "mlp", "dp-mlp", "dp-gnn", "dp-appr"} <= takers
     for name in set(registry.names("methods")) - takers:
         kind = registry.load("methods", name)
         method = kind(low=0.0, high=1.0) if kind.trust == "local" else kind()
@@ -175,6 +176,13 @@ TRAINED = [
     (hg.GAP(epochs=3, batch_size=30), hg.units.Node(max_degree=5), 8.0, 0.0),
     (hg.ProGAP(epochs=3, batch_size=30), hg.units.NodeReplace(max_degree=5), 8.0, 0.0),
     (hg.DPMLP(epochs=150, batch_size=60), hg.units.Node(max_degree=5), 500.0, 60.0),
+    (hg.DPGNN(epochs=80, batch_size=60), hg.units.Node(max_degree=5), 2000.0, 60.0),
+    (hg.DPGNN(epochs=2, batch_size=60, encoder=nn.Linear(5, 4)), hg.units.NodeReplace(max_degree=5), 8.0, 0.0),
+    (hg.DPGNN(epochs=2, num_layers=2, inference="noisy"), hg.units.Node(max_degree=5), 8.0, 0.0),
+    (hg.DPAPPR(epochs=150), EDGE, 8.0, 60.0),
+    (hg.DPAPPR(variant="features", epochs=100, batch_size=60), hg.units.Node(max_degree=5), 500.0, 60.0),
+    (hg.DPAPPR(epochs=3, batch_size=30), hg.units.NodeReplace(max_degree=5), 8.0, 0.0),
+    (hg.DPAPPR(variant="dpsgd", epochs=3, batch_size=30), hg.units.Node(max_degree=5), 8.0, 0.0),
 ]
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -23,11 +22,13 @@ from hushgraph.nn.rooted import CONVOLUTIONS, RootedNetwork
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.mixture import occurrence_bound
 from hushgraph.training import NoisySteps, RootedExamples, Training, rooted_norms, train_private
+from hushgraph.training.losses import loss_for, row_loss, weighted_labels
 from hushgraph.training.rooted import RootedClippedGradient, _row_cuts
 from hushgraph.training.sampler import PoissonSampler
 from small_graphs import capped_edges
 
 NODES, CLASSES = 30, 3
+KINDS = ["one", "several", "weighted"]
 
 
 def setup(
@@ -51,9 +52,18 @@ def naive_gradients(network: RootedNetwork, graph: MemoryEdges, x: Rows, y: Tens
     found = []
     for root in roots:
         scores = network(dense_rows(x), whole_graph(graph, network.num_layers))
-        loss = F.cross_entropy(scores[root : root + 1], y[root : root + 1])
+        loss = row_loss(loss_for(y))(scores[root : root + 1], y[root : root + 1]).sum()
         found.append(torch.cat([g.reshape(-1) for g in torch.autograd.grad(loss, list(network.parameters()))]))
     return found
+
+
+def labels_of(kind: str, nodes: int, generator: torch.Generator | None = None) -> Tensor:
+    """One class a node; several; or one with a public weight."""
+    generator = generator or torch.Generator().manual_seed(3)
+    if kind == "several":
+        return torch.randint(2, (nodes, CLASSES), generator=generator)
+    classes = torch.randint(CLASSES, (nodes,), generator=generator)
+    return classes if kind == "one" else weighted_labels(classes, (0.3, 1.0, 4.0))
 
 
 def clipped(gradients: list[Tensor], bound: float) -> Tensor:
@@ -63,8 +73,10 @@ def clipped(gradients: list[Tensor], bound: float) -> Tensor:
 @pytest.mark.parametrize("convolution", CONVOLUTIONS)
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("sparse", [False, True])
-def test_the_sum_is_that_of_a_loop_over_roots(convolution: str, layers: int, sparse: bool) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_sum_is_that_of_a_loop_over_roots(convolution: str, layers: int, sparse: bool, kind: str) -> None:
     network, graph, x, y = setup(convolution, layers, sparse)
+    y = y if kind == "one" else labels_of(kind, NODES)
     roots = [0, 5, 29, 12, 13, 14, 15, 16, 7]  # 0 is a hub
     gradients = naive_gradients(network, graph, x, y, roots)
     bound = float(torch.stack(gradients).norm(dim=1).median())
@@ -131,12 +143,20 @@ def test_an_empty_batch_is_zero_and_examples_with_nan_count_as_zero() -> None:
 
 
 @settings(max_examples=20, deadline=None)
-@given(st.integers(0, 10_000), st.integers(1, 3), st.integers(1, 2), st.sampled_from(CONVOLUTIONS), st.booleans())
+@given(
+    st.integers(0, 10_000),
+    st.integers(1, 3),
+    st.integers(1, 2),
+    st.sampled_from(CONVOLUTIONS),
+    st.booleans(),
+    st.sampled_from(KINDS),
+)
 def test_deleting_or_replacing_a_record_moves_the_sum_as_declared(
-    seed: int, cap: int, layers: int, convolution: str, hub: bool
+    seed: int, cap: int, layers: int, convolution: str, hub: bool, kind: str
 ) -> None:
     """The clipped sum over all train nodes, computed on both graphs from scratch."""
     network, graph, x, y = setup(convolution, layers, seed=seed)
+    y = y if kind == "one" else labels_of(kind, NODES)
     assert isinstance(x, Tensor)
     node = 0 if hub else seed % NODES
     generator = torch.Generator().manual_seed(seed)
@@ -160,7 +180,7 @@ def test_deleting_or_replacing_a_record_moves_the_sum_as_declared(
     null[node] = 0.0
     assert float((before - total(others_edges, null, y, without=node)).norm()) <= 0.1 * (2 * bound - 1)
     other, label = x.clone(), y.clone()
-    other[node], label[node] = -10 * x[node], (y[node] + 1) % CLASSES
+    other[node], label[node] = -10 * x[node], (y[node] + 1) % CLASSES if kind == "one" else y[node].roll(1)
     after = total(torch.cat((others_edges, fresh), 1), other, label)
     assert float((before - after).norm()) <= 0.1 * 2 * (2 * bound - 1)
 
@@ -168,8 +188,9 @@ def test_deleting_or_replacing_a_record_moves_the_sum_as_declared(
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("convolution", CONVOLUTIONS)
 @pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
 def test_what_is_computed_for_a_root_does_not_depend_on_other_roots(
-    convolution: str, layers: int, sparse: bool
+    convolution: str, layers: int, sparse: bool, kind: str
 ) -> None:
     """Bit by bit: in other batches, with another record elsewhere, and with a record gone that many roots read."""
     generator, nodes = torch.Generator().manual_seed(0), 300
@@ -178,7 +199,7 @@ def test_what_is_computed_for_a_root_does_not_depend_on_other_roots(
     edges = edges[:, edges[0] != edges[1]]
     x = torch.randn(nodes, 20, generator=generator)
     x *= x > 0.5
-    y = torch.randint(CLASSES, (nodes,), generator=generator)
+    y = labels_of(kind, nodes, generator)
     network = RootedNetwork(20, 16, CLASSES, num_layers=layers, convolution=convolution, generator=generator)
 
     def norms(lists: Tensor, rows: Tensor, positions: Tensor) -> Tensor:

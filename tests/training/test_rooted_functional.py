@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.nn import SAGEConv
 
@@ -17,6 +16,7 @@ from hushgraph.nn.messages import AnyMessages, sum_messages
 from hushgraph.nn.rooted import CONVOLUTIONS, RootedNetwork, Tape
 from hushgraph.noise.source import NoiseSource
 from hushgraph.training import NoisySteps, RootedExamples, Training, train_private
+from hushgraph.training.losses import loss_for, row_loss
 from hushgraph.training.rooted import RootedClippedGradient, rooted_gradient
 from hushgraph.training.rooted_functional import FormedRootedGradient
 from hushgraph.training.sampler import PoissonSampler
@@ -69,7 +69,7 @@ def loop_over_roots(net: RootedNetwork, x: Tensor, y: Tensor, bound: float) -> T
     total = torch.zeros(sum(p.numel() for p in net.parameters()))
     for root in range(NODES):
         scores = net(x, whole_graph(random_edges(), net.num_layers))
-        loss = F.cross_entropy(scores[root : root + 1], y[root : root + 1])
+        loss = row_loss(loss_for(y))(scores[root : root + 1], y[root : root + 1]).sum()
         gradient = torch.cat([g.reshape(-1) for g in torch.autograd.grad(loss, list(net.parameters()))])
         total += gradient * min(1.0, bound / float(gradient.norm()))
     return total
@@ -97,8 +97,11 @@ def test_both_ways_give_the_same_clipped_sum(convolution: str, layers: int, spar
 
 
 @pytest.mark.parametrize("layers", [1, 2])
-def test_unknown_layers_are_clipped_per_root(layers: int) -> None:
+@pytest.mark.parametrize("several", [False, True])
+def test_unknown_layers_are_clipped_per_root(layers: int, several: bool) -> None:
     net, (x, y) = gated_network(layers), inputs()
+    if several:
+        y = torch.stack((y, y.roll(1), y.roll(5)), dim=1) % 2
     subgraphs = RootedSubgraphs(random_edges(), torch.arange(NODES), layers)
     with pytest.raises(UnprovenError, match="GatedLayer"):
         RootedClippedGradient(net, subgraphs, x, y, max_grad_norm=0.5)

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import pytest
 import torch
-import torch.nn.functional as F
 
 from hushgraph.graph.rows import SparseRows
 from hushgraph.nn.layers import MLP
 from hushgraph.nn.weighted import WeightedMean, WeightedRows
 from hushgraph.noise.source import NoiseSource
 from hushgraph.training.examples import NoisySteps
+from hushgraph.training.ghost_clipping import _pairs
+from hushgraph.training.losses import loss_for, row_loss, weighted_labels
 from hushgraph.training.sampler import PoissonSampler
 from hushgraph.training.weighted import WeightedExamples
 
@@ -20,6 +21,13 @@ def example(seed: int = 0, positions: int = 3, nodes: int = 20, examples: int = 
     weights = torch.rand(examples, positions, generator=made)
     rows = WeightedRows(torch.randn(nodes, 6, generator=made), columns, weights)
     return network, rows, torch.randint(0, 3, (examples,), generator=made)
+
+
+def of_kind(kind: str, labels: torch.Tensor) -> torch.Tensor:
+    """One class an example; several; or one with a public weight."""
+    if kind == "several":
+        return torch.stack((labels, labels.roll(1), labels.roll(3)), dim=1) % 2
+    return labels if kind == "one" else weighted_labels(labels, (0.3, 1.0, 4.0))
 
 
 def engine(network, rows, labels, bound: float = 1.0) -> WeightedExamples:
@@ -36,7 +44,7 @@ def naive(network, rows, labels, bound: float) -> torch.Tensor:
     total = 0.0
     for i in range(len(rows)):
         scores = network.at_once(rows.rows(torch.tensor([i])))
-        loss = F.cross_entropy(scores, labels[i : i + 1])
+        loss = row_loss(loss_for(labels))(scores, labels[i : i + 1]).sum()
         gradient = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(network.parameters()))]).double()
         total = total + gradient * min(1.0, bound / float(gradient.norm()))
     return total
@@ -44,8 +52,10 @@ def naive(network, rows, labels, bound: float) -> torch.Tensor:
 
 @pytest.mark.parametrize("positions", [3, 17, 64])
 @pytest.mark.parametrize("bound", [0.1, 0.7, 100.0])
-def test_sums_equal_gradients_that_are_formed_and_clipped_one_by_one(bound: float, positions: int) -> None:
+@pytest.mark.parametrize("kind", ["one", "several", "weighted"])
+def test_sums_equal_gradients_that_are_formed_and_clipped_one_by_one(bound: float, positions: int, kind: str) -> None:
     network, rows, labels = example(positions=positions)
+    labels = of_kind(kind, labels)
     examples = engine(network, rows, labels, bound)
     expected = naive(network, rows, labels, examples.engine.clip_norm)
     (found,) = examples.sums(NoiseSource.seeded(0))
@@ -95,8 +105,10 @@ def test_the_exact_change_stays_within_the_bound_with_all_roundings(seed: int) -
         assert float((whole - summed(examples, without[:-1])).norm()) <= 1.0
 
 
-def test_what_is_computed_for_an_example_does_not_depend_on_its_place() -> None:
+@pytest.mark.parametrize("kind", ["one", "several", "weighted"])
+def test_what_is_computed_for_an_example_does_not_depend_on_its_place(kind: str) -> None:
     network, rows, labels = adversarial(1, 64, 5)
+    labels = of_kind(kind, labels)
     examples = engine(network, rows, labels, 1.0)
     (_,) = examples.sums(NoiseSource.seeded(0))
     length = examples.engine.piece_rows(rows.rows(torch.arange(1)).gathered(), labels[:1])
@@ -109,3 +121,17 @@ def test_what_is_computed_for_an_example_does_not_depend_on_its_place() -> None:
     other = order.flip(0)
     for one, two in zip(parts(order), parts(other), strict=True):
         assert torch.equal(one, two.flip(0))
+
+
+@pytest.mark.parametrize("positions", [2, 3, 5, 7, 9, 17])
+@pytest.mark.parametrize("width", [2, 3, 5, 16, 33])
+@pytest.mark.parametrize("across", [False, True])
+def test_products_between_positions_are_the_same_in_all_places(positions: int, width: int, across: bool) -> None:
+    """Equal bit by bit, also where columns come first in memory; without a common start in memory they are not."""
+    one = torch.randn(1, positions, width, generator=torch.Generator().manual_seed(0))
+    rows = one.expand(64, positions, width).contiguous()
+    if across:
+        rows = rows.permute(2, 0, 1).contiguous().permute(1, 2, 0)
+    found = _pairs(rows)
+    assert bool((found == found[:1]).all())
+    torch.testing.assert_close(found[0], one[0] @ one[0].t())

@@ -40,9 +40,16 @@ def public_facts(graph: Graph) -> dict[str, Any]:
         "classes": None if names is None else [str(name) for name in names],
         "classes_declared": names is not None and bool(graph.get("classes_declared", True)),
         "split": None if made else {name: int(graph[name].sum()) for name in MASKS if name in graph},
+        "public_edges": _public_edges(graph),
         "edge_types": [str(name) for name in graph.get("edge_type_names") or ()],
         "ids": "own" if graph.get("user_ids") is not None else "numbers",
     }
+
+
+def _public_edges(graph: Graph) -> int:
+    """How many edges were declared to be public knowledge."""
+    known = graph.get("public_edge_index")
+    return 0 if known is None else int(known.shape[1]) // (1 if graph.get("directed") else 2)
 
 
 def holder_facts(graph: Graph) -> dict[str, Any]:
@@ -110,12 +117,17 @@ def meaning(shown: dict[str, Any]) -> list[str]:
         "--set max_degree=D, from public knowledge, and not the largest number above",
         "the number of edges is private; --edges N declares it where everybody knows it",
     ]
+    if shown["public_edges"]:
+        lines.append(
+            f"{shown['public_edges']:,} edges were declared public: --unit private-edge protects one edge that was not"
+        )
     if shown["edge_types"]:
         first, *rest = shown["edge_types"]
         example = ",".join([f"{first}=4", *(f"{name}=1" for name in rest)])
         lines.append(
-            f"edges have declared types ({', '.join(shown['edge_types'])}), and one edge is one edge of one type; gap "
-            f"and progap tell them apart, under an edge unit with a budget each if you like: --epsilon {example}"
+            f"edges have declared types ({', '.join(shown['edge_types'])}), and one edge is one edge of one type; "
+            f"chorus, gap and progap tell them apart, under an edge unit with a budget each if you like: --epsilon "
+            f"{example}"
         )
     if not shown["classes_declared"]:
         lines.append("classes are not declared: units that protect labels need them (--classes A,B,C)")

@@ -67,6 +67,10 @@ def import_graph(
     target_column: Annotated[str | None, typer.Option("--target", help="The column where it ends.")] = None,
     edge_type: Annotated[str | None, typer.Option(help="The column of edges with their types.")] = None,
     edge_types: Annotated[str | None, typer.Option(help="The types, from public knowledge: A,B,C in order.")] = None,
+    public_edges: Annotated[
+        Path | None,
+        typer.Option(help="A table like --edges: edges that everybody knows. --unit private-edge protects all others."),
+    ] = None,
     directed: Annotated[
         bool | None, typer.Option("--directed/--undirected", help="Whether a row of edges has a direction; required.")
     ] = None,
@@ -82,7 +86,7 @@ def import_graph(
 
     Features are made by public rules only: a range or a list of words is declared, never read off the data.
     """
-    InputError.collect(_problems(source, edges, nodes, num_nodes, out, directed))
+    InputError.collect(_problems(source, edges, nodes, num_nodes, out, directed, public_edges))
     if source is not None and (edge_type is not None or edge_types is not None):
         raise InputError("--edge-type: expected a table of edges (--edges); got a whole graph")
     features = declared_features(numeric, category, hashed, as_is, date)
@@ -100,8 +104,9 @@ def import_graph(
         kinds = tuple([] if edge_types is None else _list(edge_types))
         ends = EdgeColumns(source_column, target_column, directed, drop_unknown, edge_type, kinds)
         with progress_bar(as_json) as progress:
-            watched = {} if progress is None else {"progress": progress}
-            done = import_files(out, edges, nodes, columns, ends, num_nodes=num_nodes, header=header, **watched)
+            more: dict[str, Any] = {"num_nodes": num_nodes, "header": header, "public": public_edges}
+            watched: dict[str, Any] = {} if progress is None else {"progress": progress}
+            done = import_files(out, edges, nodes, columns, ends, **more, **watched)
     show_json(_summary(done)) if as_json else _show(done, columns)
 
 
@@ -166,18 +171,26 @@ def _words(given: Repeated) -> list[str]:
 
 
 def _problems(
-    source: Path | None, edges: Path | None, nodes: Path | None, num_nodes: int | None, out: Path, directed: bool | None
+    source: Path | None,
+    edges: Path | None,
+    nodes: Path | None,
+    num_nodes: int | None,
+    out: Path,
+    directed: bool | None,
+    public: Path | None,
 ) -> list[str]:
     """What is wrong with the options and the paths, all at once, before anything large is imported."""
     from hushgraph.importing.findings import NO_DIRECTION
 
     if source is not None and (edges is not None or nodes is not None or num_nodes is not None):
         return ["expected one whole graph, or --edges with --nodes; got both; remove one"]
+    if source is not None and public is not None:
+        return ["--public-edges: expected a table of edges (--edges); got a whole graph"]
     if source is None and edges is None:
         return ["expected a graph: --edges FILE --nodes FILE, or one file that holds both; got neither"]
     found = [
         f"expected a {kind} at {path}; there is no such file; check the path"
-        for kind, path in (("graph", source), ("table", edges), ("table", nodes))
+        for kind, path in (("graph", source), ("table", edges), ("table", nodes), ("table", public))
         if path is not None and not path.expanduser().exists()
     ]
     found += [NO_DIRECTION] if edges is not None and directed is None else []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushgraph.cli.console import Json, command, echo, show_json, show_words
+from hushgraph.cli.console import Json, command, echo, show_json, show_words, tell
 from hushgraph.text import counted, rounded_up, settings_in_words
 
 if TYPE_CHECKING:
@@ -128,7 +128,10 @@ def limit(
         echo("nothing has been run on it yet")
     left = float(found["cap_epsilon"])
     if left <= 0.0:
-        echo("nothing is left under it: all further runs will be refused")
+        show_words(
+            "nothing is left under it: all further runs on this data, under any unit, will be refused, but for those "
+            "that are declared --unpublished"
+        )
     elif left < epsilon:
         echo(f"earlier runs leave epsilon {left:.4g} at delta {found['cap_delta']:.3g} of it")
 
@@ -321,6 +324,19 @@ def _unit(name: str | None, max_degree: int | None) -> Unit | None:
     if name is None:
         return None
     return units.by_name(name, **({} if max_degree is None else {"max_degree": max_degree}))
+
+
+def ledger_to_charge(folder: Path | None) -> Ledger:
+    """The ledger that a command charges; says so beforehand where it is the user's own, which is easily overlooked."""
+    from hushgraph.ledger.project import default_ledger, user_folder
+
+    book = default_ledger(folder)
+    if folder is None and book.folder is not None and book.folder.absolute() == user_folder().absolute():
+        tell(
+            f"no project here: charged is your own ledger, {book.folder}. `hushgraph init` makes one for this "
+            "folder; --ledger DIR, or HUSHGRAPH_LEDGER, names another"
+        )
+    return book
 
 
 def occasion_of(operator: str | None, purpose: str, **declared: Any) -> Occasion:

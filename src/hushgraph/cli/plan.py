@@ -172,6 +172,7 @@ def _lines(plan: Plan) -> list[str]:
     lines = [_choice(plan)] if plan.branches else []
     lines += [batches for part in (plan, *plan.branches) for batches in _batches(part)]
     lines.append(f"epsilon {_number(plan.epsilon)} at delta {delta:g} for the unit '{unit}'")
+    lines += [str(note) for note in plan.public if note.code == "relations"]
     if plan.paper is not None:
         claimed = f"claimed epsilon {rounded_up(plan.paper.epsilon)} for '{plan.paper.unit.name}'"
         lines.append(f"paper mode: {claimed}; provable {_number(plan.epsilon)} for '{unit}'")

@@ -10,7 +10,7 @@ import typer
 
 from hushgraph.cli.console import Json, command, echo, require_model, show_json, show_words, tell
 from hushgraph.cli.data import Directed, load_graph, require_data
-from hushgraph.cli.ledger import LedgerOption, Operator, Purpose, occasion_of
+from hushgraph.cli.ledger import LedgerOption, Operator, Purpose, ledger_to_charge, occasion_of
 from hushgraph.cli.plan import Edges, number
 from hushgraph.cli.train import Continues, Separate
 from hushgraph.errors import InputError
@@ -59,7 +59,7 @@ def predict(
     from hushgraph.methods.model import Model
 
     torch.set_num_threads(1)
-    book = default_ledger(ledger)
+    book = default_ledger(ledger) if on is None else ledger_to_charge(ledger)
     files = require_uncontradicted(model, default_ledger(ledger, near=model))
     trained = Model.load(model)
     shown: dict[str, Any] = {"model": str(model), "files": files.value, "unit": trained.unit.name}
@@ -125,6 +125,8 @@ def _problems(data: str | None, on: str | None, of_release: dict[str, Any], out:
         problems.append("--on: expected --epsilon too, because another graph is a new release; got none")
     if out is not None and out.suffix not in (known := _formats()):
         problems.append(f"--out: expected a file {', '.join(known)}; got '{out.name}'")
+    if out is not None and not out.absolute().parent.is_dir():
+        problems.append(f"--out: expected a file in a folder that is there; got '{out}'; make the folder first")
     if out is not None and out.exists():
         problems.append(f"--out: expected a new file; {out} exists already")
     return problems

@@ -18,7 +18,7 @@ from hushgraph.cli.console import (
     words,
 )
 from hushgraph.cli.data import read_graph, require_data
-from hushgraph.cli.ledger import LedgerOption, Operator, Purpose, occasion_of
+from hushgraph.cli.ledger import LedgerOption, Operator, Purpose, ledger_to_charge, occasion_of
 from hushgraph.cli.plan import Delta, Edges, Epsilon, PaperMode
 from hushgraph.cli.train import Continues, Data, Directed, Group, Seed, Separate, Split, Unit, Unpublished
 from hushgraph.errors import InputError
@@ -82,14 +82,13 @@ def release(
     choices = read_choices("edge-rr" if method == "hetero-rr" else method, unit, epsilon, delta, rest)
     if feature_epsilon is not None and paper_mode:
         raise InputError("--paper-mode: expected it without --feature-epsilon; publications state no such pair")
-    from hushgraph.ledger.project import default_ledger
     from hushgraph.methods.feature_rr import FeatureRR
     from hushgraph.methods.hetero_rr import HeteroRR
     from hushgraph.methods.released import release_graph
 
     graph = read_graph(data, split, directed=directed)
     declared = {"unpublished": unpublished, "group": group, "continues": continues, "separate": separate}
-    book = default_ledger(ledger).on(occasion_of(operator, purpose, **declared))
+    book = ledger_to_charge(ledger).on(occasion_of(operator, purpose, **declared))
     with progress_bar(as_json) as progress:
         common: dict[str, Any] = {"ledger": book, "num_edges": edges, "seed": seed, "progress": progress}
         if feature_epsilon is None:

@@ -34,7 +34,7 @@ from hushgraph.cli.data import (
     require_data,
     why_separate,
 )
-from hushgraph.cli.ledger import LedgerOption, Operator, Purpose, occasion_of
+from hushgraph.cli.ledger import LedgerOption, Operator, Purpose, ledger_to_charge, occasion_of
 from hushgraph.cli.plan import Delta, Edges, Epsilon, Method, PaperMode
 from hushgraph.errors import InputError
 
@@ -115,14 +115,13 @@ def train(
 
     from hushgraph.executors.base import as_executor
     from hushgraph.graph.checks import check_graph
-    from hushgraph.ledger.project import default_ledger
 
     torch.set_num_threads(threads)
     executor = None if workers is None else as_executor(workers)
     graph = load_graph(data, split, split_seed, directed=directed, classes=classes, memory=memory, workers=executor)
     if executor is not None:
         _tell_of_few(graph, choices.method)
-    book = default_ledger(ledger)
+    book = ledger_to_charge(ledger)
     if continues is None and separate is None:
         separate = why_separate(data, lambda: choices.unit or choices.method.default_unit(check_graph(graph)), book)
     declared = {"unpublished": unpublished, "group": group, "continues": continues, "separate": separate}

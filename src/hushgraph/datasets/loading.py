@@ -163,6 +163,11 @@ def _graph_file(source: str | Path) -> Path:
     if Path(source).suffix == ".npz":
         raise InputError(f"expected a graph file at {source}; there is none; check the path")
     require_known(name)
+    if (here := Path(name).expanduser()).is_dir():
+        raise InputError(
+            f"expected a graph; got the folder '{here}', in which no graph was stored. `hushgraph import` makes one "
+            "from your own files; a trained model is for `hushgraph predict`"
+        )
     folder = data_folder()
     if folder is None or not folder.is_dir():
         given = "it is not set" if folder is None else f"there is no folder {folder}"

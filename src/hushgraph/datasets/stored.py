@@ -1,10 +1,11 @@
 """A graph of one's own in a folder: what `hushgraph import` writes and `--data my.graph` reads.
 
 The folder holds `graph.json` (what is in it, and what was done to the data on the way in), `edges/` (see `DiskEdges`),
-`types/` where edges have types (the same to the mailboxes of each type: see `hushgraph.graph.types`), and flat files in
-the order of the nodes: `features.bin` (float32), `labels.bin` (int64, -1 for none), `parts.bin` (int8: 1, 2, 3 for
-train, val, test) and `ids.bin` (the user's own ids). Nothing in it is ever unpickled. `graph.json` holds the checksums
-of all files, its own included: a folder that was damaged or changed is refused.
+`types/` where edges have types (the same to the mailboxes of each type: see `hushgraph.graph.types`), `public/` with
+the edges that were declared public knowledge, if any were, and flat files in the order of the nodes: `features.bin`
+(float32), `labels.bin` (int64, -1 for none), `parts.bin` (int8: 1, 2, 3 for train, val, test) and `ids.bin` (the user's
+own ids). Nothing in it is ever unpickled. `graph.json` holds the checksums of all files, its own included: a folder
+that was damaged or changed is refused.
 
 It holds the private data as it is. Keep it where the raw data may be kept, and delete it with it.
 """
@@ -45,7 +46,7 @@ from hushgraph.graph.types import MOST_TYPES
 
 FORMAT = "hushgraph graph 1"
 HEADER = "graph.json"
-EDGES, TYPES = "edges", "types"
+EDGES, TYPES, PUBLIC = "edges", "types", "public"
 FILES = ("features", "labels", "targets", "parts", "ids")
 
 
@@ -64,6 +65,7 @@ class GraphFacts:
     has_split: bool = False
     target_range: list[float] | None = None
     edge_types: list[str] = field(default_factory=list)
+    public_edges: bool = False
     rules: list[str] = field(default_factory=list)
     findings: list[dict[str, Any]] = field(default_factory=list)
     sha256: dict[str, str] | None = None
@@ -71,10 +73,11 @@ class GraphFacts:
 
     @property
     def digest(self) -> str:
-        """The checksum of everything here but the checksums; without types, that of before there were any."""
+        """The checksum of everything here but the checksums; without types and such, that of before there were any."""
         values = {**asdict(self), "sha256": None}
-        if not self.edge_types:
-            del values["edge_types"]
+        for name in ("edge_types", "public_edges"):
+            if not values[name]:
+                del values[name]
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
@@ -90,6 +93,7 @@ _FORM: dict[str, Any] = {
     "has_split": bool,
     "target_range": (list, type(None)),
     "edge_types": list,
+    "public_edges": bool,
     "rules": list,
     "findings": list,
     "sha256": (dict, type(None)),
@@ -119,7 +123,7 @@ def write_arrays(folder: Path, facts: GraphFacts, arrays: dict[str, np.ndarray |
         if values is not None:
             (folder / f"{name}.bin").write_bytes(np.ascontiguousarray(values).data)
     stored = [f"{name}.bin" for name in FILES if (folder / f"{name}.bin").is_file()]
-    headers = [f"{name}/{EDGES_HEADER}" for name in (EDGES, TYPES) if (folder / name).is_dir()]
+    headers = [f"{name}/{EDGES_HEADER}" for name in (EDGES, TYPES, PUBLIC) if (folder / name).is_dir()]
     sums = {name: sha256_of(folder / name) for name in (*stored, *headers)}
     facts = replace(facts, sha256={HEADER: facts.digest, **sums})
     write_whole(folder / HEADER, json.dumps(asdict(facts), indent=2) + "\n")
@@ -184,6 +188,8 @@ def read_stored(folder: str | Path, memory: str | int | None = None, workers: Ex
         weakref.finalize(elsewhere, shutil.rmtree, source, True)
         _copy_nodes(remote, source)
     facts = read_facts(source)
+    if facts.public_edges and elsewhere is not None:
+        _copy(remote, source, PUBLIC, (EDGES_HEADER, OFFSETS, SOURCES))
     if facts.edge_types and (elsewhere is not None or workers is not None):
         raise InputError(
             f"{folder}: expected a graph whose edges have no types, for workers and behind a URL; got types "
@@ -198,9 +204,15 @@ _NODE_FILES = (HEADER, *(f"{name}.bin" for name in FILES))
 
 
 def _copy_nodes(remote: RemoteFile, source: Path) -> None:
-    (source / EDGES).mkdir()
-    for name in (*_NODE_FILES, f"{EDGES}/{EDGES_HEADER}", f"{EDGES}/{OFFSETS}"):
+    for name in _NODE_FILES:
         (remote / name).copy_to(source / name)
+    _copy(remote, source, EDGES, (EDGES_HEADER, OFFSETS))
+
+
+def _copy(remote: RemoteFile, source: Path, folder: str, names: Iterable[str]) -> None:
+    (source / folder).mkdir()
+    for name in names:
+        (remote / folder / name).copy_to(source / folder / name)
 
 
 def _edges_of(source: Path, elsewhere: RemoteFile | None, memory: int, workers: Executor | None) -> DiskEdges:
@@ -230,6 +242,8 @@ def _read_graph(source: Path, facts: GraphFacts, edges: DiskEdges, memory: int) 
         data.edge_index = edges.edge_index()
     else:
         data.edges = edges
+    if facts.public_edges:
+        data.public_edge_index = _public_edges(source, count)
     if facts.class_names is not None:
         data.class_names, data.classes_declared = facts.class_names, facts.classes_declared
     if facts.target_range is not None:
@@ -251,6 +265,14 @@ def _add_typed(data: Data, source: Path, facts: GraphFacts, edges: DiskEdges, me
         data.edge_index = torch.stack([index[0], index[1] % count])
     else:
         data.edges, data.edge_mailboxes = edges, typed
+
+
+def _public_edges(source: Path, nodes: int) -> Tensor:
+    stored = DiskEdges(source / PUBLIC)
+    stored.verify()
+    if stored.num_nodes != nodes:
+        raise ValueError(f"public edges between {stored.num_nodes} nodes")
+    return stored.edge_index()
 
 
 def read_ids(source: Path, facts: GraphFacts) -> np.ndarray:

@@ -29,6 +29,7 @@ class Code(StrEnum):
     SELF_LOOPS = "self-loops"
     REPEATED_EDGES = "repeated-edges"
     OTHER_TYPES = "other-types"
+    PUBLIC_EDGES = "public-edges"
     ISOLATED = "isolated"
     MISSING_LABELS = "missing-labels"
     FOUND_CLASSES = "found-classes"
@@ -52,6 +53,8 @@ _SENTENCES = {
     Code.SELF_LOOPS: "{count} edges from a node to itself were left out",
     Code.REPEATED_EDGES: "{count} repeated edges were kept once",
     Code.OTHER_TYPES: "{count} edges of a type that was not declared were left out",
+    Code.PUBLIC_EDGES: "{count} edges of {where} are public knowledge; they are edges of the graph, whether the table "
+    "of edges has them or not",
     Code.ISOLATED: "{count} nodes have no edge; they stay in the graph",
     Code.MISSING_LABELS: "{count} nodes have no label; they stay in the graph and in the split, as empty records",
     Code.FOUND_CLASSES: "classes were not declared: the {count} labels that occur are used, which is allowed only "

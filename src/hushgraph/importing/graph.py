@@ -62,6 +62,7 @@ class Graph(Data):
         target: str | None = None,
         directed: bool | None = None,
         drop_unknown: bool = False,
+        public_edges: Any = None,
         name: str = "graph",
     ) -> Graph:
         """From a table of nodes and a table of edges: pandas, polars, pyarrow, DuckDB, or dicts of columns.
@@ -71,14 +72,27 @@ class Graph(Data):
             nothing is read off the column. A column without a use is refused; `ignore` names those to leave out.
         directed: False where a row is a friendship or another mutual relation, True where it has a direction.
         drop_unknown: leave out edges that name a node which is not in the table; otherwise they are refused.
+        public_edges: another table of edges, which everybody knows: the unit `private-edge` protects all others. They
+            are edges of the graph, whether `edges` has them or not.
         """
         column = split if isinstance(split, str) else None
         columns = NodeColumns(id, label, column, features, classes, [ignore] if isinstance(ignore, str) else ignore)
         ends = EdgeColumns(source, target, directed, drop_unknown)
         ends.require_direction()
         found = read_nodes(table_of(nodes, "nodes"), columns)
-        edge_index, findings = _edge_index(EdgeStream(table_of(edges, "edges"), found.ids, ends), len(found.ids))
-        return cls._made(found, edge_index, ends.require_direction(), findings, split, seed, name, _numbers(classes))
+        stream = EdgeStream(table_of(edges, "edges"), found.ids, ends)
+        known, told = torch.empty((2, 0), dtype=torch.int64), []
+        if public_edges is not None:
+            public = EdgeStream(table_of(public_edges, "public edges"), found.ids, ends)
+            known, _ = _edge_index(public, len(found.ids))
+            pairs = known.shape[1] // (2 if public.both else 1)
+            told = [Finding(Code.PUBLIC_EDGES, pairs, where=public.table.where)]
+        edge_index, findings = _edge_index(stream, len(found.ids), known)
+        findings += told
+        made = cls._made(found, edge_index, ends.require_direction(), findings, split, seed, name, _numbers(classes))
+        if public_edges is not None:
+            made.public_edge_index = known
+        return made
 
     from_pandas = from_frames
     from_polars = from_frames
@@ -291,10 +305,12 @@ def _numbers(classes: Any) -> NumberRange | None:
     return classes if isinstance(classes, NumberRange) else None
 
 
-def _edge_index(stream: EdgeStream, num_nodes: int) -> tuple[Tensor, list[Finding]]:
+def _edge_index(stream: EdgeStream, num_nodes: int, known: Tensor | None = None) -> tuple[Tensor, list[Finding]]:
+    """The edges of a table, together with those that are `known`, each kept once; and what was found."""
     blocks = list(stream)
     edges = torch.cat(blocks, dim=1) if blocks else torch.empty((2, 0), dtype=torch.int64)
     edges = torch.cat((edges, edges.flip(0)), dim=1) if stream.both else edges
+    edges = edges if known is None else torch.cat((edges, known), dim=1)
     loops = edges[0] == edges[1]
     stored = MemoryEdges.from_edge_index(edges[:, ~loops], num_nodes)
     times = 1 if stream.columns.directed else 2

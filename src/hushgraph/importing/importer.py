@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 from torch_geometric.data import Data
 
 from hushgraph.datasets.splits import random_split
-from hushgraph.datasets.stored import EDGES, TYPES, GraphFacts, new_folder, write_arrays, write_stored
+from hushgraph.datasets.stored import EDGES, PUBLIC, TYPES, GraphFacts, new_folder, write_arrays, write_stored
 from hushgraph.errors import InputError
 from hushgraph.graph.checks import check_graph
 from hushgraph.graph.disk import DiskEdges
@@ -50,15 +51,17 @@ def import_files(
     *,
     num_nodes: int | None = None,
     header: bool | None = None,
+    public: str | Path | None = None,
     progress: Progress = nobody,
 ) -> Imported:
     """Import a table of edges and a table of nodes, or edges alone between nodes 0 to `num_nodes` - 1.
 
-    An import that was stopped goes on where it was when it is made again with the same files and settings.
+    `public` is a table of edges that are public knowledge, in the columns of the other one. An import that was stopped
+    goes on where it was when it is made again with the same files and settings.
     """
     edge_columns.require_direction()
     table = None if nodes is None else open_table(nodes)
-    made_from = _sources((edges, nodes), node_columns, edge_columns, num_nodes, header)
+    made_from = _sources((edges, nodes, public), node_columns, edge_columns, num_nodes, header)
     return import_tables(
         out,
         edges,
@@ -67,6 +70,7 @@ def import_files(
         edge_columns,
         num_nodes=num_nodes,
         header=header,
+        public=public,
         made_from=made_from,
         progress=progress,
     )
@@ -81,6 +85,7 @@ def import_tables(
     *,
     num_nodes: int | None = None,
     header: bool | None = None,
+    public: str | Path | Table | None = None,
     made_from: str | None = None,
     progress: Progress = nobody,
 ) -> Imported:
@@ -90,8 +95,13 @@ def import_tables(
         for rest in work.glob("*.bin"):
             rest.unlink()  # of an import that was stopped: nodes are read again
         found = _nodes(nodes, node_columns, num_nodes, work)
-        table, notes = (edges, []) if isinstance(edges, Table) else open_edges(edges, found.ids, edge_columns, header)
-        stored, told = _write_edges(work, EdgeStream(table, found.ids, edge_columns), made_from, progress)
+        streams, notes = [], []
+        for one in (edges, public):
+            if one is not None:
+                table, said = (one, []) if isinstance(one, Table) else open_edges(one, found.ids, edge_columns, header)
+                streams.append(EdgeStream(table, found.ids, edge_columns))
+                notes += said
+        stored, told = _write_edges(work, streams, made_from, progress)
         findings = [*notes, *told, *found.findings]
         facts = _facts(target, found, node_columns, nodes, edge_columns, findings)
         if not (work / "features.bin").exists():
@@ -101,11 +111,14 @@ def import_tables(
 
 
 def _write_edges(
-    work: Path, stream: EdgeStream, made_from: str | None, progress: Progress
+    work: Path, streams: list[EdgeStream], made_from: str | None, progress: Progress
 ) -> tuple[DiskEdges, list[Finding]]:
-    """Put the edges in order, and those to the mailboxes of their types beside them; and what was found."""
+    """Put the edges in order, beside them those to the mailboxes of their types, or public ones; and what was found."""
     options: dict[str, Any] = {"memory_limit": MEMORY, "made_from": made_from, "progress": progress}
+    stream, *public = streams
     columns, nodes = stream.columns, len(stream.ids)
+    if public:
+        return _write_with_public(work, stream, public[0], options)
     if columns.kind is None:
         stored = DiskEdges.write(work / EDGES, stream, nodes, both=stream.both, **options)
         return stored, [*stream.findings, *_edge_findings(stored, stored, columns)]
@@ -114,6 +127,21 @@ def _write_edges(
     pairs = (torch.stack([block[0], block[1] % nodes]) for block in mailboxes.edge_blocks())
     stored = DiskEdges.write(work / EDGES, pairs, nodes, **options)
     return stored, [*typed.findings, *_edge_findings(stored, mailboxes, columns)]
+
+
+def _write_with_public(
+    work: Path, stream: EdgeStream, public: EdgeStream, options: dict[str, Any]
+) -> tuple[DiskEdges, list[Finding]]:
+    """Two folders: the public edges, and all edges. A public edge is there, whatever the private table says."""
+    columns, nodes = stream.columns, len(stream.ids)
+    if columns.kind is not None:
+        raise InputError("--public-edges: expected edges without types (--edge-type); got both. Leave out one of them")
+    known = DiskEdges.write(work / PUBLIC, public, nodes, both=public.both, **options)
+    stored = DiskEdges.write(work / EDGES, chain(stream, public), nodes, both=stream.both, **options)
+    pairs = known.num_edges // (1 if columns.directed else 2)
+    told = Finding(Code.PUBLIC_EDGES, pairs, where=public.table.where)
+    left_out = [one for one in public.findings if one.code in (Code.MISSING_ENDS, Code.UNKNOWN_ENDS)]
+    return stored, [*tallied([*stream.findings, *left_out]), told, *_edge_findings(stored, stored, columns)]
 
 
 def _sources(files: Sequence[str | Path | None], *settings: Any) -> str:
@@ -178,6 +206,7 @@ def _facts(
         has_split=nodes.parts is not None,
         target_range=_ends(columns),
         edge_types=list(edges.kinds),
+        public_edges=any(one.code is Code.PUBLIC_EDGES for one in findings),
         rules=[rule.as_words() for rule in rules],
         findings=[one.as_dict() for one in findings],
     )

@@ -80,7 +80,8 @@ _CAUSES = {
 _ADVICE = {
     Cause.SEEDED: "Leave out the seed, or declare that nothing of the run will be published (--unpublished)",
     Cause.UNPROVED: "Choose a method with a proof for it, or declare that nothing will be published (--unpublished)",
-    Cause.NOT_PRIVATE_BEFORE: "No limit can be kept on this dataset and unit any more",
+    Cause.NOT_PRIVATE_BEFORE: "No limit can be kept on this dataset and unit any more: only runs of which "
+    "nothing will be published are let in (--unpublished)",
     Cause.NO_FILTER: "Raise the limit: that begins a new filter with the rest (--filter renyi takes all kinds)",
     Cause.FULL: "Use a smaller epsilon, or raise the limit",
 }

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hushgraph.errors import InputError
+from hushgraph.ledger.accounts import Account
 from hushgraph.ledger.datasets import known_datasets
 from hushgraph.ledger.entries import Entry
 from hushgraph.ledger.ledger import Ledger
@@ -52,7 +53,7 @@ def statement(
                     "pending": not one.sketches and not rows.count("open", one.id),
                     "totals": [
                         {**total, "limits": _limits(rows, one.id, total["unit"])}
-                        for total in _totals(book, one.id, unit, delta)
+                        for total in _totals(book, rows, one.id, unit, delta)
                     ],
                 }
                 for one in known.values()
@@ -75,13 +76,23 @@ def run_of(ledger: Ledger, run: str) -> dict[str, Any]:
         return _run(entries)
 
 
-def _totals(book: Ledger, dataset: str, unit: Unit | None, delta: float | None) -> list[dict[str, Any]]:
+def _totals(book: Ledger, rows: Rows, dataset: str, unit: Unit | None, delta: float | None) -> list[dict[str, Any]]:
     if unit is not None:
         return [book.total(dataset, unit, delta).as_dict()]
     found = []
     for account in sorted(book.accounts(dataset), key=lambda account: unit_key(account.unit)):
+        if _only_refused(rows, account):
+            continue
         found.append(total_of(account, delta, lambda own=account: curves_of(book.history(), own)).as_dict())  # type: ignore[misc]
     return found
+
+
+def _only_refused(rows: Rows, account: Account) -> bool:
+    """Whether a unit is known from refused runs alone: "not private" would be about runs that promise other things."""
+    says_more = account.is_private or account.limit or account.groups or account.lost
+    if says_more or not rows.count("refused", account.dataset):
+        return False
+    return all(entry.values["unit"] != account.unit for entry in rows.of_kind("open", dataset=account.dataset))
 
 
 def _limits(rows: Rows, dataset: str, unit: dict[str, Any]) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ observations as there are canaries. The coin of a canary says whether it is plan
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from torch import Tensor
 from hushgraph.errors import InputError
 from hushgraph.graph.checks import CheckedGraph, check_graph
 from hushgraph.graph.rows import Rows
+from hushgraph.graph.types import EdgeTypes
 from hushgraph.privacy.units import Unit
 
 BASE_NODES = 100
@@ -186,3 +187,10 @@ def audit_graph(
         train = torch.arange(nodes) == 0
     labels = torch.zeros(nodes, dtype=torch.int64) if y is None else y
     return check_graph(Data(x=x, edge_index=edge_index, y=labels, train_mask=train, num_classes=classes))
+
+
+def of_one_type(graph: CheckedGraph, number: int, types: int) -> CheckedGraph:
+    """The graph of an audit, with all of its edges of one of several types."""
+    index, names = graph.edges.edge_index(), tuple(map(str, range(types)))
+    found = EdgeTypes.of(index, torch.full((index.shape[1],), number), names, graph.metadata.num_nodes)
+    return replace(graph, edge_types=found, metadata=replace(graph.metadata, edge_types=names))

@@ -28,6 +28,8 @@ class EdgeCount(PureMechanism):
     name = "edge-count"
     proof = "count"
     reads = frozenset({"edges"})
+    takes_edge_weights = True  # an edge counts, whatever its weight and its types are
+    takes_edge_types = True
     released = "a count of edges"
 
     def __post_init__(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,8 @@ from hushgraph.graph.labels import QuantizedLabels, quantize_labels
 from hushgraph.graph.quantized import QuantizedRows, quantize
 from hushgraph.graph.rows import Rows, dense_rows
 from hushgraph.graph.sums import Quantized
+from hushgraph.graph.types import parts
+from hushgraph.graph.weights import LEVELS
 from hushgraph.mechanisms.canaries import (
     BASE_NODES,
     Evidence,
@@ -32,12 +34,16 @@ from hushgraph.mechanisms.canaries import (
     Tally,
     audit_graph,
     lay_out,
+    of_one_type,
     room_for,
 )
 from hushgraph.noise.normal import in_steps
 from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.mechanism import GaussianMechanism
+from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.plan import Stage
+from hushgraph.privacy.relations import noise_factors
 from hushgraph.privacy.units import Unit
 
 _BITS, _DIVIDED_BITS = 12, 14  # divided messages are short: a finer grid keeps as much of them
@@ -57,6 +63,10 @@ class LabelSum(GaussianMechanism):
     together has norm at most 1 whatever that length is. With `centered`, a row is sent without its mean and
     lengthened to make up for it: no longer than before, but the messages of two classes lie further apart. The mean may
     keep `mean_share` of the squared length, at most 1 / classes: how many messages arrive can then be read.
+
+    Edges with weights count by their share of the declared bound, at most one. Where edges have types, the sums over
+    each stand side by side, those of type t with `noise_factors[t]` (at least 1) times the noise; a list is then that
+    of all types together.
     """
 
     unlabeled_norm: float = 1.0
@@ -64,10 +74,13 @@ class LabelSum(GaussianMechanism):
     divided: bool = False
     centered: bool = False
     mean_share: float = 0.0
+    noise_factors: tuple[float, ...] = ()
 
     name = "label-sum"
     proof = "chorus"
     reads = frozenset({"edges", "labels"})
+    takes_edge_weights = True
+    takes_edge_types = True
     released = "a sum of neighbors' labels"
 
     def __post_init__(self) -> None:
@@ -78,7 +91,15 @@ class LabelSum(GaussianMechanism):
             problems.append(f"labeled_noise: expected at least 1; got {self.labeled_noise!r}")
         if not 0.0 <= self.mean_share <= 1.0 or (self.mean_share > 0.0 and not self.centered):
             problems.append(f"mean_share: expected from 0 to 1 / classes, of centered rows; got {self.mean_share!r}")
+        if any(not (math.isfinite(factor) and factor >= 1.0) for factor in self.noise_factors):
+            problems.append(f"noise_factors: expected numbers of at least 1; got {self.noise_factors}")
         InputError.collect(problems)
+
+    def for_types(self, metadata: Metadata, unit: Unit, budget: Budget) -> LabelSum:
+        """The sums of a graph; where edges have types, each type with noise by its own budget, if it has one."""
+        if not metadata.edge_types and not budget.relations:
+            return self
+        return replace(self, noise_factors=noise_factors(metadata.edge_types, budget, unit))
 
     def sensitivity(self, unit: Unit) -> float:
         """L2 change of one release over one unit, each row measured in multiples of its own noise over `scale`."""
@@ -110,31 +131,50 @@ class LabelSum(GaussianMechanism):
     ) -> Tensor:
         """The sums with noise on the same grid; rows of labeled nodes get `labeled_noise` times as much."""
         labeled: Tensor = data.trains_on
-        edges, sent = self._sent(data, pseudo_labels, receivers)
-        sums, step = edges.sum(sent, narrow=True), sent.step
+        sums, step = self._whole_sums(data, pseudo_labels, receivers, narrow=True)
         # The noisy rows take the place of the exact ones, where both have as many bits.
         noisy = sums.view(torch.float32) if sums.dtype is torch.int32 else torch.empty(sums.shape, dtype=torch.float32)
-        for kind, multiple in ((~labeled, 1.0), (labeled, self.labeled_noise)):
+        blocks = [part.chunk(len(self._factors), dim=1) for part in (sums, noisy)]
+        kinds = ((~labeled, 1.0), (labeled, self.labeled_noise))
+        for (exact, block, factor), (kind, multiple) in itertools.product(zip(*blocks, self._factors), kinds):
+            size = in_steps(scale * multiple * factor, step)
             for where in kind.nonzero().squeeze(1).split(_ROWS_AT_ONCE):
-                drawn = noise.integer_gaussian((where.numel(), sums.shape[1]), in_steps(scale * multiple, step))
-                noisy[where] = (drawn.add_(sums[where]).to(torch.float64) * step).to(torch.float32)
+                drawn = noise.integer_gaussian((where.numel(), block.shape[1]), size)
+                block[where] = (drawn.add_(exact[where]).to(torch.float64) * step).to(torch.float32)
         if receivers is not None:
             noisy[~receivers] = 0.0
         return noisy
 
-    def _whole_sums(self, data: Any, pseudo_labels: Rows | None, receivers: Tensor | None) -> tuple[Tensor, float]:
+    def _whole_sums(
+        self, data: Any, pseudo_labels: Rows | None, receivers: Tensor | None, *, narrow: bool = False
+    ) -> tuple[Tensor, float]:
         """The exact sums in whole steps of the grid, and the step."""
-        edges, sent = self._sent(data, pseudo_labels, receivers)
-        return edges.sum(sent), sent.step
+        edges, weights = self._edges(data, receivers), data.edge_weights
+        sent = self._sent(data, edges, pseudo_labels)
+        if self.noise_factors:
+            return torch.cat([part.sum(sent) for part in parts(edges, len(self.noise_factors))], dim=1), sent.step
+        if weights is None:
+            return edges.sum(sent, narrow=narrow), sent.step
+        rows = sent.dense() if isinstance(sent, QuantizedLabels) else sent
+        return weights.sum(edges, rows), sent.step / LEVELS
 
-    def _sent(self, data: Any, pseudo_labels: Rows | None, receivers: Tensor | None) -> tuple[Edges, Quantized]:
-        """The edges that are used, and what is sent along them."""
-        own = known_classes(data) if pseudo_labels is None else self.rows(data, pseudo_labels)
+    def _edges(self, data: Any, receivers: Tensor | None) -> Edges:
+        """The edges that are used: between nodes, or to the mailboxes of each type."""
+        types = len(self._factors)
         edges: Edges = data.whole_lists if self.divided else data.edges
-        edges = edges if receivers is None else edges.ending_at(receivers)
+        if self.noise_factors:
+            edges = data.mailboxes(types, whole=self.divided)
+        return edges if receivers is None else edges.ending_at(receivers.repeat(types))
+
+    def _sent(self, data: Any, edges: Edges, pseudo_labels: Rows | None) -> Quantized:
+        """What is sent along the edges."""
         if pseudo_labels is None:
-            return edges, self.label_messages(edges, own, data.metadata.classes)
-        return edges, self.messages(edges, own, data.trains_on)
+            return self.label_messages(edges, known_classes(data), data.metadata.classes)
+        return self.messages(edges, self.rows(data, pseudo_labels), data.trains_on)
+
+    @property
+    def _factors(self) -> tuple[float, ...]:
+        return self.noise_factors or (1.0,)
 
     def rows(self, data: Any, pseudo_labels: Rows) -> Tensor:
         """One-hot labels of the training nodes (zeros where there is none); for all others their `pseudo_labels`."""
@@ -151,7 +191,7 @@ class LabelSum(GaussianMechanism):
             classes,
             columns,
             bits=_DIVIDED_BITS if self.divided else _BITS,
-            lengths=edges.out_degree() if self.divided else None,
+            lengths=edges.out_degree()[: len(classes)] if self.divided else None,
             centered=self.centered,
             mean_share=self.mean_share,
         )
@@ -167,7 +207,7 @@ class LabelSum(GaussianMechanism):
             sent,
             torch.where(labeled, 1.0, max(self.unlabeled_norm, _LEAST_NORM)),
             bits=_DIVIDED_BITS if self.divided else _BITS,
-            lengths=edges.out_degree() if self.divided else None,
+            lengths=edges.out_degree()[: len(rows)] if self.divided else None,
         )
 
     def _bounded(self, rows: Tensor, norms: Tensor) -> Tensor:
@@ -193,8 +233,14 @@ class LabelSum(GaussianMechanism):
         return apart + mean * math.sqrt(self.mean_share * columns) if self.mean_share else apart
 
     def noise_multiples(self, labeled: Tensor) -> Tensor:
-        """The noise of every row as a multiple of `scale`, as a column; float64."""
-        return torch.where(labeled, self.labeled_noise, torch.ones((), dtype=torch.float64)).unsqueeze(1)
+        """The noise of every row as a multiple of `scale`, with a column for each type of edge; float64."""
+        of_rows = torch.where(labeled, self.labeled_noise, torch.ones((), dtype=torch.float64)).unsqueeze(1)
+        return of_rows * torch.tensor(self._factors, dtype=torch.float64)
+
+    def in_multiples(self, sums: Tensor, labeled: Tensor, scale: float = 1.0) -> Tensor:
+        """Sums divided by their noise, where that of an unlabeled node is `scale`."""
+        noise = (scale * self.noise_multiples(labeled)).to(sums.dtype)
+        return (sums.unflatten(1, (noise.shape[1], -1)) / noise.unsqueeze(2)).flatten(1)
 
     def stays_private(self, unit: Unit) -> bool:
         """Where other nodes' lists change with a record, a node's own sum is part of its own record."""
@@ -205,7 +251,8 @@ class LabelSum(GaussianMechanism):
         """As used for directed edges, undirected edges and records."""
         quieter = [cls(0.5, math.sqrt(1.75), centered=centered) for centered in (False, True)]
         divided = [cls(divided=True, centered=True, mean_share=share) for share in (0.0, 0.25)]
-        return [cls(), *quieter, cls(1.0, 2.0), cls(divided=True), *divided]
+        typed = [cls(noise_factors=(1.0, 2.0)), cls(divided=True, centered=True, noise_factors=(1.0, 1.0))]
+        return [cls(), *quieter, cls(1.0, 2.0), cls(divided=True), *divided, *typed]
 
     def example_inputs(self, graph: CheckedGraph) -> tuple[Tensor]:
         """Pseudo-labels: roots of class probabilities, from the features."""
@@ -215,11 +262,11 @@ class LabelSum(GaussianMechanism):
 
     def before_noise(self, data: Any, noise: Any, *inputs: Any) -> np.ndarray:
         """The sums, every row divided by its multiple of the noise."""
-        return (self.query(data, *inputs) / self.noise_multiples(data.trains_on)).numpy()
+        return self.in_multiples(self.query(data, *inputs).double(), data.trains_on).numpy()
 
     def after_noise(self, data: Any, scale: float, noise: Any, *inputs: Any) -> np.ndarray:
         """The released sums, every row divided by its multiple of the noise."""
-        return (self.release(data, scale, noise, *inputs) / self.noise_multiples(data.trains_on)).numpy()
+        return self.in_multiples(self.release(data, scale, noise, *inputs).double(), data.trains_on).numpy()
 
     # Canaries
 
@@ -247,14 +294,16 @@ class LabelSum(GaussianMechanism):
             labeled,
             _CANARY_CLASSES,
         )
-        vault = open_vault(graph)
+        number = self._factors.index(min(self._factors))
+        vault = open_vault(of_one_type(graph, number, len(self._factors)) if self.noise_factors else graph)
         guesses = _one_hot(torch.from_numpy(rng.standard_normal((layout.num_nodes, _CANARY_CLASSES))))
         tally = Tally(layout)
         for _ in range(stage.count):
             rows = torch.where(labeled.unsqueeze(1), F.one_hot(labels, _CANARY_CLASSES).float(), guesses)
-            released = vault.hand_over(vault.release(stage.name, guesses)).to(torch.float64)
+            whole = vault.hand_over(vault.release(stage.name, guesses)).to(torch.float64)
+            released = whole.chunk(len(self._factors), dim=1)[number]
             absent, change = self._moved(rows.to(torch.float64), layout, labeled, unit.footprint.replaced)
-            spread = (stage.scale or 1.0) * self.noise_multiples(labeled).squeeze(1)
+            spread = (stage.scale or 1.0) * self.noise_multiples(labeled)[:, number]
             tally.add(released[layout.receiver] - absent, change, spread[layout.receiver])
             guesses = _one_hot(released)
         return tally.evidence("node" if unit.footprint.records else "edge")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,9 +16,18 @@ from hushgraph.errors import InputError
 from hushgraph.graph.checks import CheckedGraph
 from hushgraph.graph.quantized import QuantizedRows, quantize
 from hushgraph.graph.rows import Rows, dense_rows
-from hushgraph.graph.types import EdgeTypes, parts
+from hushgraph.graph.types import parts
 from hushgraph.graph.weights import LEVELS
-from hushgraph.mechanisms.canaries import Evidence, Layout, OpenVault, Tally, audit_graph, lay_out, room_for
+from hushgraph.mechanisms.canaries import (
+    Evidence,
+    Layout,
+    OpenVault,
+    Tally,
+    audit_graph,
+    lay_out,
+    of_one_type,
+    room_for,
+)
 from hushgraph.noise.normal import in_steps
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.budget import Budget
@@ -155,7 +164,7 @@ class NeighborSum(GaussianMechanism):
             rows[layout.heads[~layout.present()]] *= -1.0
         factor, number = min((factor, number) for number, factor in enumerate(self._factors))
         graph = audit_graph(torch.zeros(layout.num_nodes, 1), layout.edges(everyone=flips))
-        vault = open_vault(self._of_type(number, graph) if self.noise_factors else graph)
+        vault = open_vault(of_one_type(graph, number, len(self._factors)) if self.noise_factors else graph)
         for _ in range(stage.count):
             whole = vault.hand_over(vault.release(stage.name, rows)).to(torch.float64)
             released = whole.chunk(len(self._factors), dim=1)[number]
@@ -166,12 +175,6 @@ class NeighborSum(GaussianMechanism):
                 break  # later rows are shared by both worlds and go to the same list: they tell nothing more
             rows = F.normalize(released, dim=1).to(torch.float32)
         return tally.evidence("node" if unit.footprint.records else "edge")
-
-    def _of_type(self, number: int, graph: CheckedGraph) -> CheckedGraph:
-        """The graph of an audit, all of its edges of the least noisy type."""
-        index, names = graph.edges.edge_index(), tuple(map(str, range(len(self.noise_factors))))
-        types = EdgeTypes.of(index, torch.full((index.shape[1],), number), names, graph.metadata.num_nodes)
-        return replace(graph, edge_types=types, metadata=replace(graph.metadata, edge_types=names))
 
 
 def _as_planted(rows: Tensor, layout: Layout) -> Tensor:

@@ -54,6 +54,8 @@ class PairCount(PureMechanism):
     name = "pair-count"
     proof = "pairs"
     reads = frozenset({"edges", "labels"})
+    takes_edge_weights = True  # an edge counts, whatever its weight and its types are
+    takes_edge_types = True
     released = "counts of pairs of neighbors"
 
     def sensitivity(self, unit: Unit) -> float:

@@ -27,6 +27,7 @@ from hushgraph.privacy.units import Unit
 from hushgraph.training.config import Training
 from hushgraph.training.examples import NoisySteps, RootedExamples
 from hushgraph.training.loop import train_private
+from hushgraph.training.losses import weighted_labels
 from hushgraph.training.sampler import PoissonSampler
 from hushgraph.training.whole_graph import train_rooted
 
@@ -47,7 +48,6 @@ class RootedGradient(Gradient):
 
     takes_ranks = False
     name = "rooted-gradient"
-    takes_class_weights = False
     proof = "dpgnn"
     reads = frozenset({"edges", "features", "labels"})
     released = "sums of per-root gradients"
@@ -100,7 +100,10 @@ class RootedGradient(Gradient):
         train = data.train
         steps = NoisySteps(PoissonSampler(train.numel(), self.sample_rate), self.steps, self.max_grad_norm, scale)
         subgraphs = RootedSubgraphs(data.capped(self.max_degree).load(), train, self.num_layers)
-        examples = RootedExamples(network, subgraphs, data.features, data.labels[train], steps)
+        labels = data.labels[train]
+        if training.class_weights is not None:
+            labels = weighted_labels(labels, training.class_weights)
+        examples = RootedExamples(network, subgraphs, data.features, labels, steps)
         train_private(examples, training, noise, on_step=data.report, keeper=data.keeper)
 
     @classmethod

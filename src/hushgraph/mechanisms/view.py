@@ -100,12 +100,15 @@ class View:
         self._part("edges")
         return self._graph.edge_weights
 
-    def mailboxes(self, types: int) -> Edges:
-        """The edges to the mailboxes of every type, every node's own list of all types cut to the unit's cap."""
+    def mailboxes(self, types: int, *, whole: bool = False) -> Edges:
+        """The edges to the mailboxes of every type, every node's own list of all types cut to the unit's cap.
+
+        With `whole`, lists are not cut, as in `whole_lists`.
+        """
         self._part("edges")
-        known, cap = self._graph.edge_types, self._cap
+        known, cap = self._graph.edge_types, None if whole else self._cap
         if known is None:
-            return of_one_type(self.edges.load(), types)
+            return of_one_type((self.whole_lists if whole else self.edges).load(), types)
         if cap is None:
             return known.entries
         kept = f"types {cap}"

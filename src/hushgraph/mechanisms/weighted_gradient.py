@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from hushgraph.errors import InputError
 from hushgraph.graph.checks import CheckedGraph
@@ -26,6 +27,7 @@ from hushgraph.privacy.units import Unit
 from hushgraph.training.config import Training
 from hushgraph.training.examples import NoisySteps
 from hushgraph.training.loop import train_private
+from hushgraph.training.losses import are_present, weighted_labels
 from hushgraph.training.sampler import PoissonSampler
 from hushgraph.training.weighted import WeightedExamples, train_weighted
 
@@ -46,7 +48,6 @@ class WeightedGradient(Gradient):
 
     takes_ranks = False
     name = "weighted-gradient"
-    takes_class_weights = False
     proof = "dpappr"
     reads = frozenset({"features", "labels"})
     released = "sums of gradients over released rows"
@@ -93,8 +94,9 @@ class WeightedGradient(Gradient):
 
     def train_plainly(self, data: Any, module: WeightedMean, rows: TopRows, training: Training) -> None:
         """On all labeled sources at once."""
-        there = torch.nonzero(data.labels[rows.sources] >= 0).squeeze(1)
-        train_weighted(module, _examples(data, rows).rows(there), data.labels[rows.sources[there]], training)
+        labels = data.labels[rows.sources]
+        there = torch.nonzero(are_present(labels)).squeeze(1)
+        train_weighted(module, _examples(data, rows).rows(there), _weighted(labels[there], training), training)
 
     def train_noisily(
         self, data: Any, scale: float, noise: NoiseSource, module: WeightedMean, rows: TopRows, training: Training
@@ -102,7 +104,8 @@ class WeightedGradient(Gradient):
         """On Poisson batches of all sources."""
         sampler = PoissonSampler(rows.sources.numel(), self.sample_rate)
         steps = NoisySteps(sampler, self.steps, self.max_grad_norm, scale)
-        examples = WeightedExamples(module, _examples(data, rows), data.labels[rows.sources], steps)
+        labels = _weighted(data.labels[rows.sources], training)
+        examples = WeightedExamples(module, _examples(data, rows), labels, steps)
         train_private(examples, training, noise, on_step=data.report, keeper=data.keeper)
 
     @classmethod
@@ -167,3 +170,8 @@ class WeightedGradient(Gradient):
 def _examples(data: Any, rows: TopRows) -> WeightedRows:
     """What the examples read; nobody else's features."""
     return WeightedRows(data.features, rows.columns, rows.weights)
+
+
+def _weighted(labels: Tensor, training: Training) -> Tensor:
+    """Labels with the public weights of their classes, where there are any."""
+    return labels if training.class_weights is None else weighted_labels(labels, training.class_weights)

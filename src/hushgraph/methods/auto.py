@@ -235,7 +235,9 @@ def _fits_one_batch(metadata: Metadata) -> bool:
 
 
 def _speaker(metadata: Metadata, unit: Unit) -> Method:
-    """The method that listens to neighbors, where one does."""
+    """The method that listens to neighbors, where one does; edges with types or weights are read by Chorus alone."""
+    if metadata.edge_types or metadata.weighted:
+        return Chorus()
     if "labels" in unit.public:
         codes, enough = ChorusCodes(), _LABELED_SHARE * metadata.num_nodes
         return codes if metadata.num_train >= enough or codes.has_few_labels(metadata) else Chorus()
@@ -249,7 +251,7 @@ def needed_degree(metadata: Metadata, unit: Unit, budget: Budget) -> float:
     """
     if _fits_one_batch(metadata):
         return 0.0
-    table = _ENOUGH_FOR_CODES if unit.footprint.owned else _ENOUGH
+    table = _ENOUGH_FOR_CODES if isinstance(_speaker(metadata, unit), ChorusCodes) else _ENOUGH
     enough = next(pairs for epsilon, pairs in table if _worth(unit, budget) >= epsilon)
     labeled = [neighbors for nodes, neighbors in enough if metadata.num_train >= nodes]
     degree = min(labeled, default=math.inf) * metadata.num_nodes / max(1, metadata.num_train)

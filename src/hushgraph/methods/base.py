@@ -189,8 +189,8 @@ class Method(Settings):
         if metadata.multilabel and not self.takes_multilabel:
             others = [name for name in registry.names("methods") if registry.load("methods", name).takes_multilabel]
             raise InputError(
-                f"{self.name}: expected one class for each node; got a matrix of labels, several a node. It "
-                f"{self.one_class}; use one of {', '.join(others)}, or one column of y"
+                f"{self.name}: expected one class for each node; got a matrix of labels, several a node "
+                f"({self.one_class}). Use one of {', '.join(others)}, or one column of y"
             )
         try:
             self._require_trust(unit, budget)

@@ -3,7 +3,7 @@
 A training node sends its label to its neighbors: one number out of C, of norm one, where other methods send a learned
 row. Nodes without a label send nothing at first, and the roots of their predicted class probabilities (pseudo-labels)
 once there is a model to predict with. Each hop sums these messages over in-neighbors with noise (released once and
-cached) and trains a classifier on features and all sums so far.
+cached) and trains a classifier on features and all sums so far. Sums over each type of edge stand side by side.
 
 Five things keep the noise low for the same epsilon (proofs: docs/proofs/chorus.md; measured: docs/results-chorus.md):
 * labels are sent centered, as corners of a regular simplex: as long as one-hot rows, but further apart;
@@ -80,7 +80,7 @@ class Chorus(Method):
 
     name = "chorus"
     summary = "noisy sums of neighbors' labels, then a classifier on features and sums"
-    one_class = "a node sends one class"
+    one_class = "a node sends one class, and whoever reads sums is taught to tell one"
     paper = "hushgraph"
     aliases = {
         "num_stages": "hops",
@@ -101,7 +101,7 @@ class Chorus(Method):
         hops = self.hops or (3 if plain else 1)
         readers = self._num_readers(metadata, unit, budget)
         batch = self.batch_size or (512 if readers == metadata.num_train else 256)
-        sums = self._label_sum(unit)
+        sums = self._label_sum(unit).for_types(metadata, unit, budget)
         training = Gradient.of(readers, batch, self.epochs or PRIVATE_EPOCHS, self.max_grad_norm)
         parts = 1 if readers == metadata.num_train else 2
         return [
@@ -144,7 +144,8 @@ class Chorus(Method):
         readers = self._num_readers(plan.metadata, plan.unit, plan.budget)
         plain, sizes, own = plan.runs_exactly("stage_1"), plan.metadata, None
         sums, std = plan.mechanism(SUMS, LabelSum), plan[SUMS].scale or 0.0
-        columns = sizes.classes - (1 if sums.centered else 0)
+        columns = sizes.types * (sizes.classes - (1 if sums.centered else 0))
+        floor = self.noise_floor * math.sqrt(columns) * std
         if self.module is not None:
             if not plain and readers == sizes.num_train:
                 raise InputError("module: expected a model of features; got none: all training nodes read sums")
@@ -152,6 +153,7 @@ class Chorus(Method):
         return ChorusNetwork(
             sizes.features,
             sizes.classes,
+            sizes.types,
             hops=plan[SUMS].count,
             plain=plain,
             feature_model=readers < sizes.num_train,
@@ -160,7 +162,7 @@ class Chorus(Method):
             dropout=self.dropout,
             generator=generator,
             zero_init=self.zero_init,
-            scale=None if plain else FloorScale(self.noise_floor * math.sqrt(columns) * std, sums.centered),
+            scale=None if plain else FloorScale(floor, sums.centered, sizes.types),
             own=own,
         )
 
@@ -213,8 +215,6 @@ class Chorus(Method):
 def _in_noises(vault: Vault, released: Tensor) -> Tensor:
     """Sums as public rows, in multiples of their noise."""
     sums, std = vault.plan.mechanism(SUMS, LabelSum), vault.plan[SUMS].scale or 0.0
-    released = without_mean(released) if sums.centered else released
-    if std == 0.0:
-        return released
+    released = without_mean(released, vault.metadata.types) if sums.centered else released
     labeled = torch.zeros(len(released), dtype=torch.bool).index_fill_(0, vault.nodes("train"), True)
-    return released / (std * sums.noise_multiples(labeled)).to(released.dtype)
+    return sums.in_multiples(released, labeled, std) if std else released

@@ -85,7 +85,7 @@ class DPAPPR(Method):
 
     name = "dp-appr"
     summary = "private PageRank rows, then an MLP averaged over them, trained by DP-SGD"
-    one_class = "its gradients are those of cross entropy"
+    takes_multilabel = True
     paper = "Zhang (Emory University)"
     aliases = {"hidden": "hidden_channels", "layers": "num_layers"}
 

@@ -83,7 +83,7 @@ class DPGNN(Method):
 
     name = "dp-gnn"
     summary = "message passing on rooted subgraphs, trained by DP-SGD: the weights are private"
-    one_class = "its gradients are those of cross entropy"
+    takes_multilabel = True
     paper = "Daigavane et al. 2021"
     aliases = {"layers": "num_layers", "hidden": "hidden_channels"}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from hushgraph import registry
@@ -12,12 +12,15 @@ from hushgraph.graph.checks import CheckedGraph
 from hushgraph.graph.spread import SpreadEdges
 from hushgraph.privacy import relations
 from hushgraph.privacy.budget import Budget
+from hushgraph.privacy.mechanism import Mechanism
 from hushgraph.privacy.metadata import EXAMPLE
 from hushgraph.privacy.notes import Code, note
 from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units import Unit
 from hushgraph.text import rounded_up
 from hushgraph.training.fit_options import FitOptions
+
+_ODD_EDGES = replace(EXAMPLE, edge_types=("one", "other"), weighted=True)
 
 
 def require_fitting(options: FitOptions, plan: Plan) -> None:
@@ -30,7 +33,7 @@ def require_fitting(options: FitOptions, plan: Plan) -> None:
             f"early_stopping: expected validation labels that are public; got the unit '{plan.unit.name}', under which "
             "each look at them would have to be charged. Set epochs, or stop by a callback that looks at public data"
         )
-    if options.class_weights is not None and not weighs_classes(plan):
+    if options.class_weights is not None and not weighs_classes(all_stages(plan)):
         known = ", ".join(methods_where(weighs_classes))
         problems.append(f"class_weights: expected a method that weighs classes ({known}); got {plan.method}")
     if options.class_weights is not None and plan.metadata.multilabel:
@@ -50,7 +53,8 @@ def require_fitting(options: FitOptions, plan: Plan) -> None:
 
 def require_weights_read(plan: Plan) -> None:
     """Refuse edges with weights where a stage sums them as if they had none."""
-    if _reads_edges(plan) and not weighs_edges(plan):
+    stages = all_stages(plan)
+    if _reading_edges(stages) and not weighs_edges(stages):
         raise InputError(
             f"edge_weight: expected a method that reads weights ({', '.join(methods_where(weighs_edges))}); got "
             f"{plan.method}. Drop them (data.edge_weight = None) if they do not matter"
@@ -59,7 +63,8 @@ def require_weights_read(plan: Plan) -> None:
 
 def with_types(plan: Plan) -> Plan:
     """The plan with what an edge of each type costs; refused where types, or a budget for each, are not looked at."""
-    if plan.metadata.edge_types and _reads_edges(plan) and not tells_types_apart(plan):
+    stages = all_stages(plan)
+    if plan.metadata.edge_types and _reading_edges(stages) and not tells_types_apart(stages):
         known = ", ".join(methods_where(tells_types_apart))
         raise InputError(
             f"edge_type: expected a method that tells types of edges apart ({known}); got {plan.method}. Choose one "
@@ -69,43 +74,60 @@ def with_types(plan: Plan) -> Plan:
     costs = relations.epsilons(plan)
     if not costs:
         return plan
-    told = ", ".join(f"{name} {rounded_up(cost)}" for name, cost in costs.items())
+    priced = zip(costs.items(), relations.factors(plan))
+    told = ", ".join(f"{name} {rounded_up(cost)}{_noise(factor)}" for (name, cost), factor in priced)
     return replace(plan, public=(*plan.public, note(Code.RELATIONS, costs=told, epsilons=costs)))
-
-
-def tells_types_apart(plan: Plan) -> bool:
-    """Whether edges are read, and nowhere as if they had no types."""
-    return bool(_reads_edges(plan)) and all(stage.mechanism.takes_edge_types for stage in _reads_edges(plan))
 
 
 def require_work(graph: CheckedGraph, plan: Plan) -> None:
     """Refuse workers that would have nothing to do."""
-    stages = [stage for one in (plan, *plan.branches) for stage in one.stages]
-    if not isinstance(graph.edges, SpreadEdges) and not any(stage.mechanism.takes_workers for stage in stages):
+    works = any(stage.mechanism.takes_workers for stage in all_stages(plan))
+    if not isinstance(graph.edges, SpreadEdges) and not works:
         raise InputError(
             "workers: expected a graph that is named by its folder or URL, whose edges they read there, or pate, whose "
             f"teachers they train; got a graph in memory and {plan.method}. `hushgraph import` makes such a folder"
         )
 
 
-def weighs_classes(plan: Plan) -> bool:
+def _noise(factor: float) -> str:
+    """How much more noise a type gets than a stage says; nothing where it is the same."""
+    return f" (sums of it have {factor:.4g} times the stated noise)" if factor > 1.0 else ""
+
+
+def all_stages(plan: Plan) -> list[Stage]:
+    """The stages of a plan and of all its branches."""
+    return [stage for one in (plan, *plan.branches) for stage in one.stages]
+
+
+def weighs_classes(stages: Sequence[Stage]) -> bool:
     """Whether all that is trained takes public factors of the loss."""
-    return bool(_training(plan)) and all(stage.mechanism.takes_class_weights for _, stage in _training(plan))
+    training = [stage.mechanism for stage in stages if stage.mechanism.trains]
+    return bool(training) and all(mechanism.takes_class_weights for mechanism in training)
 
 
-def weighs_edges(plan: Plan) -> bool:
+def weighs_edges(stages: Sequence[Stage]) -> bool:
     """Whether edges are read, and nowhere as if they had no weights."""
-    return bool(_reads_edges(plan)) and all(stage.mechanism.takes_edge_weights for stage in _reads_edges(plan))
+    reading = _reading_edges(stages)
+    return bool(reading) and all(mechanism.takes_edge_weights for mechanism in reading)
 
 
-def methods_where(holds: Callable[[Plan], bool]) -> list[str]:
-    """The methods for whose plan, of a small graph and the first unit they are proved under, something holds."""
+def tells_types_apart(stages: Sequence[Stage]) -> bool:
+    """Whether edges are read, and nowhere as if they had no types."""
+    reading = _reading_edges(stages)
+    return bool(reading) and all(mechanism.takes_edge_types for mechanism in reading)
+
+
+def methods_where(holds: Callable[[Sequence[Stage]], bool]) -> list[str]:
+    """The methods for whose stages something holds, on a small graph whose edges have types and weights.
+
+    Under the first unit that they are proved for.
+    """
     found = []
     for name in registry.names("methods"):
         kind = registry.load("methods", name)
         for unit in kind.units()[:1]:
             with contextlib.suppress(InputError):  # settings that only a user knows, such as a range
-                if holds(kind().plan(EXAMPLE, registry.load("units", unit)(), Budget(4.0, 1e-6))):
+                if holds(kind().stages(_ODD_EDGES, registry.load("units", unit)(), Budget(4.0, 1e-6))):
                     found.append(name)
     return found
 
@@ -114,8 +136,8 @@ def _training(plan: Plan) -> list[tuple[Plan, Stage]]:
     return [(one, stage) for one in plan.branches or (plan,) for stage in one.stages if stage.mechanism.trains]
 
 
-def _reads_edges(plan: Plan) -> list[Stage]:
-    return [stage for one in (plan, *plan.branches) for stage in one.stages if "edges" in stage.mechanism.reads]
+def _reading_edges(stages: Sequence[Stage]) -> list[Mechanism]:
+    return [stage.mechanism for stage in stages if "edges" in stage.mechanism.reads]
 
 
 def require_public_classes(graph: CheckedGraph, unit: Unit, budget: Budget) -> None:

@@ -29,26 +29,28 @@ class UnitRows(nn.Module):
         return SparseRows._trusted(rows.indptr, rows.indices, values / lengths[owner], rows.shape)
 
 
-def without_mean(rows: Tensor) -> Tensor:
-    """Each row less its mean: sums of centered messages have none, so it can only be noise."""
+def without_mean(rows: Tensor, blocks: int = 1) -> Tensor:
+    """Each block of a row less its mean: sums of centered messages have none, so it can only be noise."""
+    if blocks > 1:
+        return without_mean(rows.reshape(len(rows) * blocks, -1)).reshape(rows.shape)
     return rows - rows.mean(dim=1, keepdim=True)
 
 
 @rowwise("Divides a row by its own length or a constant.")
 class FloorScale(nn.Module):
-    """Divide each row by its length, but by no less than `floor`; with `centered`, take its mean off first.
+    """Divide each row by its length, but by no less than `floor`; with `centered`, take its blocks' means off first.
 
     Rows that are mostly noise stay short, so that a classifier listens to them less; long rows have length one.
     """
 
-    def __init__(self, floor: float, centered: bool = False) -> None:
+    def __init__(self, floor: float, centered: bool = False, blocks: int = 1) -> None:
         super().__init__()
-        self.floor, self.centered = floor, centered
+        self.floor, self.centered, self.blocks = floor, centered, blocks
 
     def forward(self, rows: Tensor) -> Tensor:
         """Rows of length at most one."""
         if self.centered:
-            rows = without_mean(rows)
+            rows = without_mean(rows, self.blocks)
         return rows / rows.norm(dim=1, keepdim=True).clamp(min=max(self.floor, 1e-12))
 
 
@@ -181,14 +183,15 @@ class ChorusNetwork(nn.Module):
     """All of Chorus: a classifier per stage, and a model of features where only a part of the nodes read sums.
 
     Plain training starts with stage 0, a model of features alone; private training with stage 1, because stage 0 would
-    cost gradient steps. `scale` brings sums to a length that classifiers can use. `own` is a module of the user in
-    place of the model of features.
+    cost gradient steps. A sum has `num_classes` columns for each of the `types` of edges; `scale` brings sums to a
+    length that classifiers can use. `own` is a module of the user in place of the model of features.
     """
 
     def __init__(
         self,
         num_features: int,
         num_classes: int,
+        types: int = 1,
         *,
         hops: int,
         plain: bool,
@@ -211,7 +214,7 @@ class ChorusNetwork(nn.Module):
         width = num_classes if feature_model else num_features
         self.stages = nn.ModuleDict()
         for k in range(0 if plain else 1, hops + 1):
-            widths = [width, *[num_classes] * k]
+            widths = [width, *[num_classes * types] * k]
             members = ensemble_size if k == hops else 1
             self.stages[str(k)] = (
                 Ensemble(widths, hidden, num_classes, members=members, dropout=dropout, generator=generator)

@@ -47,7 +47,8 @@ class WeightedMean(nn.Module):
         """Scores of examples as `WeightedRows.gathered` gives them."""
         features, weights = x.parts
         assert isinstance(weights, Tensor)
-        return _mean(self.scorer(_aligned(features)), weights)
+        assert isinstance(features, Tensor)
+        return _mean(self.scorer(aligned(features)), weights)
 
     def at_once(self, x: WeightedRows) -> Tensor:
         """The same, with every node looked at once, however many examples read it."""
@@ -55,14 +56,13 @@ class WeightedMean(nn.Module):
         return _mean(self.scorer(take_rows(x.features, nodes))[place], x.weights)
 
 
-def _aligned(features: Rows) -> Tensor:
+def aligned(rows: Tensor) -> Tensor:
     """The same `[examples, K, columns]`, every row at a multiple of 64 bytes: kernels may look at where it starts."""
-    assert isinstance(features, Tensor)
-    width = features.shape[2]
+    width = rows.shape[2]
     if width % _ALIGNED == 0:
-        return features
-    room = features.new_zeros(*features.shape[:2], width + -width % _ALIGNED)
-    room[:, :, :width] = features
+        return rows.contiguous()
+    room = rows.new_zeros(*rows.shape[:2], width + -width % _ALIGNED)
+    room[:, :, :width] = rows
     return room[:, :, :width]
 
 

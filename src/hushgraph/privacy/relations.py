@@ -60,6 +60,12 @@ def epsilons(plan: Plan) -> dict[str, float]:
     return costs
 
 
+def factors(plan: Plan) -> tuple[float, ...]:
+    """The noise of the sums of each type, in multiples of what their stage says; none without types."""
+    found = (getattr(stage.mechanism, "noise_factors", ()) for stage in plan.stages)
+    return next((several for several in found if several), ())
+
+
 def require_kept(plan: Plan) -> None:
     """Refuse a budget for each type of edge that a plan does not keep to, or knows nothing of."""
     given = dict(plan.budget.relations)
@@ -68,8 +74,8 @@ def require_kept(plan: Plan) -> None:
     costs = epsilons(plan)
     if costs.keys() != given.keys() or any(cost > given[name] for name, cost in costs.items()):
         raise InputError(
-            f"budget: expected one epsilon for {plan.method}; got one for each type of edge, which gap and progap take "
-            "in a graph with data.edge_type"
+            f"budget: expected one epsilon for {plan.method}; got one for each type of edge, which auto, "
+            "chorus, gap and progap take in a graph with data.edge_type"
         )
 
 

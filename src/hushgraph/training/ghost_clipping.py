@@ -17,6 +17,7 @@ from torch.func import functional_call, grad, vmap
 
 from hushgraph.graph.rows import Rows, SparseRows, dense_rows, row_square_norms
 from hushgraph.nn.layers import Linear
+from hushgraph.nn.weighted import aligned
 from hushgraph.training.alike import EvenLinear
 from hushgraph.training.losses import RowLoss
 from hushgraph.training.manual_backward import shares_parameters
@@ -61,8 +62,8 @@ class _Record:
             return of_rows
         # Several positions per example: |sum_t g_t a_t^T|^2 = sum over pairs of positions of (g.g')(a.a').
         assert isinstance(self.x, Tensor)
-        pairs = self.grad @ self.grad.transpose(1, 2)
-        inputs = self.x @ self.x.transpose(1, 2) * float(weight) + float(bias)
+        pairs = _pairs(self.grad)
+        inputs = _pairs(self.x) * float(weight) + float(bias)
         square = (pairs * inputs).sum((1, 2), dtype=torch.float64)
         # What cancels is lost in rounding: for T positions, never less than (sum_t |g_t| |a_t| / T)^2 is assumed.
         positions, width = of_rows.shape[1], self.x.shape[2] + self.grad.shape[2] + 8
@@ -105,6 +106,12 @@ class _Record:
             rows, whole = len(weighted) * positions, block // 2 // positions * positions
             view.zero_()
             add_products(weighted.flatten(0, 1), self.x.flatten(0, 1), view, range(0, rows + whole, whole))
+
+
+def _pairs(rows: Tensor) -> Tensor:
+    """All products between the positions of an example; examples start alike in memory: places do not matter then."""
+    held = aligned(rows)
+    return held @ held.transpose(1, 2)
 
 
 def _sum_positions(part: Tensor, channels_last: bool) -> Tensor:

@@ -83,8 +83,8 @@ def are_present(labels: Tensor) -> Tensor:
 
 
 def mean_loss(scores: Tensor, labels: Tensor) -> Tensor:
-    """The mean cross entropy of classes, or of every 0/1 decision where labels are a matrix."""
-    if labels.dim() == 1:
+    """The mean cross entropy of (weighted) classes, or of every 0/1 decision where labels are a matrix of these."""
+    if labels.dim() == 1 or labels.is_floating_point():
         return F.cross_entropy(scores, labels)
     return F.binary_cross_entropy_with_logits(scores, labels.to(scores.dtype))
 

@@ -26,7 +26,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from hushgraph.errors import InputError, UnprovenError
@@ -39,6 +38,7 @@ from hushgraph.training.alike import one_thread
 from hushgraph.training.clipping import widest_layer
 from hushgraph.training.even_products import BLOCK_ROWS as EVEN_ROWS
 from hushgraph.training.even_products import linear_in_blocks
+from hushgraph.training.losses import loss_for, row_loss
 from hushgraph.training.optimizers import trainable, views_of
 from hushgraph.training.rooted_functional import FormedRootedGradient, check_rooted, state_objection
 from hushgraph.training.rooted_norms import InputProducts, InputRows, RowLayout, SharedInputs, layer_norms
@@ -93,9 +93,9 @@ class RecordingTape:
 class RootedClippedGradient:
     """Clipped gradient sums of `network` over roots of `subgraphs`, whose rows are `features` of the graph's nodes.
 
-    `labels` has one class per root. `max_grad_norm` and `grid` as in `ClippedGradient`. `chunk_roots` and `chunk_rows`
-    bound the work done at a time (not below 128 roots, and one root) and change nothing else. Memory grows with
-    `chunk_rows`, not with the batch.
+    `labels` has one class per root, or a row of 0 and 1, or of weighted classes. `max_grad_norm` and `grid` as in
+    `ClippedGradient`. `chunk_roots` and `chunk_rows` bound the work done at a time (not below 128 roots, and one root)
+    and change nothing else. Memory grows with `chunk_rows`, not with the batch.
     """
 
     def __init__(
@@ -113,6 +113,7 @@ class RootedClippedGradient:
         require_rooted(network)
         check_rooted(network, subgraphs, labels, max_grad_norm)
         self.network, self.subgraphs, self.features, self.labels = network, subgraphs, features, labels
+        self.loss = row_loss(loss_for(labels))
         self.chunk_roots, self.chunk_rows = chunk_roots, chunk_rows
         parameters = trainable(network)
         self.buffer = torch.zeros(sum(p.numel() for p in parameters), dtype=torch.float64)
@@ -204,8 +205,10 @@ class RootedClippedGradient:
     def _record(self, batch: RootedBatch, positions: Tensor) -> list[RecordedLinear]:
         tape, filled = RecordingTape(), filled_up(batch)
         with torch.enable_grad():
-            scores = self.network(self._inputs(filled.nodes), filled, tape)[: batch.num_roots]
-            self._loss = F.cross_entropy(scores, self.labels[positions], reduction="sum")
+            scores = self.network(self._inputs(filled.nodes), filled, tape)
+            # Of whole blocks of rows too: an entry at the end of an array may be computed in another way.
+            places = torch.cat((positions, positions[:1].expand(len(scores) - len(positions))))
+            self._loss = self.loss(scores, self.labels[places])[: batch.num_roots].sum()
         if len({id(use.layer) for use in tape.used}) != len(tape.used):
             raise UnprovenError("expected each linear layer to be used once per example; got one used more often")
         return tape.used

@@ -17,7 +17,6 @@ import math
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.modules.batchnorm import _NormBase
@@ -29,7 +28,7 @@ from hushgraph.nn.messages import AnyMessages, LocalMessages
 from hushgraph.nn.rooted import RootedNetwork
 from hushgraph.nn.rowwise import has_hooks
 from hushgraph.training.alike import EvenLinear, one_thread, treats_rows_alike
-from hushgraph.training.losses import check_labels
+from hushgraph.training.losses import check_labels, loss_for, row_loss
 from hushgraph.training.optimizers import trainable
 from hushgraph.training.rounding import checked_sum, clip_factors, clip_norm, double_slack, norm_slack
 
@@ -64,6 +63,7 @@ class FormedRootedGradient:
         require_stateless(network)
         check_rooted(network, subgraphs, labels, max_grad_norm)
         self.network, self.subgraphs, self.features, self.labels = network, subgraphs, features, labels
+        self.loss = row_loss(loss_for(labels))
         self.parameters = {name: p for name, p in network.named_parameters() if p.requires_grad}
         self.num_parameters = sum(p.numel() for p in trainable(network))
         self.max_grad_norm = float(max_grad_norm)
@@ -130,7 +130,7 @@ class FormedRootedGradient:
             def compute(rows: Tensor, labels: Tensor) -> list[Tensor]:
                 return [self._form(rows, made, labels)]
 
-            labels = self.labels.new_zeros(1)
+            labels = self.labels.new_zeros(1, *self.labels.shape[1:])
             self._alike[shape] = treats_rows_alike(self.network, rows, labels, _TOGETHER, compute)
         return self._alike[shape]
 
@@ -143,7 +143,7 @@ class FormedRootedGradient:
         batch = RootedBatch(torch.arange(rows.shape[0]), (), tuple(layers))  # type: ignore[arg-type]
         with EvenLinear():
             scores = functional_call(self.network, parameters, (rows, batch))
-        return F.cross_entropy(scores, label.unsqueeze(0))
+        return self.loss(scores, label.unsqueeze(0)).sum()
 
 
 def _edges_by_root(batch: RootedBatch, level: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -20,7 +20,6 @@ from collections.abc import Iterator
 from typing import cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hushgraph.graph.rows import Rows
@@ -28,7 +27,7 @@ from hushgraph.nn.weighted import WeightedMean, WeightedRows
 from hushgraph.training.clipping import ClippedGradient
 from hushgraph.training.config import Training
 from hushgraph.training.examples import NoisySteps, whole_pieces
-from hushgraph.training.losses import are_present, check_labels
+from hushgraph.training.losses import are_present, check_labels, loss_for, mean_loss
 from hushgraph.training.rounding import MOST_PIECES, VECTOR_ROWS, check_size
 from hushgraph.training.sampler import Noise
 
@@ -52,6 +51,7 @@ class WeightedExamples:
         self.engine = ClippedGradient(
             network,
             max_grad_norm=noisy_steps.max_grad_norm,
+            loss=loss_for(labels),
             grid=noisy_steps.grid,
             microbatch=_examples_at_once(rows, batch),
             expected_rows=max(_MANY_ROWS, batch),
@@ -93,5 +93,5 @@ def train_weighted(network: WeightedMean, rows: WeightedRows, labels: Tensor, tr
     with torch.enable_grad():
         for _ in range(training.epochs):
             optimizer.zero_grad()
-            F.cross_entropy(network.at_once(rows), labels).backward()
+            mean_loss(network.at_once(rows), labels).backward()
             optimizer.step()

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hushgraph.graph.rooted import RootedBatch
@@ -18,7 +17,7 @@ from hushgraph.graph.rows import Rows, for_many_steps
 from hushgraph.nn.rooted import RootedNetwork
 from hushgraph.training.config import Training
 from hushgraph.training.loop import BestEpoch, Progress, train_epochs
-from hushgraph.training.losses import share_correct
+from hushgraph.training.losses import mean_loss, share_right, weighted_labels
 from hushgraph.training.optimizers import FlatParameters
 
 
@@ -78,15 +77,18 @@ def train_rooted(
 ) -> None:
     """Train on the mean loss of the train nodes; the weights of the best epoch on `val` are kept, if there are any."""
     for_many_steps(features)
+    targets = labels[train]
+    if training.class_weights is not None:
+        targets = weighted_labels(targets, training.class_weights)
     scores: list[Tensor] = []  # those of the present weights serve judging and training: the network has no dropout
 
     def judge() -> float:
         scores[:] = [network(features, graph)]
-        return share_correct(scores[0].detach()[val], labels[val])
+        return share_right(scores[0].detach()[val], labels[val])
 
     def loss() -> Tensor:
         found = scores.pop() if scores else network(features, graph)
-        return F.cross_entropy(found[train], labels[train])
+        return mean_loss(found[train], targets)
 
     best = BestEpoch(network, judge) if val.numel() else None
     train_on_graph(network, loss, training, best=best, on_epoch=on_epoch)
