@@ -9,12 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hushgraph.errors import InputError, UnprovenError
+from hushgraph.graph.checks import check_graph
 from hushgraph.graph.edges import MemoryEdges
+from hushgraph.ledger.ledger import Ledger
+from hushgraph.ledger.run import open_run
 from hushgraph.mechanisms import LabelSum
 from hushgraph.mechanisms.label_sum import known_classes
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy import units
+from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.metadata import Metadata
+from hushgraph.privacy.plan import Plan, Stage
+from hushgraph.vault import Vault
+from small_graphs import random_graph
 
 CLASSES = 3
 FRIENDS = LabelSum(0.5, math.sqrt(1.75))
@@ -194,6 +201,19 @@ def test_bad_rows_and_zero_noise_are_refused() -> None:
     for scale in (0.0, -1.0, math.nan, math.inf):
         with pytest.raises(InputError, match="noise"):
             LabelSum().release(view, scale, NoiseSource.seeded(0))
+
+
+def test_pseudo_labels_that_are_no_matrix_are_refused_before_the_charge() -> None:
+    checked = check_graph(random_graph(0))
+    stage = Stage("sums", FRIENDS)
+    plan = Plan.make("toy", checked.metadata, units.UndirectedEdge(), Budget(1.0, 1e-3), [stage])
+    run = open_run(Ledger.in_memory(warn=False), plan, "toy", seeded=True)
+    vault = Vault(checked, plan, run, NoiseSource.seeded(1))
+    with pytest.raises(InputError, match="matrix of pseudo-labels"):
+        vault.release("sums", torch.ones(checked.metadata.num_nodes))
+    assert not run.ledger.history().of_kind("charge")
+    vault.release("sums", torch.ones(checked.metadata.num_nodes, checked.metadata.classes))
+    assert len(run.ledger.history().of_kind("charge")) == 1
 
 
 @pytest.mark.parametrize("mechanism", [FRIENDS, CENTERED, DIVIDED, DIVIDED_CENTERED])

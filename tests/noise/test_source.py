@@ -7,8 +7,10 @@ correct source), and the wrong scales are rejected with p-values far below 1e-12
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 import pickle
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -95,6 +97,29 @@ def test_tail_map_is_monotone_and_joins_the_body() -> None:
 def test_integers_are_equally_likely() -> None:
     counts = np.bincount(NoiseSource.seeded(17).integers(70_000, 7).numpy(), minlength=7)
     assert stats.chisquare(counts).pvalue > LEVEL
+
+
+def test_every_order_of_a_part_is_equally_likely() -> None:
+    """Chi-square test of 6,000 parts (seed fixed); parts left in order, or cut once, are rejected."""
+    parts = NoiseSource.seeded(5).shuffled([torch.tensor([10, 20, 30])] * 6000)
+    orders = list(itertools.permutations([10, 20, 30]))
+
+    def p_value(found: list[tuple[int, ...]]) -> float:
+        counts = Counter(found)
+        assert set(counts) <= set(orders)
+        return float(stats.chisquare([counts[order] for order in orders]).pvalue)
+
+    assert p_value([tuple(part.tolist()) for part in parts]) > LEVEL
+    cut = [tuple(torch.tensor([10, 20, 30]).roll(k % 3).tolist()) for k in range(6000)]
+    assert p_value(cut) < 1e-12
+
+
+def test_parts_keep_their_members_and_equal_keys_are_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = iter([[5, 5, 1, 0, 9], [5, 6, 1, 9, 0]])
+    monkeypatch.setattr(NoiseSource, "integers", lambda *_: torch.tensor(next(keys)))
+    given = [torch.tensor([7, 8, 9]), torch.empty(0, dtype=torch.int64), torch.tensor([3, 4])]
+    assert [part.tolist() for part in NoiseSource.seeded(0).shuffled(given)] == [[9, 7, 8], [], [4, 3]]
+    assert next(keys, None) is None
 
 
 @pytest.mark.parametrize(("n", "p"), [(2000, 0.004), (300, 0.3)])

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 from torch import Tensor
@@ -27,8 +29,8 @@ class Fixed:
         size = n // len(self.batches)
         return torch.tensor([k * size + i for k, batch in enumerate(self.batches) for i in batch], dtype=torch.int64)
 
-    def integers(self, n: int, high: int) -> Tensor:
-        return torch.arange(n)
+    def shuffled(self, parts: Sequence[Tensor]) -> list[Tensor]:
+        return list(parts)
 
     def gaussian(self, shape: tuple[int, ...], std: float) -> Tensor:
         raise AssertionError("sums are asked for without noise")

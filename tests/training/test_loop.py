@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -43,8 +44,8 @@ class FakeNoise:
             return torch.cat([batch + k * size for k, batch in enumerate(self.batches)])
         return torch.from_numpy(np.flatnonzero(self.generator.random(n) < p))
 
-    def integers(self, n: int, high: int) -> Tensor:
-        return torch.arange(n)
+    def shuffled(self, parts: Sequence[Tensor]) -> list[Tensor]:
+        return list(parts)
 
 
 class Silent(FakeNoise):

@@ -69,6 +69,15 @@ def test_edge_units_hand_out_features_and_labels_and_never_edges() -> None:
         _ = vault.edges
 
 
+def test_a_random_order_of_a_split_has_all_of_it_and_belongs_to_its_purpose() -> None:
+    (vault, _), (again, _) = make_vault(NODE, [SUMS]), make_vault(NODE, [SUMS])
+    train = check_graph(random_graph(0)).train
+    order = vault.in_random_order("train", "readers")
+    assert torch.equal(order.sort().values, train)
+    assert torch.equal(order, again.in_random_order("train", "readers"))
+    assert not torch.equal(order, vault.in_random_order("train", "sources"))  # the seed is fixed
+
+
 def test_node_units_hand_out_handles_that_cannot_be_read() -> None:
     vault, _ = make_vault(NODE, [SUMS, TRAINING])
     handle = vault.features

@@ -294,7 +294,7 @@ def _label_problems(labels: Tensor, num_nodes: int, num_classes: int, declared: 
             f"labels: expected classes 0 to {num_classes - 1} (-1: no label); got {low} to {high}. Labels that are "
             "other numbers are looked up among data.class_names = [1, 2, ...]"
         ]
-    present = torch.unique(labels[labels >= 0]).tolist()
+    present = torch.unique(labels[is_labeled(labels)]).tolist()
     if not declared and len(present) < num_classes:
         empty = next(place for place in range(num_classes) if place not in present[place : place + 1])
         return [

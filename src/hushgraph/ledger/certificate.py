@@ -200,11 +200,13 @@ def certify_run(history: History, run: str, total: Total, ledger_hash: str, unit
     entry = history.opened(run)
     branch = chosen(history, run)
     unit = unit or unit_from_dict(entry["unit"])
+    charges, spent, versions = _charges(history, run), DatasetTotal.of(total), dict(_versions())
+    randomness = _randomness(entry, charges)
     loss, delta = loss_of([ways_of_run(history, run) or []], unit.relation), float(entry["claim"]["delta"])
-    epsilon, mu = loss.epsilon(delta), loss.mu
+    epsilon = loss.epsilon(delta)
+    is_private = math.isfinite(epsilon)
     paper = (entry.get("plan") or {}).get("paper")
     public, unprotected = (read_notes([*branch.get(key, ()), *entry.get(key, ())]) for key in ("public", "unprotected"))
-    charges = _charges(history, run)
     return Certificate(
         run=run,
         method=entry["method"],
@@ -213,22 +215,22 @@ def certify_run(history: History, run: str, total: Total, ledger_hash: str, unit
         unit=unit,
         epsilon=epsilon,
         delta=delta,
-        profile=_profile(loss, delta) if math.isfinite(epsilon) else {},
-        mu=mu,
+        profile={f"{d:g}": loss.epsilon(d) for d in OTHER_DELTAS if d < delta} if is_private else {},
+        mu=loss.mu,
         accountant=loss.accountant,
         charges=charges,
         public=public,
         unprotected=(*unit.unprotected, *unprotected),
-        randomness=_randomness(entry, charges, epsilon),
+        randomness=randomness if is_private or not charges else Randomness.ABSENT,
         paper=None if paper is None else PaperClaim.from_dict(paper),
         reason=Note.from_dict(branch["reason"]) if branch else None,
-        total=DatasetTotal.of(total),
+        total=spent,
         operator=entry["operator"],
         purpose=entry["purpose"],
         unpublished=entry["unpublished"],
         ledger_in_memory=history.in_memory,
         ledger_hash=ledger_hash,
-        versions=dict(_versions()),
+        versions=versions,
         asymptotic=tuple(charge.stage for charge in charges if charge.asymptotic),
     )
 
@@ -242,10 +244,6 @@ def dataset_total(history: History, dataset: str, unit: dict[str, Any]) -> Total
     """What all runs on a dataset add up to for a unit that was charged, as this history has it."""
     account = fold(history).accounts[dataset, unit_key(unit)]
     return total_of(account, None, lambda: curves_of(history, account))
-
-
-def _profile(loss: Any, delta: float) -> dict[str, float]:
-    return {f"{d:g}": loss.epsilon(d) for d in sorted((d for d in OTHER_DELTAS if d < delta), reverse=True)}
 
 
 def _charges(history: History, run: str) -> tuple[Charge, ...]:
@@ -268,11 +266,10 @@ def _charges(history: History, run: str) -> tuple[Charge, ...]:
     return tuple(found.values())
 
 
-def _randomness(entry: dict[str, Any], charges: tuple[Charge, ...], epsilon: float) -> Randomness:
+def _randomness(entry: dict[str, Any], charges: tuple[Charge, ...]) -> Randomness:
+    """Where the noise of the charges came from, if they had any."""
     if not charges:
         return Randomness.UNUSED
-    if not math.isfinite(epsilon):
-        return Randomness.ABSENT
     if entry["seeded"]:
         return Randomness.SEEDED
     return Randomness.DEVICES if all(charge.law == "randomizer" for charge in charges) else Randomness.SYSTEM

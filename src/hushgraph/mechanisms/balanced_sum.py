@@ -53,6 +53,7 @@ class BalancedSum(GaussianMechanism):
     name = "balanced-sum"
     proof = "balance"
     reads = frozenset({"edges", "labels"})
+    sums_by_node = True
     released = "a sum of neighbors' labels"
 
     def __post_init__(self) -> None:
@@ -116,10 +117,6 @@ class BalancedSum(GaussianMechanism):
         rows = F.one_hot(classes.clamp(min=0), columns).to(torch.float64)
         rows = centered_rows(rows) if self.centered else rows
         return (rows * (classes >= 0).unsqueeze(1)).numpy()
-
-    def stays_private(self, unit: Unit) -> bool:
-        """Where other nodes' lists change with a record, a node's own sum is part of its own record."""
-        return unit.footprint.records > 0 and unit.footprint.other_entries > 0
 
     @classmethod
     def variants(cls) -> Sequence[BalancedSum]:

@@ -79,6 +79,7 @@ class LabelSum(GaussianMechanism):
     name = "label-sum"
     proof = "chorus"
     reads = frozenset({"edges", "labels"})
+    sums_by_node = True
     takes_edge_weights = True
     takes_edge_types = True
     released = "a sum of neighbors' labels"
@@ -111,6 +112,11 @@ class LabelSum(GaussianMechanism):
             low, quiet = self.labeled_noise**-2, self.unlabeled_norm**2
             return math.sqrt(max(2.0 * low, 1.0 + quiet * low, 2.0 * quiet) * f.receivers / 2.0)
         return math.sqrt(f.receivers) * (2.0 if f.replaced else 1.0)  # noise is never below `scale`
+
+    def check(self, *inputs: Any) -> None:
+        """Pseudo-labels must be a matrix; their entries are looked at where they are sent."""
+        if inputs and inputs[0] is not None and len(inputs[0].shape) != 2:
+            raise InputError(f"label sum: expected a matrix of pseudo-labels, one row a node; got {inputs[0].shape}")
 
     def query(self, data: Any, pseudo_labels: Rows | None = None, receivers: Tensor | None = None) -> Tensor:
         """The sums. Nodes without a label send their row of `pseudo_labels`, or nothing.
@@ -241,10 +247,6 @@ class LabelSum(GaussianMechanism):
         """Sums divided by their noise, where that of an unlabeled node is `scale`."""
         noise = (scale * self.noise_multiples(labeled)).to(sums.dtype)
         return (sums.unflatten(1, (noise.shape[1], -1)) / noise.unsqueeze(2)).flatten(1)
-
-    def stays_private(self, unit: Unit) -> bool:
-        """Where other nodes' lists change with a record, a node's own sum is part of its own record."""
-        return unit.footprint.records > 0 and unit.footprint.other_entries > 0
 
     @classmethod
     def variants(cls) -> Sequence[LabelSum]:

@@ -61,6 +61,7 @@ class NeighborSum(GaussianMechanism):
     name = "neighbor-sum"
     proof = "aggregation"
     reads = frozenset({"edges"})
+    sums_by_node = True
     takes_edge_weights = True
     takes_edge_types = True
     released = "a sum over neighbors"
@@ -138,10 +139,6 @@ class NeighborSum(GaussianMechanism):
     def example_inputs(self, graph: CheckedGraph) -> tuple[Rows]:
         """The features."""
         return (graph.features,)
-
-    def stays_private(self, unit: Unit) -> bool:
-        """Where other nodes' lists change with a record, a node's own sum is part of its own record."""
-        return unit.footprint.records > 0 and unit.footprint.other_entries > 0
 
     def most_canaries(self, stage: Stage, unit: Unit) -> int:
         """As many as fit in a graph."""

@@ -170,11 +170,14 @@ class Chorus(Method):
         """Per stage: send labels and pseudo-labels, sum them, train on features and sums."""
         assert isinstance(network, ChorusNetwork)
         training = self._training(network)
-        readers, receivers = self._readers(vault, network) if train else (None, None)
+        readers = receivers = None
         rows: list[Held] = [vault.features if network.plain else vault.apply(UnitRows(), vault.features)]
         if network.feature_model is not None:
-            if train and readers is not None:
-                others = vault.nodes("train")[~torch.isin(vault.nodes("train"), readers)]
+            if train:
+                count = self._num_readers(vault.metadata, vault.unit, vault.plan.budget)
+                order = vault.in_random_order("train", "learners")
+                readers, others = order[:count], order[count:].sort().values
+                receivers = torch.ones(vault.metadata.num_nodes, dtype=torch.bool).index_fill_(0, others, False)
                 alone = self._training(network, lr=PRIVATE_LR)
                 vault.release("stage_1", network.feature_model.classifier, vault.join(rows), alone, nodes=others)
             rows = [vault.apply(network.feature_model.eval(), rows[0])]
@@ -188,16 +191,6 @@ class Chorus(Method):
             if train and k in network.classifiers:
                 vault.release(f"stage_{k}", network.classifiers[k], vault.join(rows), training, nodes=readers)
         return Output(scores=vault.scores(network.classifiers[hops], vault.join(rows)))
-
-    def _readers(self, vault: Vault, network: ChorusNetwork) -> tuple[Tensor | None, Tensor | None]:
-        """The training nodes that read sums, drawn at random, and the mask of nodes that receive (None: all)."""
-        train = vault.nodes("train")
-        if network.feature_model is None:
-            return None, None
-        count = self._num_readers(vault.metadata, vault.unit, vault.plan.budget)
-        order = train[torch.randperm(train.numel(), generator=vault.generator("learners"))]
-        receivers = torch.ones(vault.metadata.num_nodes, dtype=torch.bool).index_fill_(0, order[count:], False)
-        return order[:count], receivers
 
     def _training(self, network: ChorusNetwork, lr: float | None = None) -> Training:
         if network.plain:

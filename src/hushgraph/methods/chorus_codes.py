@@ -184,8 +184,7 @@ class ChorusCodes(Method):
 
     def _lessons(self, vault: Vault) -> tuple[Tensor, Tensor]:
         """The learners, drawn at random, and the other training nodes."""
-        train, count = vault.nodes("train"), self.num_learners(vault.metadata)
-        order = train[torch.randperm(train.numel(), generator=vault.generator("learners"))]
+        count, order = self.num_learners(vault.metadata), vault.in_random_order("train", "learners")
         return order[:count], order[count:]
 
 

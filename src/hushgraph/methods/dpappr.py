@@ -207,7 +207,7 @@ class DPAPPR(Method):
 
         All of it is public: nothing is claimed for how they were drawn.
         """
-        order = vault.nodes("train")[torch.randperm(vault.metadata.num_train, generator=vault.generator("sources"))]
+        order = vault.in_random_order("train", "sources")
         kept = order[: self.num_nodes(vault.metadata)]
         sources = kept[: self.num_rows(vault.metadata)].sort().values
         kept = kept.sort().values

@@ -26,6 +26,7 @@ from hushgraph.noise.normal import LARGEST_STD, NormalStream, checked_std
 _SPARSE_PROBABILITY = 0.05
 _MOST_COINS = 1 << 53
 _PLACES_AT_ONCE = 1 << 20
+_KEY_BITS = 53
 
 _forks = 0
 
@@ -176,6 +177,17 @@ class NoiseSource:
             raise InputError(f"expected an upper bound between 1 and 2^53; got {high!r}; give a positive bound")
         _, words = self._take_words(n)
         return torch.from_numpy((words.view(np.int64) & ((1 << 63) - 1)) % high)
+
+    def shuffled(self, parts: Sequence[Tensor]) -> list[Tensor]:
+        """Each part in uniformly random order: sorted by random keys, which are drawn again should two be equal."""
+        index, sizes = torch.cat(list(parts)), [part.numel() for part in parts]
+        bits = min(_KEY_BITS, 62 - len(sizes).bit_length())
+        first_bits = np.repeat(np.arange(len(sizes)) << bits, sizes)
+        while True:
+            keys = self.integers(len(index), 1 << bits).numpy() | first_bits
+            order = np.argsort(keys)
+            if np.diff(keys[order]).all():
+                return list(index[torch.from_numpy(order)].split(sizes))
 
     # Addressed draws
 

@@ -43,9 +43,10 @@ class Mechanism(ABC):
     """Base of all mechanisms.
 
     `law` is that of the noise, `sampling` how examples are drawn (None: all of them count). A mechanism that `trains`
-    changes the module it is given instead of returning a value, so inference leaves it out. One of `whole_runs` carries
-    out plans of its own and covers what they release. What is proved of an `asymptotic` one holds in the limit of a
-    long chain, and not exactly for the chain that is run; certificates say so.
+    changes the module it is given instead of returning a value, so inference leaves it out. One that `sums_by_node`
+    gives every node a row, of what its neighbors send. One of `whole_runs` carries out plans of its own and covers
+    what they release. What is proved of an `asymptotic` one holds in the limit of a long chain, and not exactly for
+    the chain that is run; certificates say so.
     """
 
     kind: ClassVar[registry.Kind] = "mechanisms"
@@ -53,6 +54,7 @@ class Mechanism(ABC):
     proof: ClassVar[str]
     law: ClassVar[Law] = "gaussian"
     trains: ClassVar[bool] = False
+    sums_by_node: ClassVar[bool] = False
     takes_class_weights: ClassVar[bool] = False
     stops_early: ClassVar[bool] = False
     takes_edge_weights: ClassVar[bool] = False
@@ -105,8 +107,11 @@ class Mechanism(ABC):
         return self
 
     def stays_private(self, unit: Unit) -> bool:
-        """Whether the result is part of each node's own record, so that only a handle leaves the vault."""
-        return False
+        """Whether the result is part of each node's own record, so that only a handle leaves the vault.
+
+        A node's own sum is, where other nodes' lists change with a record.
+        """
+        return self.sums_by_node and unit.footprint.records > 0 and unit.footprint.other_entries > 0
 
     def canary(self, stage: Stage, unit: Unit, coins: Any, open_vault: Callable[..., Any], rng: Any) -> Any | None:
         """Evidence about planted units, or None where no canary is known (an audit then says so)."""

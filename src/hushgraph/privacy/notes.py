@@ -117,12 +117,15 @@ def note(code: Code, **values: Any) -> Note:
     return Note(code, values)
 
 
+def _batches(stage: str, steps: int, rate: float) -> str:
+    return f"{stage}: {steps:,} step{'s' * (steps != 1)} at {rate:.4g}"
+
+
 def _shown(value: Any) -> Any:
     if isinstance(value, list):
         return ", ".join(str(_shown(one)) for one in value)
-    if isinstance(value, dict):  # batches of DP-SGD
-        steps = f"{value['steps']:,} step" + "s" * (value["steps"] != 1)
-        return f"{value['stage']}: {steps} at {value['rate']:.4g}"
+    if isinstance(value, dict):
+        return _batches(**value) if "steps" in value else ", ".join(f"{key} {_shown(one)}" for key, one in value.items())
     return f"{value:.4g}" if isinstance(value, float) else value
 
 

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,7 +18,6 @@ from hushgraph.errors import InputError
 
 # Steps are drawn together up to about this many positions: each call for random numbers has a fixed cost.
 _POSITIONS_AT_ONCE = 2**13
-_KEY_BITS = 53
 
 
 class Noise(Protocol):
@@ -33,8 +31,8 @@ class Noise(Protocol):
         """The positions among `n` whose coin of probability `p` came up heads, ascending, as int64."""
         ...
 
-    def integers(self, n: int, high: int) -> Tensor:
-        """`n` uniform integers in [0, high), int64."""
+    def shuffled(self, parts: Sequence[Tensor]) -> list[Tensor]:
+        """Each part in uniformly random order."""
         ...
 
 
@@ -80,24 +78,7 @@ class PoissonSampler:
 
         Examples that are not `present` are left out.
         """
-        at_once = max(1, int(_POSITIONS_AT_ONCE / self.expected_batch_size))
+        at_once, complete = max(1, int(_POSITIONS_AT_ONCE / self.expected_batch_size)), bool(present.all())
         for done in range(0, steps, at_once):
             drawn = self.draw_several(noise, min(at_once, steps - done))
-            yield shuffled(without_null(drawn, present), noise)
-
-
-def without_null(batches: Sequence[Tensor], present: Tensor) -> Sequence[Tensor]:
-    """The batches without the examples whose record is null."""
-    return batches if bool(present.all()) else [batch[present[batch]] for batch in batches]
-
-
-def shuffled(batches: Sequence[Tensor], noise: Noise) -> list[Tensor]:
-    """Each batch in uniformly random order: sorted by random keys, which are drawn again should two be equal."""
-    index, sizes = torch.cat(list(batches)), [batch.numel() for batch in batches]
-    bits = min(_KEY_BITS, 62 - len(sizes).bit_length())
-    first_bits = np.repeat(np.arange(len(sizes)) << bits, sizes)
-    while True:
-        keys = noise.integers(len(index), 1 << bits).numpy() | first_bits
-        order = np.argsort(keys)
-        if np.diff(keys[order]).all():
-            return list(index[torch.from_numpy(order)].split(sizes))
+            yield noise.shuffled(drawn if complete else [batch[present[batch]] for batch in drawn])

@@ -134,6 +134,11 @@ class Vault:
         """The node numbers of `train`, `val` or `test` (membership is public)."""
         return self._nodes[split]
 
+    def in_random_order(self, split: str, purpose: str) -> Tensor:
+        """The nodes of a split in an order that is drawn for `purpose` and as public as they are."""
+        nodes = self.nodes(split)
+        return nodes[torch.randperm(nodes.numel(), generator=self.generator(purpose))]
+
     def labeled(self, split: str) -> Tensor:
         """The nodes of a split that have a label, where labels are public."""
         self._require_public("labels")
@@ -156,12 +161,13 @@ class Vault:
         if not exact:
             stage.mechanism.check(*inputs)
         cap = None if exact else self.unit.cap
+        inside = not exact and stage.mechanism.stays_private(self.unit)
         inputs = self._as_wanted(inputs, exact)
         opened = [self._open(one) for one in inputs]  # what no mechanism may read is refused before it is charged
         if nodes is not None:
             options = {**options, "nodes": self._checked_nodes(nodes)}
         view = self._view(stage, cap, inputs)
-        act = (self._exact if exact else self._noisy)(stage, view, inputs, nodes)
+        act = self._exact(stage, view, inputs, nodes) if exact else self._noisy(stage, view, inputs, nodes, inside)
         do = partial(act.run, *opened, **options)
         kept = self._checkpoint is not None and (stage.mechanism.trains or not exact)
         value = cast(Checkpoint, self._checkpoint).carried_out(stage, do, inputs, nodes) if kept else do()
@@ -180,12 +186,11 @@ class Vault:
             self._charge(stage, nodes)
         return _Act(partial(stage.mechanism.query, view))
 
-    def _noisy(self, stage: Stage, view: View, inputs: tuple[Any, ...], nodes: Tensor | None) -> _Act:
-        """With noise, after the charge; a result that is part of a node's own record stays inside."""
+    def _noisy(self, stage: Stage, view: View, inputs: tuple[Any, ...], nodes: Tensor | None, inside: bool) -> _Act:
+        """With noise, after the charge; a result that is part of a node's own record stays `inside`."""
         mechanism, scale = stage.mechanism, _noise_of(stage)
         number = self._charge(stage, nodes)
         noise = self._noise.stream(f"{mechanism.name}/{stage.name}/{number}")
-        inside = mechanism.stays_private(self.unit)
         if self._checkpoint is not None and mechanism.trains and not any(map(draws_masks, inputs)):
             view.keeper = self._checkpoint.steps(stage.name)  # masks are no part of its state: it would begin again
         return _Act(partial(mechanism.release, view, scale, noise), inside, not (inside or mechanism.trains))
