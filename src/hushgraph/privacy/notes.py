@@ -125,7 +125,8 @@ def _shown(value: Any) -> Any:
     if isinstance(value, list):
         return ", ".join(str(_shown(one)) for one in value)
     if isinstance(value, dict):
-        return _batches(**value) if "steps" in value else ", ".join(f"{key} {_shown(one)}" for key, one in value.items())
+        named = (f"{key} {_shown(one)}" for key, one in value.items())
+        return _batches(**value) if "steps" in value else ", ".join(named)
     return f"{value:.4g}" if isinstance(value, float) else value
 
 
