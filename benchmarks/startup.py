@@ -2,6 +2,9 @@
 
 Each is timed in fresh interpreters, in turn, and the medians are compared: wall time, and beside it processor time,
 which other work on the machine disturbs less.
+
+Measured once on two virtual cores, in processor seconds: `methods` 0.64, `plan` 0.61 for one edge and 0.90 for one
+node, `--help` 0.17, `import hushgraph` 0.02 beside 1.18 of `import torch`.
 """
 
 from __future__ import annotations
