@@ -4,8 +4,10 @@ import dataclasses
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 
+import hushgraph as hg
 from hushgraph import registry
 from hushgraph.errors import InputError
 from hushgraph.methods.gap import GAP
@@ -93,3 +95,10 @@ def test_an_argument_that_is_no_setting_is_told_by_name() -> None:
         hg.GAP(hop=3)  # type: ignore[call-arg]
     with pytest.raises(InputError, match=r"unknown setting 'hidden' of GAP; did you mean 'hidden_channels'\?"):
         hg.GAP(hidden=3)  # type: ignore[call-arg]
+
+
+def test_numbers_of_numpy_become_plain_ones() -> None:
+    made = hg.GAP(hops=np.int64(3), lr=np.float32(0.5))
+    assert (type(made.hops), made.hops, type(made.lr), made.lr) == (int, 3, float, 0.5)
+    with pytest.raises(InputError, match="hops: expected at least 1; got 0"):
+        hg.GAP(hops=np.int64(0))

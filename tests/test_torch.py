@@ -136,3 +136,12 @@ def test_steps_are_taken_once() -> None:
         break
     with pytest.raises(InputError, match="got a second"):
         next(iter(private))
+
+
+@pytest.mark.parametrize("wrong", [{"max_grad_norm": 0}, {"epochs": 0}, {"batch_size": -1}])
+def test_a_setting_that_is_no_number_above_zero_is_told_by_name(wrong: dict[str, float]) -> None:
+    net = nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    data, options = (torch.randn(60, 4), torch.randint(0, 3, (60,))), {"epochs": 1, "batch_size": 8, **wrong}
+    with pytest.raises(InputError, match=f"{next(iter(wrong))}: expected a finite number above 0"):
+        make_private_with_epsilon(module=net, optimizer=optimizer, data=data, target_epsilon=4.0, **options)

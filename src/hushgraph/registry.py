@@ -79,6 +79,7 @@ _KNOWN: dict[str, dict[str, str | type]] = {
         "local-report": _MECHANISMS + "local_report:LocalReport",
         "votes": _MECHANISMS + "votes:Votes",
         "confident-votes": _MECHANISMS + "confident_votes:ConfidentVotes",
+        "label-votes": _MECHANISMS + "label_votes:LabelVotes",
         "laplace-votes": _MECHANISMS + "laplace_votes:LaplaceVotes",
         "hit-count": _MECHANISMS + "hit_count:HitCount",
         "best-of": _MECHANISMS + "best_of:BestOf",

@@ -60,6 +60,11 @@ class Settings:
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name, None)
+            if isinstance(value, numbers.Real) and not isinstance(value, int | float):  # numpy's, from a grid search
+                plain = int(value) if isinstance(value, numbers.Integral) else float(value)
+                object.__setattr__(self, field.name, plain)
         InputError.collect(self.problems())
 
     def problems(self) -> list[str]:

@@ -14,6 +14,7 @@ something else than the module, one that calls the loss again (LBFGS), zero nois
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -139,7 +140,11 @@ def make_private_with_epsilon(
     row: "cross_entropy", or a function of scores and labels. `seed` makes the run repeatable and NOT private.
     """
     rows, labels = _table(data)
-    InputError.collect(_problems(module, optimizer))
+    problems = _problems(module, optimizer)
+    for setting, value in {"epochs": epochs, "batch_size": batch_size, "max_grad_norm": max_grad_norm}.items():
+        if not 0 < value < math.inf:
+            problems.append(f"{setting}: expected a finite number above 0; got {value!r}")
+    InputError.collect(problems)
     require_rowwise(module)
     classes = num_classes or _output_width(module, rows)
     graph = _as_graph(rows, labels, classes, name)

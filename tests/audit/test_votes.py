@@ -10,6 +10,7 @@ from hushgraph.audit.result import AuditResult, Verdict
 from hushgraph.audit.run import audit_plan
 from hushgraph.mechanisms import laplace_votes
 from hushgraph.mechanisms.confident_votes import ConfidentVotes
+from hushgraph.mechanisms.label_votes import LabelVotes
 from hushgraph.mechanisms.laplace_votes import LaplaceVotes
 from hushgraph.mechanisms.votes import Ballot, Votes
 from hushgraph.noise.discrete import discrete_laplace
@@ -40,6 +41,16 @@ def test_right_noise_is_consistent_and_most_of_epsilon_is_seen(ballot: Ballot) -
 @pytest.mark.parametrize("ballot", GAUSSIAN, ids=lambda one: one.name)
 def test_half_the_noise_is_caught(ballot: Ballot, half_noise: Callable[[int], NoiseSource]) -> None:
     assert audited(ballot, half_noise(0)).verdict is Verdict.CONTRADICTED
+
+
+def test_labels_and_their_leads_are_consistent() -> None:
+    found = audited(LabelVotes(3, 4))
+    assert found.verdict is Verdict.CONSISTENT
+    assert found.lower_bound > 0.4 * found.claimed
+
+
+def test_half_the_noise_on_labels_and_leads_is_caught(half_noise: Callable[[int], NoiseSource]) -> None:
+    assert audited(LabelVotes(3, 4), half_noise(0)).verdict is Verdict.CONTRADICTED
 
 
 @pytest.mark.parametrize("queries", [1, 16])

@@ -61,3 +61,10 @@ def test_declared_classes_may_not_contradict_the_data(tmp_path: Path) -> None:
     assert load_graph(path, classes="3").class_names == ["a", "b", "c"]
     with pytest.raises(InputError, match="expected those of the data, 3: a,b,c"):
         load_graph(path, classes="4")
+
+
+@pytest.mark.parametrize("words", ["0.7/0.1/0.2", "90/20/10", "75/-10/15"])
+def test_shares_are_of_a_hundred(data: Path, words: str, tmp_path: Path) -> None:
+    refused = run("train", "gap", "--data", data, "--split", words, "--out", tmp_path / "model", *TRAIN)
+    assert (refused.exit_code, "three shares of 100, such as 75/10/15" in " ".join(refused.output.split())) == (2, True)
+    assert not (tmp_path / "model").exists()

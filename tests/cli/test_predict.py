@@ -97,3 +97,18 @@ def test_a_folder_that_is_no_model_is_named(tmp_path: Path) -> None:
     result = run("predict", tmp_path)
     assert result.exit_code == 2
     assert "config.json is missing" in " ".join(result.output.split())
+
+
+def test_the_folder_of_predictions_is_made_and_tried_before_a_charge(model: Path, tmp_path: Path) -> None:
+    run_json("predict", model, "--out", tmp_path / "new" / "p.csv")
+    assert (tmp_path / "new" / "p.csv").is_file()
+    other = write_npz(random_graph(5, num_nodes=48), tmp_path / "other.npz")
+    before = run("ledger", "show").output
+    for method in (
+        ["predict", model, "--on", other, "--epsilon", 2, "--delta", 1e-3, "--out", other / "p.csv"],
+        ["train", "gap", "--data", other, *TRAIN, "--out", other / "model"],
+        ["release", "arr", "--data", other, *TRAIN[:2], "--out", other / "graph"],
+    ):
+        refused = run(*method)
+        assert (refused.exit_code, "which is a file" in " ".join(refused.output.split())) == (2, True)
+    assert run("ledger", "show").output == before

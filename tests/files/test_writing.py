@@ -114,3 +114,21 @@ def test_a_place_that_cannot_be_written_is_refused_before_anything_is_spent(
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(InputError, match=r"is read-only. Name another place"):
         require_writable(tmp_path / "new" / "folder")
+
+
+def test_a_place_is_tried_and_nothing_of_the_trial_stays(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("here")
+    with pytest.raises(InputError, match="which is a file"):
+        require_writable(tmp_path / "file" / "below")
+    with pytest.raises(InputError, match=r"name too long|Choose a shorter name"):
+        require_writable(tmp_path / "a" / ("x" * 300))
+    require_writable(tmp_path)
+    require_writable(tmp_path / "file")
+    require_writable(tmp_path / "a" / "b" / "c")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="there is no /proc")
+def test_a_place_where_only_trying_tells_is_refused() -> None:
+    with pytest.raises(InputError, match="expected a place that can be written"):
+        require_writable(Path("/proc/model/here"))

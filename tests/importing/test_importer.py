@@ -377,3 +377,8 @@ def test_types_of_a_changed_folder_are_refused(tmp_path: Path) -> None:
     path.write_bytes(values)
     with pytest.raises(InputError):
         load(tmp_path / "typed.graph")
+
+
+def test_one_is_told_as_one_and_many_as_many() -> None:
+    assert str(Finding(Code.REPEATED_EDGES, 1)) == "1 repeated edge was kept once"
+    assert str(Finding(Code.REPEATED_EDGES, 2)) == "2 repeated edges were kept once"

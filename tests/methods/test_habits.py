@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -120,3 +122,47 @@ def test_epsilon_at_the_own_delta_and_at_others() -> None:
     assert model.get_epsilon(1e-6) > model.get_epsilon()
     with pytest.raises(InputError, match="delta: expected a number"):
         model.get_epsilon("1e-5")  # type: ignore[arg-type]
+
+
+def test_a_model_says_its_epsilon_and_is_never_pickled(model: hg.Model, tmp_path: Path) -> None:
+    assert model.epsilon == model.certificate.epsilon
+    for attempt in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(InputError, match=r"expected model\.save\(folder\) and hushgraph\.load\(folder\)"):
+            attempt(model)
+    assert copy.deepcopy(model.method) == pickle.loads(pickle.dumps(model.method)) == model.method
+
+
+def test_what_is_left_out_or_too_much_is_told_in_a_sentence(model: hg.Model, tmp_path: Path) -> None:
+    graph = random_graph(1)
+    with pytest.raises(InputError, match=r"predict_on: expected a budget, such as 4\.0"):
+        model.predict_on(graph)
+    with pytest.raises(InputError, match=r"Labels are those of the graph: score\(graph\)"):
+        model.score(graph, graph.y)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="'train', 'val' or 'test'; got 'tset'"):
+        model.score(graph, "tset")
+    assert model.export(tmp_path / "new" / "classifier.pt2").is_file()
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="which is a file"):
+        model.export(tmp_path / "file" / "classifier.pt2")
+
+
+def test_the_rows_of_an_exported_classifier_are_those_of_all_hops(model: hg.Model, tmp_path: Path) -> None:
+    program = torch.export.load(model.export(tmp_path / "c.pt2"))
+    hops, columns = 3, model.released["aggregation"][0].shape[1]
+    assert program.module()(torch.randn(7, hops + 1, columns)).shape == (7, len(model.class_names))
+
+
+def test_a_symmetric_matrix_of_scipy_holds_every_edge_twice() -> None:
+    matrix = sparse.csr_array(np.array([[0, 1, 0], [1, 0, 1], [0, 1, 0]]))
+    assert hg.Graph.from_scipy(matrix).num_edges == 4
+    assert hg.Graph.from_scipy(matrix, directed=True).num_edges == 4
+    with pytest.raises(InputError, match=r"got class_names\. The names of classes are classes="):
+        hg.Graph.from_scipy(matrix, class_names=["a"])
+    with pytest.raises(InputError, match=r"scipy\.sparse\.csr_array\(array\)"):
+        hg.Graph.from_scipy(matrix.toarray())
+
+
+def test_lazy_layers_are_told_by_name() -> None:
+    lazy = torch.nn.Sequential(torch.nn.LazyLinear(4))
+    with pytest.raises(InputError, match="expected layers of known width; got lazy ones"):
+        hg.GAP(encoder=lazy).fit(random_graph(1), "undirected-edge", BUDGET)

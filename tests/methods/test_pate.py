@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,11 @@ import torch
 from torch_geometric.data import Data
 
 import hushgraph as hg
-from hushgraph.errors import InputError, UnprovenError
+from hushgraph.errors import BudgetError, InputError, UnprovenError
 from hushgraph.methods.model import Model
 from hushgraph.methods.pate import PATE
 from hushgraph.privacy.metadata import Metadata
+from hushgraph.privacy.notes import Code
 from hushgraph.training.learners import Part, TorchLearner, learner
 from hushgraph.training.students import GRAPH_STUDENTS, STUDENTS
 
@@ -153,3 +155,40 @@ def test_teachers_can_be_modules_of_ones_own(tmp_path: Path) -> None:
     assert model.certificate.epsilon == usual.certificate.epsilon
     again = hg.load(model.save(tmp_path / "model"))
     assert torch.equal(again.predict(pictures()), model.predict(pictures()))
+
+
+def test_an_epsilon_for_the_votes_at_hand_stands_beside_the_one_that_is_charged(tmp_path: Path) -> None:
+    method = PATE(**{**SMALL, "teachers": 200, "queries": 20}, data_dependent=True)
+    model = method.fit(pictures(1_000), hg.units.Record(), BUDGET, seed=0, ledger=hg.Ledger())
+    assert model.reason is not None
+    assert model.reason.code is Code.AT_HAND
+    assert model.reason.values["epsilon"] <= model.reason.values["charged"]
+    assert model.reason.values["charged"] >= model.certificate.epsilon
+    assert model.released["votes"][0].counts.sum(dim=1).tolist() == [1] * 20
+    assert "at hand" in model.explain()
+    assert "choice" not in model.explain()
+    again = Model.load(model.save(tmp_path / "model"))
+    assert again.reason == model.reason
+    assert torch.equal(again.predict(pictures(1_000)), model.predict(pictures(1_000)))
+
+
+def test_without_protection_there_is_no_epsilon_at_hand() -> None:
+    model = PATE(**SMALL, data_dependent=True).fit(pictures(), hg.units.Record(), hg.Budget(math.inf), seed=0)
+    assert model.reason is None
+
+
+@pytest.mark.parametrize("other", [{"threshold": 10.0}, {"noise": "laplace"}, {"use_counts": True}], ids=str)
+def test_what_is_about_labels_alone_is_refused_with_anything_else(other: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="data_dependent: expected Gaussian noise"):
+        PATE(**SMALL, data_dependent=True, **other)
+
+
+def test_labels_with_their_leads_are_charged_once_and_a_limit_refuses_more() -> None:
+    ledger, method = hg.Ledger(), PATE(**SMALL, data_dependent=True)
+    model = method.fit(pictures(), hg.units.Record(), BUDGET, seed=0, ledger=ledger)
+    ledger.set_limit(9.0, 1e-3)
+    [charge] = model.certificate.charges
+    assert (charge.mechanism, charge.count) == ("label-votes", 1)
+    assert charge.sensitivity == pytest.approx(math.sqrt(2 * 40 / 0.9))
+    with pytest.raises(BudgetError):
+        method.fit(pictures(), hg.units.Record(), BUDGET, seed=1, ledger=ledger)

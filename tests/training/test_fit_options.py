@@ -63,7 +63,10 @@ def test_any_optimizer_leaves_the_price_as_it_is(graph, unit, optimizer):
         ({"optimizer": lambda parameters: 3}, "expected one of torch.optim"),
         ({"schedule": "cosin"}, "cosine"),
         ({"schedule": lambda done: float("nan")}, "finite factor"),
+        ({"schedule": lambda done: -1.0}, "where nothing is done yet"),
+        ({"schedule": torch.optim.lr_scheduler.StepLR}, "got the class StepLR"),
         ({"callbacks": [3]}, "expected functions"),
+        ({"callbacks": 3}, "expected functions"),
         ({"early_stopping": 0}, "at least 1"),
         ({"early_stopping": 5}, "each look at them would have to be charged"),
         ({"class_weights": "balanced"}, "from public knowledge"),
@@ -178,8 +181,8 @@ def test_a_weighted_record_moves_a_sum_by_no_more_than_the_clip_norm():
 
 
 def test_methods_that_weigh_nothing_say_so(graph):
-    with pytest.raises(InputError, match=r"weighs classes .*; got dp-gnn"):
-        fitted(hg.DPGNN(), graph, class_weights=[1.0, 1.0, 1.0])
+    with pytest.raises(InputError, match=r"weighs classes .*; got noisy-moments"):
+        fitted(hg.NoisyMoments(), graph, class_weights=[1.0, 1.0, 1.0])
 
 
 # Devices
@@ -213,3 +216,15 @@ def test_plain_training_elsewhere_is_the_same_training(monkeypatch):
 def test_steps_that_something_is_read_off_stay_as_they_are(graph, wish):
     usual, wished = (fitted(hg.ChorusCodes(epochs=2), graph, **more).network for more in ({}, wish))
     assert torch.equal(usual.shares, wished.shares)
+
+
+def test_plain_dp_appr_follows_the_optimizer_and_callbacks_and_says_where_it_cannot(graph):
+    graph.val_mask = ~graph.train_mask
+    graph.test_mask = torch.zeros_like(graph.val_mask)
+    unit, steps = hg.units.UndirectedEdge(), []
+    usual = fitted(hg.DPAPPR(epochs=3), graph, unit)
+    own = fitted(hg.DPAPPR(epochs=3), graph, unit, optimizer="sgd", callbacks=lambda step: steps.append(step.step))
+    assert not torch.allclose(weights(own), weights(usual))
+    assert steps == [1, 2, 3]
+    with pytest.raises(InputError, match="expected a method that looks at validation nodes while it trains"):
+        fitted(hg.DPAPPR(epochs=3), graph, unit, early_stopping=2)

@@ -170,9 +170,12 @@ def _shares(split: str) -> tuple[float, float, float] | None:
     if len(parts) != 3:
         return None
     try:
-        train, val, test = (float(part) / 100 for part in parts)
+        given = [float(part) for part in parts]
     except ValueError:
         return None
+    if sum(given) <= 1.0 + 1e-9 or not sum(given) <= 100.0 + 1e-9 or min(given) < 0.0:
+        raise InputError(f"--split: expected three shares of 100, such as 75/10/15; got {split}")
+    train, val, test = (share / 100 for share in given)
     return train, val, test
 
 

@@ -14,6 +14,7 @@ from hushgraph.cli.ledger import LedgerOption, Operator, Purpose, ledger_to_char
 from hushgraph.cli.plan import Edges, number
 from hushgraph.cli.train import Continues, Separate
 from hushgraph.errors import InputError
+from hushgraph.files.writing import require_writable
 from hushgraph.text import counted
 
 if TYPE_CHECKING:
@@ -125,10 +126,10 @@ def _problems(data: str | None, on: str | None, of_release: dict[str, Any], out:
         problems.append("--on: expected --epsilon too, because another graph is a new release; got none")
     if out is not None and out.suffix not in (known := _formats()):
         problems.append(f"--out: expected a file {', '.join(known)}; got '{out.name}'")
-    if out is not None and not out.absolute().parent.is_dir():
-        problems.append(f"--out: expected a file in a folder that is there; got '{out}'; make the folder first")
     if out is not None and out.exists():
         problems.append(f"--out: expected a new file; {out} exists already")
+    elif out is not None and not problems:
+        require_writable(out)
     return problems
 
 

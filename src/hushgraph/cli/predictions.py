@@ -39,6 +39,7 @@ def write_predictions(
     unfinished = out.with_name(f".{out.name}.{os.getpid()}.part")
     try:
         with told_if_unwritable(out):
+            out.parent.mkdir(parents=True, exist_ok=True)
             named = columns(called, found, classes.numpy(), list(class_names))
             if values is not None:
                 named = {"id": named.pop("id"), "value": values.numpy(), **named}

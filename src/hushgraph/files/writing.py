@@ -76,11 +76,39 @@ def nothing_half_written(folder: Path) -> Iterator[None]:
 
 
 def require_writable(path: Path) -> None:
-    """Refuse a place that could not be written later, before anything is spent on what goes there."""
-    place = next(one for one in (path, *path.absolute().parents) if one.exists())
+    """Refuse a place that could not be written later, before anything is spent on what goes there.
+
+    Permissions do not tell all (`/proc`, names that are too long), so folders that are missing are made and removed.
+    """
+    target = path.absolute()
+    with told_if_unwritable(path):
+        place = next(one for one in (target, *target.parents) if one.exists())
+    if place != target and not place.is_dir():
+        raise InputError(f"expected a place for {path}; got {place} on the way there, which is a file. Name another")
     folder = place if place.is_dir() else place.parent
     if not os.access(folder, os.W_OK | os.X_OK):
         raise InputError(f"expected a folder that can be written; {folder} is read-only. Name another place")
+    try:
+        _try_to_make(target, folder)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"expected a place that can be written; got {path} ({why}). Name another place") from error
+
+
+def _try_to_make(target: Path, folder: Path) -> None:
+    """Make the folders that are missing on the way to `target`, itself included, and remove them again."""
+    made: list[Path] = []
+    try:
+        for one in reversed([target, *target.parents]):
+            if not one.exists():
+                one.mkdir(mode=0o700)
+                made.append(one)
+        if not made:
+            Path(tempfile.mkdtemp(prefix=".probe.", dir=folder)).rmdir()
+    finally:
+        for one in reversed(made):
+            with contextlib.suppress(OSError):  # another process has put something there by now
+                one.rmdir()
 
 
 _UNWRITABLE = {

@@ -69,6 +69,25 @@ _SENTENCES = {
     Code.IN_NO_SPLIT: "{count} nodes are in no part of the split",
 }
 
+_OF_ONE = {
+    Code.MISSING_ENDS: "1 edge without one of its ends was left out",
+    Code.UNKNOWN_ENDS: "1 edge that names a node which is not in the list of nodes was left out",
+    Code.SELF_LOOPS: "1 edge from a node to itself was left out",
+    Code.REPEATED_EDGES: "1 repeated edge was kept once",
+    Code.OTHER_TYPES: "1 edge of a type that was not declared was left out",
+    Code.PUBLIC_EDGES: "1 edge of {where} is public knowledge; it is an edge of the graph, whether the table of edges "
+    "has it or not",
+    Code.ISOLATED: "1 node has no edge; it stays in the graph",
+    Code.MISSING_LABELS: "1 node has no label; it stays in the graph and in the split, as an empty record",
+    Code.FOUND_CLASSES: "classes were not declared: the 1 label that occurs is used, which is allowed only where "
+    "labels are public (declare them with classes)",
+    Code.EMPTY_CLASSES: "1 declared class has no node in the data; it stays, because it was declared",
+    Code.MISSING_VALUES: "column {what}: 1 missing value became {fill}",
+    Code.CLIPPED: "column {what}: 1 value outside of the declared range was moved to its end",
+    Code.OTHER_CATEGORY: "column {what}: 1 value that is no declared category became zeros",
+    Code.IN_NO_SPLIT: "1 node is in no part of the split",
+}
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -81,7 +100,9 @@ class Finding:
     fill: str = ""
 
     def __str__(self) -> str:
-        return _SENTENCES[self.code].format(count=f"{self.count:,}", what=self.what, where=self.where, fill=self.fill)
+        words = _OF_ONE.get(self.code) if self.count == 1 else None
+        words = words or _SENTENCES[self.code]
+        return words.format(count=f"{self.count:,}", what=self.what, where=self.where, fill=self.fill)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON values."""

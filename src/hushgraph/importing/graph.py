@@ -6,6 +6,7 @@ to the data on the way in; those lines are about private data and are for whoeve
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -203,15 +204,25 @@ class Graph(Data):
         matrix = adjacency.tocoo() if hasattr(adjacency, "tocoo") else None
         if matrix is None or matrix.shape[0] != matrix.shape[1]:
             shape = getattr(adjacency, "shape", "")
-            raise InputError(f"from_scipy: expected a square sparse matrix; got {type(adjacency).__name__} {shape}")
+            raise InputError(
+                f"from_scipy: expected a square sparse matrix; got {type(adjacency).__name__} {shape}"
+                ". Of an array, scipy.sparse.csr_array(array)"
+            )
         if not np.isin(matrix.data, (0, 1)).all():
             raise InputError(
                 "from_scipy: expected entries 0 and 1; got others. Take (matrix != 0) if the weights do not matter; if "
                 "they do, give a Data with edge_weight and weight_bound to from_pyg"
             )
+        if unknown := given.keys() - inspect.signature(cls.from_edges).parameters:
+            raise InputError(
+                f"from_scipy: expected x, y, classes, directed, split, seed or name; got {', '.join(sorted(unknown))}. "
+                "The names of classes are classes=[...]"
+            )
         kept = matrix.data != 0
-        pairs = torch.from_numpy(np.stack([matrix.row[kept], matrix.col[kept]]).astype(np.int64))
         symmetric = abs(adjacency - adjacency.T).nnz == 0
+        if symmetric and not given.get("directed"):
+            kept &= matrix.row <= matrix.col  # an edge stands there twice
+        pairs = torch.from_numpy(np.stack([matrix.row[kept], matrix.col[kept]]).astype(np.int64))
         graph = cls.from_edges(pairs, num_nodes=matrix.shape[0], **{"directed": not symmetric, **given})
         return graph
 

@@ -57,6 +57,7 @@ class Gradient(Mechanism):
     reads = frozenset({"labels"})
     trains = True
     takes_class_weights = True
+    stops_early = True
     takes_ranks = True
     sampling = "poisson"
     released = "sums of per-example gradients"

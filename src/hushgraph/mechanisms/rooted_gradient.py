@@ -47,6 +47,7 @@ class RootedGradient(Gradient):
     num_layers: int = 1
 
     takes_ranks = False
+    stops_early = False
     name = "rooted-gradient"
     proof = "dpgnn"
     reads = frozenset({"edges", "features", "labels"})

@@ -47,6 +47,7 @@ class WeightedGradient(Gradient):
     max_support: int = 1
 
     takes_ranks = False
+    stops_early = False
     name = "weighted-gradient"
     proof = "dpappr"
     reads = frozenset({"features", "labels"})
@@ -96,7 +97,8 @@ class WeightedGradient(Gradient):
         """On all labeled sources at once."""
         labels = data.labels[rows.sources]
         there = torch.nonzero(are_present(labels)).squeeze(1)
-        train_weighted(module, _examples(data, rows).rows(there), _weighted(labels[there], training), training)
+        examples = _examples(data, rows).rows(there)
+        train_weighted(module, examples, _weighted(labels[there], training), training, data.report)
 
     def train_noisily(
         self, data: Any, scale: float, noise: NoiseSource, module: WeightedMean, rows: TopRows, training: Training

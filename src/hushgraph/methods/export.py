@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.errors import InputError
+from hushgraph.files.writing import require_writable
 
 if TYPE_CHECKING:
     from hushgraph.methods.model import Model
@@ -31,6 +32,8 @@ def export_classifier(model: Model, path: Path) -> Path:
     found = model.method.classifier(model.network.eval(), model.plan)
     if found is None:
         raise InputError(f"export: expected a classifier of rows of numbers; {model.method.name} has none to export")
+    require_writable(path)
+    path.absolute().parent.mkdir(parents=True, exist_ok=True)
     about = json.dumps(facts(model))
     (_to_onnx if path.suffix == ".onnx" else _to_torch)(*found, path, about)
     return path

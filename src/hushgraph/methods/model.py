@@ -94,6 +94,17 @@ class Model:
         """The public sizes of the training graph."""
         return self.plan.metadata
 
+    @property
+    def epsilon(self) -> float:
+        """What is promised for one unit, at the certificate's delta."""
+        return self.certificate.epsilon
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise InputError(
+            "a model: expected model.save(folder) and hushgraph.load(folder); got a copy or a pickle, which would lose "
+            "its ledger. Methods such as GAP() can be copied"
+        )
+
     def __repr__(self) -> str:
         return f"Model({self.method.name}, unit={self.unit.name}, epsilon={self.certificate.epsilon:.4g})"
 
@@ -224,7 +235,7 @@ class Model:
     def predict_on(
         self,
         graph: Any,
-        budget: Budget | float | tuple[float, float],
+        budget: Budget | float | tuple[float, float] | None = None,
         *,
         ledger: Ledger | None = None,
         seed: int | None = None,
@@ -236,6 +247,11 @@ class Model:
         """
         from hushgraph.methods.running import finished, open_vault
 
+        if budget is None:
+            raise InputError(
+                "predict_on: expected a budget, such as 4.0 or (4.0, 1e-6), because another graph is a new release; "
+                "got none. For the graph that it was trained on, predict costs nothing"
+            )
         checked = self._other_graph(graph)
         if checked.metadata.edge_types != self.metadata.edge_types:
             types, found = (", ".join(one) or "none" for one in (self.metadata.edge_types, checked.metadata.edge_types))
@@ -266,6 +282,13 @@ class Model:
 
         An evaluation, outside the guarantee.
         """
+        if split not in ("train", "val", "test"):
+            raise InputError(
+                f"score: expected a split, 'train', 'val' or 'test'; got {type(split).__name__} {str(split)[:40]!r}. "
+                "Labels are those of the graph: score(graph)"
+                if not isinstance(split, str)
+                else f"score: expected a split, 'train', 'val' or 'test'; got '{split}'"
+            )
         checked = self._training_graph(graph)
         numbers = self.numbers if checked.targets is not None else None
         predicted = self.predict(checked) if numbers is None else self.predict_values(checked)

@@ -19,6 +19,7 @@ from hushgraph.errors import InputError
 from hushgraph.graph.checks import CheckedGraph
 from hushgraph.graph.rows import dense_rows
 from hushgraph.mechanisms.confident_votes import ConfidentVotes
+from hushgraph.mechanisms.label_votes import Labels, LabelVotes
 from hushgraph.mechanisms.laplace_votes import LaplaceVotes
 from hushgraph.mechanisms.votes import Answers, Ballot, Votes
 from hushgraph.methods.base import Method, Output
@@ -54,6 +55,7 @@ class PATE(Method):
     threshold: float | None = setting(None, help="least noisy largest count that is answered")
     checks: int | None = setting(None, least=1, help="queries that are checked against it; by rule all public records")
     check_noise: float = setting(2.0, above=0, help="noise of a check over that of a count")
+    data_dependent: bool = setting(False, help="release labels alone, and a smaller epsilon for the votes at hand")
     student: str = setting("kernel", among=STUDENTS)
     use_counts: bool | None = setting(None, help="learn from noisy counts instead of the largest one's class")
     look: str = setting("hog", among=("hog", "pixels"), help="what students with a GAN see of a picture")
@@ -87,6 +89,10 @@ class PATE(Method):
             found.append(f"student: expected {graph} with a learner that reads edges, and only there")
         if self.threshold is not None and self.noise == "laplace":
             found.append("threshold: expected none with Laplace noise, for which no filter is proved here")
+        if self.data_dependent and (self.threshold is not None or self.noise == "laplace" or self.use_counts):
+            found.append(
+                "data_dependent: expected Gaussian noise, no threshold and no use_counts; it is about labels alone"
+            )
         return found
 
     @property
@@ -104,6 +110,8 @@ class PATE(Method):
         asked = min(self.queries, metadata.num_public or self.queries)
         if self.noise == "laplace":
             return LaplaceVotes(self.teachers, asked, learner)
+        if self.data_dependent:
+            return LabelVotes(self.teachers, asked, learner)
         if self.threshold is None:
             return Votes(self.teachers, asked, learner)
         checks = self.checks or metadata.num_public or self.queries
@@ -156,6 +164,7 @@ class PATE(Method):
         """Ask the teachers, teach the student."""
         student = self.student_with_settings()
         found: dict[str, float] = {}
+        reason: Note | None = None
         if train:
             public = self._public(vault)
             asked = self._asked(vault, public)
@@ -163,9 +172,10 @@ class PATE(Method):
             answers: Answers = vault.release("votes", _chosen(public, asked), workers=self.workers, folder=folder)
             lesson = self.lesson(vault.plan, public, asked[answers.queries], answers.counts)
             found = student.learn(network, lesson, vault.generator("student"), vault.progress_of("student"))
+            reason = self.at_hand(vault.plan, answers)
         if self.student in GRAPH_STUDENTS:
-            return Output(scores=vault.raw_scores(network), settings=found)
-        return Output(scores=vault.scores(network, vault.features), settings=found)
+            return Output(scores=vault.raw_scores(network), settings=found, reason=reason)
+        return Output(scores=vault.scores(network, vault.features), settings=found, reason=reason)
 
     def _public(self, vault: Vault) -> Part:
         rows = dense_rows(vault.public_features)
@@ -184,9 +194,20 @@ class PATE(Method):
 
     def learns_counts(self, plan: Plan) -> bool:
         """Whether the student learns from counts: as asked, else where the planned noise dominates."""
-        if self.use_counts is not None:
-            return self.use_counts
+        if self.use_counts is not None or self.data_dependent:
+            return bool(self.use_counts)
         return (plan["votes"].scale or 0.0) > _NOISE_DOMINATES * self.teachers
+
+    @staticmethod
+    def at_hand(plan: Plan, answers: Answers) -> Note | None:
+        """What labels and the sum of leads cost for the votes at hand, from above: never more than what is charged."""
+        made, scale = _ballot_of(plan), plan["votes"].scale
+        if not (isinstance(made, LabelVotes) and isinstance(answers, Labels) and scale):
+            return None
+        delta = plan.budget.definite_delta
+        found = min(made.epsilon_at_hand(answers, scale, delta), plan.epsilon)
+        up = [math.ceil(100.0 * epsilon) / 100.0 for epsilon in (found, plan.epsilon)]
+        return note(Code.AT_HAND, epsilon=up[0], delta=delta, charged=up[1])
 
     def lesson(self, plan: Plan, public: Part, labeled: Tensor, counts: Tensor) -> Lesson:
         """What the student is given; the law of the noise follows from the plan."""

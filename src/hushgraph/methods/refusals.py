@@ -33,6 +33,11 @@ def require_fitting(options: FitOptions, plan: Plan) -> None:
             f"early_stopping: expected validation labels that are public; got the unit '{plan.unit.name}', under which "
             "each look at them would have to be charged. Set epochs, or stop by a callback that looks at public data"
         )
+    elif options.early_stopping is not None and training and not any(one.mechanism.stops_early for _, one in training):
+        problems.append(
+            f"early_stopping: expected a method that looks at validation nodes while it trains; got {plan.method}. Set "
+            "epochs, or stop by a callback"
+        )
     if options.class_weights is not None and not weighs_classes(all_stages(plan)):
         known = ", ".join(methods_where(weighs_classes))
         problems.append(f"class_weights: expected a method that weighs classes ({known}); got {plan.method}")

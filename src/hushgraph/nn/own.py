@@ -152,6 +152,13 @@ def own_module(
 
 def _proved(module: nn.Module, name: str, plain: bool) -> list[Step]:
     """The steps of the module, all of them row-wise."""
+    unset = nn.modules.lazy.LazyModuleMixin
+    lazy = [place or "itself" for place, layer in module.named_modules() if isinstance(layer, unset)]
+    if lazy:
+        raise InputError(
+            f"{name}: expected layers of known width; got lazy ones ({', '.join(lazy)}), which take theirs from the "
+            "first data they see. Give them a row of zeros first, or write the width"
+        )
     hooked = [place or "itself" for place, layer in module.named_modules() if has_hooks(layer)]
     if hooked:
         raise UnprovenError(f"{name}: expected plain layers; got hooks or a replaced forward on {', '.join(hooked)}")

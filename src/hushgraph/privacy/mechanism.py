@@ -54,6 +54,7 @@ class Mechanism(ABC):
     law: ClassVar[Law] = "gaussian"
     trains: ClassVar[bool] = False
     takes_class_weights: ClassVar[bool] = False
+    stops_early: ClassVar[bool] = False
     takes_edge_weights: ClassVar[bool] = False
     takes_edge_types: ClassVar[bool] = False
     takes_workers: ClassVar[bool] = False

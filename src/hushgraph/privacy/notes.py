@@ -74,6 +74,9 @@ class Code(StrEnum):
     CHOSE_AGREEMENT = "chose-agreement"
     CHOSE_VALIDATION = "chose-validation"
 
+    # Stated beside what is charged
+    AT_HAND = "at-hand"
+
 
 @dataclass(frozen=True)
 class Note:
@@ -198,4 +201,8 @@ _SENTENCES = {
         "{needed_points}"
     ),
     Code.CHOSE_VALIDATION: "{method}: {ours} on public validation labels, against {other} for {rival}",
+    Code.AT_HAND: (
+        "the votes of this run cost at most epsilon {epsilon} at delta {delta}, for these data and no others: a noisy "
+        "figure, itself private, whose cost is in it. What is charged, and adds up, is {charged}"
+    ),
 }

@@ -28,7 +28,7 @@ from hushgraph.methods.evaluation import main_measure
 from hushgraph.privacy import events
 from hushgraph.privacy.events import Event
 from hushgraph.privacy.loss import PrivacyLoss, WorstOf
-from hushgraph.privacy.notes import Note
+from hushgraph.privacy.notes import Code, Note
 from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units import Unit
 
@@ -105,7 +105,8 @@ class RunContext:
     @property
     def label(self) -> str:
         """The method that ran, and the one it chose."""
-        return self.certificate.method if self.reason is None else f"{self.certificate.method}: {self.method}"
+        own = self.reason is None or self.reason.code is Code.AT_HAND
+        return self.certificate.method if own else f"{self.certificate.method}: {self.method}"
 
     @property
     def unit(self) -> Unit:

@@ -262,7 +262,7 @@ def composition(kind: str) -> str:
 
 
 def explain(certificate: Certificate, reason: Note | None = None, width: int = WIDTH) -> str:
-    """The certificate as text of at most `width` columns; `reason` is why a method was chosen."""
+    """The certificate as text of at most `width` columns; `reason` is why a method was chosen, or what was found."""
     lines = textwrap.wrap(claim(certificate), width)
     for title, items in _entries(certificate, reason or certificate.reason):
         lines += _entry(title, items, width)
@@ -287,7 +287,7 @@ def _entries(certificate: Certificate, reason: Note | None) -> Iterable[tuple[st
     yield "accountant", [accountant(certificate)]
     yield "released", released(certificate) or ["nothing that depends on the unit"]
     if reason is not None:
-        yield "choice", [str(reason)]
+        yield "at hand" if reason.code is Code.AT_HAND else "choice", [str(reason)]
     public = [str(note) for note in certificate.public if note.code is not Code.RELATIONS]
     yield "taken as public", public or ["nothing"]
     yield "not protected", [str(note) for note in certificate.unprotected] or ["nothing"]

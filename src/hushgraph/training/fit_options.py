@@ -8,7 +8,8 @@ they are public.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -59,10 +60,12 @@ class FitOptions:
         ranks: Any = None,
     ) -> FitOptions:
         """The options, checked, with all that is wrong in one error."""
-        many = (callbacks,) if callable(callbacks) else tuple(callbacks or ())
+        many: tuple[Any, ...] = () if callbacks is None else (callbacks,)
+        if isinstance(callbacks, Iterable) and not callable(callbacks):
+            many = tuple(callbacks)
         problems = [
             *([] if optimizer is None else check_optimizer(optimizer)),
-            *([] if schedule is None else check_schedule(schedule)),
+            *([] if schedule is None else check_schedule(schedule) or _first_factor_problems(schedule)),
             *(f"callbacks: expected functions of one step; got {one!r}" for one in many if not callable(one)),
             *_stopping_problems(early_stopping),
             *_weight_problems(class_weights, class_names),
@@ -131,6 +134,21 @@ class FitOptions:
 def _name_of(code: Any) -> str | None:
     kind = getattr(code, "func", code)  # of a functools.partial
     return None if code is None else getattr(kind, "__qualname__", type(kind).__qualname__)
+
+
+def _first_factor_problems(schedule: Any) -> list[str]:
+    """Asked once before anything is charged; a class, such as a scheduler of torch, gives no factor."""
+    if isinstance(schedule, str):
+        return []
+    if isinstance(schedule, type):
+        return [
+            "schedule: expected a name or a function from the share of steps that is done to a factor; got the class "
+            f"{schedule.__name__}. Write schedule='cosine' or schedule=lambda done: 1 - done"
+        ]
+    factor = schedule(0.0)
+    if isinstance(factor, int | float) and math.isfinite(factor) and factor >= 0.0:
+        return []
+    return [f"schedule: expected a finite factor >= 0; got {factor!r} where nothing is done yet"]
 
 
 def _stopping_problems(patience: int | None) -> list[str]:

@@ -27,7 +27,9 @@ from hushgraph.nn.weighted import WeightedMean, WeightedRows
 from hushgraph.training.clipping import ClippedGradient
 from hushgraph.training.config import Training
 from hushgraph.training.examples import NoisySteps, whole_pieces
+from hushgraph.training.loop import Progress, train_epochs
 from hushgraph.training.losses import are_present, check_labels, loss_for, mean_loss
+from hushgraph.training.optimizers import FlatParameters
 from hushgraph.training.rounding import MOST_PIECES, VECTOR_ROWS, check_size
 from hushgraph.training.sampler import Noise
 
@@ -86,12 +88,18 @@ def _examples_at_once(rows: WeightedRows, batch: float) -> int:
     return max(VECTOR_ROWS, min(usual, room // VECTOR_ROWS * VECTOR_ROWS))
 
 
-def train_weighted(network: WeightedMean, rows: WeightedRows, labels: Tensor, training: Training) -> None:
+def train_weighted(
+    network: WeightedMean, rows: WeightedRows, labels: Tensor, training: Training, on_epoch: Progress | None = None
+) -> None:
     """Train on all examples at once, without privacy."""
-    optimizer = torch.optim.Adam(network.parameters(), lr=training.lr, weight_decay=training.weight_decay)
-    network.train()
-    with torch.enable_grad():
-        for _ in range(training.epochs):
-            optimizer.zero_grad()
+    with FlatParameters(network) as flat, torch.enable_grad():
+        flat.collect_gradients()
+        update = training.update(flat.vector, training.epochs)
+
+        def epoch() -> None:
+            flat.gradient.zero_()
             mean_loss(network.at_once(rows), labels).backward()
-            optimizer.step()
+            update.step(flat.gradient)
+
+        network.train()
+        train_epochs(epoch, training.epochs, on_epoch=on_epoch)
