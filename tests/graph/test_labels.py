@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from hushgraph.errors import HushgraphError, InputError
 from hushgraph.graph import labels as labels_module
+from hushgraph.graph import sums as sums_module
 from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.labels import quantize_labels
 
@@ -33,6 +34,18 @@ def test_rows_are_within_their_bound_and_hardly_shorter(
     assert ideal - 1 - 1e-9 <= hot <= ideal + 1e-9
     assert cold <= 0
     assert abs(cold) <= (ideal / max(columns - 1, 1) + 1e-9 if centered else 0)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.05, 0.9, 1.0])
+def test_a_single_class_has_no_entry_for_others(share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its entry for all others had the wrong sign for compiled loops; with a large mean it was counted as too long."""
+    found = quantize_labels(torch.tensor([0, -1]), 1, lengths=torch.tensor([1, 1]), centered=True, mean_share=share)
+    assert found.cold.tolist() == [0, 0]
+    assert found.hot.tolist() == [int(4096 * math.sqrt(share))] * 2
+    edges = MemoryEdges.from_edge_index(torch.tensor([[0, 1, 0], [1, 0, 1]]), 2)
+    plain = edges.sum(found)
+    monkeypatch.setattr(sums_module, "LEAST_COMPILED", 0)
+    assert torch.equal(edges.sum(found), plain)
 
 
 def test_rows_written_out() -> None:

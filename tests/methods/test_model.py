@@ -244,6 +244,17 @@ def test_weights_of_another_network_are_refused_in_a_sentence(folder: Path) -> N
     assert f"'{name.removeprefix('weights/')}'" in str(found.value)
 
 
+@pytest.mark.parametrize("form", [torch.float64, torch.int8])
+def test_released_values_of_another_form_are_refused_in_a_sentence(folder: Path, form: torch.dtype) -> None:
+    (folder / "manifest.json").unlink()
+    tensors = load_file(folder / "model.safetensors")
+    tensors.pop("kept/scores", None)
+    name = max(one for one in tensors if one.startswith("released/"))
+    save_file({**tensors, name: tensors[name].to(form)}, folder / "model.safetensors")
+    with pytest.raises(InputError, match=r"is damaged or was changed .* Restore the folder from a copy"):
+        load(folder).predict(graph_for(EDGE))
+
+
 def test_damaged_and_missing_files_are_named(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(
         InputError, match=r"expected a trained model in .*nowhere; there is no such folder; check the path"

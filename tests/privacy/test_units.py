@@ -124,6 +124,17 @@ def test_units_are_counted_for_delta() -> None:
     assert units.UndirectedEdge().count(METADATA) == 15
     assert units.DirectedEdge().count(METADATA) == 30
     assert units.Node().count(METADATA) == 10
+    public = Metadata(10, 5, num_edges=60, num_public_edges=30)
+    assert units.PrivateEdge().count(public) == 15
+
+
+def test_a_number_of_edges_that_is_declared_too_small_does_not_make_delta_large() -> None:
+    """Also where nearly all edges were declared public: the number of private ones is private."""
+    few = Metadata(10_000, 5_000, num_edges=40, num_public_edges=40)
+    for unit in all_units():
+        if unit.footprint.mirrored:
+            assert unit.count(few) == 10_000, unit
+            assert Budget(4.0).for_units(unit.count(few), unit.counted(few)).definite_delta <= 1e-5
 
 
 def test_the_number_of_edges_is_assumed_from_public_sizes_where_it_was_not_declared() -> None:

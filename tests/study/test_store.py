@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,6 +47,24 @@ def test_a_new_store_waits_for_whoever_makes_it_at_the_same_moment(tmp_path: Pat
     other.execute("INSERT INTO own VALUES (1)")
     threading.Timer(0.3, lambda: other.execute("COMMIT")).start()
     assert Store(path).results() == {}
+
+
+def test_a_result_that_another_process_writes_meanwhile_is_not_missed(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row and its checksum are written together; a reader that asked for them in turn saw one without the other."""
+    store, other, whole = Store(path), Store(path), Store._run
+    late = CELLS[0].key("2")
+
+    def run(self: Store, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+        found = whole(self, statement, values)
+        if self is store and statement.startswith("SELECT * FROM results"):
+            other.finish(CELLS[0], "2", State.DONE)
+        return found
+
+    monkeypatch.setattr(Store, "_run", run)
+    assert late not in store.results()
+    assert late in other.results()
 
 
 def test_what_ended_well_is_never_replaced(path: Path) -> None:

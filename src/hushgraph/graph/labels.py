@@ -77,7 +77,7 @@ def quantize_labels(
     hot = (length / copies.to(torch.float64)).sqrt().to(torch.int64)
 
     def cold() -> Tensor:
-        if not centered:
+        if not centered or columns == 1:
             return torch.zeros_like(hot)
         # hot is the whole part of an entry x; the whole part of x / others is that of hot / others
         evenly = hot.div(others, rounding_mode="floor")

@@ -6,6 +6,7 @@ about the training graph run the method again on a replay of the releases, which
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass, field
 from html import escape
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 
 from hushgraph import registry
 from hushgraph.errors import InputError
+from hushgraph.files.reading import damage_named
 from hushgraph.graph.checks import CheckedGraph, check_graph
 from hushgraph.graph.rows import Rows
 from hushgraph.graph.targets import NumberRange
@@ -185,7 +187,13 @@ class Model:
             return self.scores
         checked = None if graph is None else self._training_graph(graph)
         vault = Replay(self.plan, self.released, checked, self.nodes, self._recognize)
-        output = self.method.run(vault, self.network.eval(), train=False)
+        read = (
+            contextlib.nullcontext()
+            if self.folder is None
+            else damage_named(self.folder, do="Restore the folder from a copy")
+        )
+        with read:  # released values of a folder that was changed may have any form
+            output = self.method.run(vault, self.network.eval(), train=False)
         scores = vault.hand_over(output.scores)
         if scores is None:
             raise InputError(f"predict: {self.method.name} does not predict classes")

@@ -128,9 +128,9 @@ class Store:
                 self._run("INSERT OR REPLACE INTO checks VALUES (?, ?)", (row[0], digest(row)))
 
     @contextlib.contextmanager
-    def _together(self) -> Iterator[None]:
-        """What is written within is there whole or not at all."""
-        self._run("BEGIN IMMEDIATE")
+    def _together(self, how: str = "IMMEDIATE") -> Iterator[None]:
+        """What is written within is there whole or not at all, and what is read is of one moment."""
+        self._run(f"BEGIN {how}")
         try:
             yield
         except BaseException:
@@ -141,9 +141,10 @@ class Store:
     def _checked(self) -> list[Any]:
         """All rows, each compared with its checksum, in the order of their end."""
         with damage_named(self.path):
-            rows = self._run("SELECT * FROM results ORDER BY finished")
-            checks = dict(self._run("SELECT key, sha256 FROM checks"))
-            ((version,),) = self._run("PRAGMA user_version")
+            with self._together("DEFERRED"):  # another process may write a result and its checksum between two reads
+                rows = self._run("SELECT * FROM results ORDER BY finished")
+                checks = dict(self._run("SELECT key, sha256 FROM checks"))
+                ((version,),) = self._run("PRAGMA user_version")
             for row in rows:
                 expected = checks.pop(row[0], None if version >= _CHECKED else digest(row))
                 if expected != digest(row):

@@ -141,7 +141,7 @@ class PrivateEdge(UndirectedEdge):
         """Undirected edges as declared, less the public ones."""
         if metadata.num_edges is None:
             return super().count(metadata)
-        return max(1, (metadata.num_edges - metadata.num_public_edges) // 2)
+        return max((metadata.num_edges - metadata.num_public_edges) // 2, metadata.num_nodes)
 
     def neighbors(self, data: Any, rng: Any) -> Iterator[Any]:
         """Every private edge left out, and some that are not there put in."""
