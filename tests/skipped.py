@@ -13,6 +13,7 @@ GET = {
     "caddy": "apt-get install caddy",
     "systemd": "a system with systemd",
     "fork": "a system that forks, such as Linux",
+    "no /proc": "Linux",
     "gpu": "a machine without a GPU",
     "could not import": "pip install -e '.[dev]'",
     "needs mkdocs": "pip install -e '.[docs]'",
