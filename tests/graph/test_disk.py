@@ -215,6 +215,19 @@ def test_short_changed_and_foreign_folders_are_refused(tmp_path: Path) -> None:
         DiskEdges.open(tmp_path / "nothing")
 
 
+def test_what_a_header_calls_symmetric_is_looked_at_before_it_is_in_memory(tmp_path: Path) -> None:
+    edges = random_edges(4, 30, 200)
+    both = DiskEdges.write(tmp_path / "both", edges, 30, both=True).load()
+    assert vars(both)["_symmetric"]  # nobody sorts them to find out
+    assert both.transpose() is both
+    stored = DiskEdges.write(tmp_path / "some", edges, 30)
+    assert not stored.load().is_symmetric()
+    header = json.loads((stored.folder / "header.json").read_text())
+    (stored.folder / "header.json").write_text(json.dumps({**header, "symmetric": True}))
+    with pytest.raises(InputError, match="expected every edge in both directions, as its header says"):
+        DiskEdges(stored.folder).load()
+
+
 def test_both_directions_are_stored_and_known_to_be(tmp_path: Path) -> None:
     edges = random_edges(4, 30, 200)
     mirrored = in_memory(torch.cat((edges, edges.flip(0)), 1), 30)

@@ -195,6 +195,24 @@ def test_edges_that_memory_is_too_little_for_stay_on_the_disk(tmp_path: Path) ->
     assert torch.equal(check_graph(graph).edges.edge_index(), expected)
 
 
+def test_lists_are_used_as_they_are_stored(tmp_path: Path) -> None:
+    from hushgraph.graph.edges import MemoryEdges
+
+    files = write_people(tmp_path)
+    import_files(tmp_path / "g", files[1], files[0], COLUMNS, MUTUAL)
+    graph, expected = load(tmp_path / "g", as_lists=True), load(tmp_path / "g")
+    assert isinstance(graph.edges, MemoryEdges)
+    assert graph.get("edge_index") is None
+    assert torch.equal(graph.edges.edge_index(), expected.edge_index)
+    released = [
+        hg.Chorus(epochs=2).fit(one, "undirected-edge", (4.0, 1e-4), seed=3, ledger=hg.Ledger()).released
+        for one in (str(tmp_path / "g"), expected)
+    ]
+    assert all(
+        torch.equal(a, b) for name in released[0] for a, b in zip(released[0][name], released[1][name], strict=True)
+    )
+
+
 def test_nothing_is_left_after_a_refusal(tmp_path: Path) -> None:
     files = write_people(tmp_path)
     with pytest.raises(InputError, match="which is no node's id"):

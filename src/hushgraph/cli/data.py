@@ -76,12 +76,14 @@ def load_graph(
     quiet: bool = False,
     memory: str | None = None,
     workers: Executor | None = None,
+    as_lists: bool = False,
 ) -> Graph:
     """The graph, with the split and the classes that were asked for; says so where a split had to be made."""
     from hushgraph.datasets import random_split
 
     shares = None if split is None else _shares(split)
-    graph = read_graph(name, None if shares else split, directed=directed, quiet=quiet, memory=memory, workers=workers)
+    how: dict[str, Any] = {"directed": directed, "quiet": quiet, "memory": memory, "workers": workers}
+    graph = read_graph(name, None if shares else split, as_lists=as_lists, **how)
     made = "split_seed" in graph
     if shares is not None:
         graph = random_split(graph, *shares, seed=split_seed or 0)
@@ -102,6 +104,7 @@ def read_graph(
     quiet: bool = False,
     memory: str | None = None,
     workers: Executor | None = None,
+    as_lists: bool = False,
 ) -> Graph:
     """The graph of a name, a file or a folder; of another tool's file, says what was done to it."""
     from hushgraph.datasets import load
@@ -116,10 +119,9 @@ def read_graph(
         )
     if not is_whole_graph(name):
         options: dict[str, Any] = {"directed": True} if directed else {}
-        if memory is not None and is_stored(name):
-            options["memory"] = memory
-        if workers is not None and is_stored(name):
-            options["workers"] = workers
+        if is_stored(name):
+            wanted = {"memory": memory, "workers": workers, "as_lists": as_lists or None}
+            options |= {option: value for option, value in wanted.items() if value is not None}
         return load(name, split=split, **options)
     from hushgraph.datasets.splits import split_from
     from hushgraph.importing.graph import Graph as Own

@@ -22,7 +22,7 @@ def describe(
 ) -> None:
     """Describe a graph: what is in it, what is public under which unit, and what to declare before training."""
     require_data(data)
-    graph = load_graph(data, needs_split=False, quiet=True)
+    graph = load_graph(data, needs_split=False, quiet=True, as_lists=True)
     shown = {"data": data, **public_facts(graph), "holder": holder_facts(graph), "lines": _lines(data)}
     show_json(shown) if as_json else _show(shown)
 

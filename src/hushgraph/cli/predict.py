@@ -66,14 +66,14 @@ def predict(
     shown: dict[str, Any] = {"model": str(model), "files": files.value, "unit": trained.unit.name}
     shown["charged"] = on is not None
     if on is not None:
-        about = graph = load_graph(on, directed=directed, needs_split=False)
+        about = graph = load_graph(on, directed=directed, needs_split=False, as_lists=True)
         book = book.on(occasion_of(operator, purpose, continues=continues, separate=separate))
         answering = _predict_on(trained, graph, epsilon, delta, book, edges)
         probabilities = answering.predict_proba()
         shown["certificate"] = answering.certificate.as_dict()
     else:
         answering = trained
-        about = None if data is None else load_graph(data, directed=directed, needs_split=False)
+        about = None if data is None else load_graph(data, directed=directed, needs_split=False, as_lists=True)
         probabilities = trained.predict_proba(about)
         shown["own_features"] = _own_features(trained, data)
     shown["not_protected"] = _unprotected_predictions(answering)

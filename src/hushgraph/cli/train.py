@@ -118,7 +118,8 @@ def train(
 
     torch.set_num_threads(threads)
     executor = None if workers is None else as_executor(workers)
-    graph = load_graph(data, split, split_seed, directed=directed, classes=classes, memory=memory, workers=executor)
+    how: dict[str, Any] = {"directed": directed, "classes": classes, "memory": memory, "workers": executor}
+    graph = load_graph(data, split, split_seed, as_lists=True, **how)
     if executor is not None:
         _tell_of_few(graph, choices.method)
     book = ledger_to_charge(ledger)

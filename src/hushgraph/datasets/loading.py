@@ -74,7 +74,8 @@ def load(
     project: how many features to keep, by a public random projection to [0, 1]; see `hushgraph.datasets.project`.
     options: passed to the reader, for example `num_nodes` for "campus", `task=False` for a file, or `memory="4GiB"` for
         an imported graph: what it may take decides whether its edges are used from memory or from the disk;
-        `workers="ray"` or a `hushgraph.Ray` lets others add up its edges (docs/scale.md).
+        `workers="ray"` or a `hushgraph.Ray` lets others add up its edges (docs/scale.md); `as_lists=True` keeps them in
+        order, as `fit` uses them soonest and in the least memory: `edges` (`MemoryEdges`), and no `edge_index`.
 
     The result has `x` (dense or sparse CSR, float32), `edge_index`, `y`, the three masks, `name`, and `class_names`
     where they are declared.
@@ -112,10 +113,11 @@ def _read(source: str | Path, root: str | Path | None, split: Split, seed: int, 
             raise InputError(f"expected a split number only for files with several splits; got {number} for {name}")
         return _read_named(name, root, seed, options)
     if is_stored(source):
-        if number is not None or options.keys() - {"memory", "workers"}:
+        if number is not None or options.keys() - {"memory", "workers", "as_lists"}:
             raise InputError(f"{name}: expected no split number and no options for an imported graph; got some")
         workers = options.get("workers")
-        return read_stored(source, options.get("memory"), None if workers is None else as_executor(workers))
+        executor = None if workers is None else as_executor(workers)
+        return read_stored(source, options.get("memory"), executor, as_lists=bool(options.get("as_lists")))
     path = _graph_file(source)
     known = known_file(path)
     if known is not None and not declares_classes(path):

@@ -171,12 +171,15 @@ def _verify(source: Path, facts: GraphFacts) -> None:
             raise InputError(f"{source / name}: was changed after the graph was imported; import the graph again")
 
 
-def read_stored(folder: str | Path, memory: str | int | None = None, workers: Executor | None = None) -> Data:
+def read_stored(
+    folder: str | Path, memory: str | int | None = None, workers: Executor | None = None, *, as_lists: bool = False
+) -> Data:
     """The graph in a folder, as `fit` takes it; edges stay on the disk where `memory` is too little for them.
 
-    Without `memory`, half of what is free is meant. Features and labels are read where they are used. With `workers`,
-    edges stay where they are and the workers add them up. Of a folder behind a URL, all but the edges is copied to a
-    temporary folder of this machine; edges are read where they lie, or loaded where `memory` suffices.
+    Without `memory`, half of what is free is meant. Features and labels are read where they are used. Edges in memory
+    are an `edge_index` or, with `as_lists`, the sorted lists that are stored: nothing has to be sorted again. With
+    `workers`, edges stay where they are and the workers add them up. Of a folder behind a URL, all but the edges is
+    copied to a temporary folder of this machine; edges are read where they lie, or loaded where `memory` suffices.
 
     `user_ids` are the ids that the data came with, in the order of the nodes.
     """
@@ -197,7 +200,7 @@ def read_stored(folder: str | Path, memory: str | int | None = None, workers: Ex
         )
     with damage_named(source if elsewhere is None else folder, do="Import the graph again"):
         _verify(source, facts)
-        return _read_graph(source, facts, _edges_of(source, elsewhere, budget, workers), budget)
+        return _read_graph(source, facts, _edges_of(source, elsewhere, budget, workers), budget, as_lists)
 
 
 _NODE_FILES = (HEADER, *(f"{name}.bin" for name in FILES))
@@ -222,7 +225,7 @@ def _edges_of(source: Path, elsewhere: RemoteFile | None, memory: int, workers: 
     return SpreadEdges(folder, at_once, executor=workers, elsewhere=elsewhere)
 
 
-def _read_graph(source: Path, facts: GraphFacts, edges: DiskEdges, memory: int) -> Data:
+def _read_graph(source: Path, facts: GraphFacts, edges: DiskEdges, memory: int, as_lists: bool) -> Data:
     count, width = facts.num_nodes, len(facts.feature_names)
     edges.verify()
     if edges.num_nodes != count:
@@ -238,10 +241,10 @@ def _read_graph(source: Path, facts: GraphFacts, edges: DiskEdges, memory: int) 
     in_memory = not isinstance(edges, SpreadEdges) and room.fits(edges.num_edges, count, width, memory)
     if facts.edge_types:
         _add_typed(data, source, facts, edges, memory)
-    elif in_memory:
+    elif in_memory and not as_lists:
         data.edge_index = edges.edge_index()
     else:
-        data.edges = edges
+        data.edges = edges.load() if in_memory else edges
     if facts.public_edges:
         data.public_edge_index = _public_edges(source, count)
     if facts.class_names is not None:

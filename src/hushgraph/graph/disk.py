@@ -175,6 +175,11 @@ class DiskEdges:
             begin += len(targets)
         return torch.equal(self.in_degree(), self.out_degree())
 
+    @property
+    def _is_known_symmetric(self) -> bool:
+        """Written in both directions, or found to be symmetric before."""
+        return self._header.get("symmetric") is True or bool(vars(self).get("_symmetric"))
+
     def require_symmetric(self) -> None:
         """Refuse a folder whose header calls it symmetric and whose edges are not.
 
@@ -196,8 +201,7 @@ class DiskEdges:
     def pairs_by_source(self) -> Iterator[np.ndarray]:
         """All edges as sorted numbers `source << 32 | target`, a part at a time, those that are equal in one part."""
         # Of a symmetric graph the same numbers come sorted by target; they are sorted only where that is not known.
-        known = self._header.get("symmetric") is True or vars(self).get("_symmetric")
-        for first, last, offsets, others in self._lists() if known else self._by_source():
+        for first, last, offsets, others in self._lists() if self._is_known_symmetric else self._by_source():
             yield pack(np.repeat(np.arange(first, last), np.diff(offsets)), others)
 
     def _by_source(self) -> Iterator[Lists]:
@@ -284,10 +288,12 @@ class DiskEdges:
             yield torch.from_numpy(np.stack((sources, targets)).astype(np.int64))
 
     def load(self) -> MemoryEdges:
-        """The edges in memory."""
+        """The edges in memory; a header that calls them symmetric is not taken at its word."""
+        self.require_symmetric()
         wide = self.num_edges >= INT32_LIMIT
         offsets = self._offsets(0, self.num_nodes).astype(np.int64 if wide else np.int32)
-        return MemoryEdges(torch.from_numpy(offsets), torch.from_numpy(self._sources(0, self.num_edges)))
+        found = MemoryEdges(torch.from_numpy(offsets), torch.from_numpy(self._sources(0, self.num_edges)))
+        return found.known_symmetric() if self._is_known_symmetric else found
 
     def mapped(self) -> tuple[np.ndarray, np.ndarray]:
         """Offsets (int64) and senders (int32) as they lie on the disk; the system reads what is looked at."""

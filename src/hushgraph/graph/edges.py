@@ -233,6 +233,11 @@ class MemoryEdges:
         other = self.transpose()
         return torch.equal(self.offsets, other.offsets) and torch.equal(self.sources, other.sources)
 
+    def known_symmetric(self) -> MemoryEdges:
+        """This object, of which somebody knows that it is symmetric: it is not looked at for that."""
+        self.__dict__["_symmetric"] = True
+        return self
+
     def count_duplicates(self) -> int:
         """How many stored edges repeat an earlier one."""
         return int(self._repeats().sum())

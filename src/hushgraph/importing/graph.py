@@ -432,7 +432,7 @@ def as_graph(given: Any, memory: str | int | None = None, workers: Executor | No
     kind = type(given).__name__
     if isinstance(given, str | Path):
         if is_stored(given):
-            return load(given, memory=memory, workers=workers)
+            return load(given, memory=memory, workers=workers, as_lists=True)
         return Graph.read(given) if is_whole_graph(given) else load(given)
     if hasattr(given, "edge_types"):
         return Graph.from_pyg(given)
