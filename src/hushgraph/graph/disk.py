@@ -46,7 +46,7 @@ from hushgraph.graph.disk_writing import (
     write_edges,
     write_lists,
 )
-from hushgraph.graph.edges import MemoryEdges, longest_list
+from hushgraph.graph.edges import MemoryEdges, lists_at, longest_list
 from hushgraph.graph.external_sort import read_array
 from hushgraph.graph.packed import INT32_LIMIT, pack, unpack_minor
 from hushgraph.graph.sums import (
@@ -188,15 +188,23 @@ class DiskEdges:
         """
         if self._header.get("symmetric") is not True:
             return  # nothing was believed
-        key, balance = np.uint64(secrets.randbits(64)), 0
-        for targets, sources in self._pairs():
-            for sign, pairs in ((1, pack(targets, sources)), (-1, pack(sources, targets))):
-                balance += sign * int(_hashes(pairs.astype(np.uint64), key).sum(dtype=np.uint64))
-        if balance % (1 << 64):
+        key = np.uint64(secrets.randbits(64))
+        if sum(self._balances(key)) % (1 << 64):
             raise InputError(
                 f"{self.folder}: expected every edge in both directions, as its header says; got others. The folder "
                 "was changed after it was written; import the graph again"
             )
+
+    def _balances(self, key: np.uint64) -> Iterator[int]:
+        """What the hashes of some edges add up to, less those of the same edges turned round."""
+        kernels = self._kernels()
+        if kernels is not None:
+            for first, _, offsets, sources in self._lists():
+                yield int(kernels.balance(first, offsets, sources, key))
+            return
+        for targets, sources in self._pairs():
+            for sign, pairs in ((1, pack(targets, sources)), (-1, pack(sources, targets))):
+                yield sign * int(hashes(pairs.astype(np.uint64), key).sum(dtype=np.uint64))
 
     def pairs_by_source(self) -> Iterator[np.ndarray]:
         """All edges as sorted numbers `source << 32 | target`, a part at a time, those that are equal in one part."""
@@ -243,13 +251,11 @@ class DiskEdges:
 
     def ending_at(self, receivers: Tensor) -> DiskEdges:
         """The edges that end at a node of the boolean mask `receivers`, in a temporary folder as for `cap`."""
-        mask = receivers.numpy()
+        mask, kernels = receivers.numpy(), self._kernels()
 
         def kept() -> Iterator[Lists]:
             for first, last, offsets, sources in self._lists():
-                counts = np.diff(offsets)
-                ends = np.concatenate(([0], np.cumsum(counts * mask[first:last])))
-                yield first, last, ends, sources[np.repeat(mask[first:last], counts)]
+                yield first, last, *lists_at(mask[first:last], offsets, sources, kernels)
 
         return self._part("received", kept())
 
@@ -355,7 +361,7 @@ def _entries(memory_limit: int) -> int:
     return max(memory_limit // _BYTES_PER_ENTRY, 1)
 
 
-def _hashes(values: np.ndarray, key: np.uint64) -> np.ndarray:
+def hashes(values: np.ndarray, key: np.uint64) -> np.ndarray:
     """Keyed hashes of 64-bit numbers: two rounds of multiply and shift, the key added before each."""
     for _ in range(2):
         values = values + key

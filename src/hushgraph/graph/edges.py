@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from types import ModuleType
 from typing import Protocol
 
 import numpy as np
@@ -186,11 +187,9 @@ class MemoryEdges:
         return answers[-1][1]
 
     def _only_at(self, receivers: Tensor) -> MemoryEdges:
-        counts = self.in_degree()
-        kept = torch.repeat_interleave(receivers, counts, output_size=self.num_edges)
-        offsets = torch.zeros_like(self.offsets)
-        torch.cumsum(counts * receivers, 0, out=offsets[1:], dtype=offsets.dtype)
-        return MemoryEdges(offsets, self.sources[kept])
+        arrays = (receivers.numpy(), self.offsets.numpy(), self.sources.numpy())
+        found = lists_at(*arrays, kernels_for(self.num_edges))
+        return MemoryEdges(*map(torch.from_numpy, found))
 
     def induced(self, nodes: Tensor) -> MemoryEdges:
         """The edges between the distinct `nodes`, which are numbered anew in the order given."""
@@ -259,6 +258,20 @@ class MemoryEdges:
         starts = self.offsets[:-1][self.offsets[:-1] < self.offsets[1:]]
         repeats[starts.to(torch.int64)] = False
         return repeats
+
+
+def lists_at(
+    nodes: np.ndarray, offsets: np.ndarray, sources: np.ndarray, kernels: ModuleType | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The lists of the nodes of a boolean mask, and where each begins and the last one ends; other nodes have none."""
+    counts = np.diff(offsets)
+    ends = np.zeros_like(offsets)
+    np.cumsum(counts * nodes, out=ends[1:])
+    if kernels is None:
+        return ends, sources[np.repeat(nodes, counts)]
+    found = np.empty(int(ends[-1]), dtype=sources.dtype)
+    kernels.lists_of(nodes, offsets, sources, found)
+    return ends, found
 
 
 def longest_list(edges: Edges) -> int:

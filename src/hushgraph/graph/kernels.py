@@ -23,6 +23,8 @@ _WIDTHS = (1, 2, 4, 8, 16, 32, 48, 64)
 _AHEAD = 32  # rows fetched before their turn
 _CACHED_BYTES = 1 << 24  # tables up to this size come from the processor's caches: fetching ahead only costs there
 _DIGIT = 11  # bits of a node number sorted at a time: so many counters stay in the nearest cache
+_HIGH, _LOW, _FACTOR = np.uint64(30), np.uint64(27), np.uint64(0xBF58476D1CE4E5B9)  # of `disk.hashes`
+_HALF = np.uint64(32)
 _MOST_RANGE_BITS, _IN_RANGE_BITS = 11, 15  # ranges of about 2^15 edges: in the cache, and many beside the counters
 
 
@@ -281,3 +283,40 @@ def drop_repeats(offsets, values):  # type: ignore[no-untyped-def]
         begin = end
         offsets[i + 1] = kept
     return kept
+
+
+# Whole lists
+
+
+@njit(cache=True, nogil=True)
+def lists_of(nodes, offsets, values, out):  # type: ignore[no-untyped-def]
+    """Write the lists `values[offsets[i] - offsets[0] : ...]` of the nodes of a boolean mask to `out`, in order."""
+    place, start = 0, offsets[0]
+    for i in range(len(nodes)):
+        if nodes[i]:
+            for k in range(offsets[i] - start, offsets[i + 1] - start):
+                out[place] = values[k]
+                place += 1
+
+
+@njit(cache=True, nogil=True)
+def balance(first, offsets, sources, key):  # type: ignore[no-untyped-def]
+    """The keyed hashes of all edges (target, source) less those of (source, target), added up modulo 2^64."""
+    total, start = np.uint64(0), offsets[0]
+    for i in range(len(offsets) - 1):
+        target = np.uint64(first + i)
+        for k in range(offsets[i] - start, offsets[i + 1] - start):
+            source = np.uint64(sources[k])
+            total += _hash(target << _HALF | source, key) - _hash(source << _HALF | target, key)
+    return total
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _hash(value, key):  # type: ignore[no-untyped-def]
+    """As `disk.hashes`."""
+    for _ in range(2):
+        value += key
+        value ^= value >> _HIGH
+        value *= _FACTOR
+        value ^= value >> _LOW
+    return value
