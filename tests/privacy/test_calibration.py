@@ -10,7 +10,7 @@ from hushgraph.errors import CalibrationError
 from hushgraph.privacy import events
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.calibration import noise_scale
-from hushgraph.privacy.loss import FINE_GRID, PrivacyLoss
+from hushgraph.privacy.loss import COARSE_GRID, FINE_GRID, PrivacyLoss
 from hushgraph.privacy.units import Relation
 
 
@@ -90,16 +90,42 @@ def test_an_epsilon_that_no_grid_can_tell_from_nothing_is_refused_with_advice() 
         noise_scale(lambda s: events.sampled_gaussian(0.2, s, 100), Relation.NULL, Budget(1e-6, 1e-8))
 
 
-def test_a_scale_that_the_fine_grid_does_not_confirm_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The search runs on coarse grids; what it finds counts only if the finest one agrees."""
+@pytest.mark.parametrize("factor", [1.01, 2.0, math.inf])
+def test_a_scale_counts_only_if_the_fine_grid_confirms_it(factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search runs on coarse grids; where the finest one says more, it goes on there, and may find nothing."""
     honest = PrivacyLoss.epsilon
 
     def worse(self: PrivacyLoss, delta: float) -> float:
-        return honest(self, delta) * (1.01 if self.grid == FINE_GRID else 1.0)
+        return honest(self, delta) * (factor if self.grid == FINE_GRID else 1.0)
+
+    def event_at(scale: float) -> events.Event:
+        return events.sampled_gaussian(0.1, scale, 10)
 
     monkeypatch.setattr(PrivacyLoss, "epsilon", worse)
-    with pytest.raises(CalibrationError, match="on the fine grid"):
-        noise_scale(lambda s: events.sampled_gaussian(0.1, s, 10), Relation.NULL, Budget(1.0, 1e-6))
+    if factor == math.inf:
+        with pytest.raises(CalibrationError, match="no noise scale"):
+            noise_scale(event_at, Relation.NULL, Budget(1.0, 1e-6))
+        return
+    scale = noise_scale(event_at, Relation.NULL, Budget(1.0, 1e-6))
+    assert 0.998 < PrivacyLoss(event_at(scale), Relation.NULL).epsilon(1e-6) <= 1.0
+
+
+@pytest.mark.parametrize("batch", [256, 512, 1024, 2048, 4096])
+@pytest.mark.parametrize(("readers", "delta"), [(375_000, 1e-8), (3_750_000, 1e-9)])
+def test_a_small_delta_of_a_large_graph_finds_its_noise(batch: int, readers: int, delta: float) -> None:
+    """The rounding of many points of a fine grid takes much of such a delta; coarser grids take less."""
+    rate = batch / readers
+
+    def event_at(scale: float) -> events.Event:
+        return events.composed([events.gaussian(0.4 * scale), events.sampled_gaussian(rate, scale, round(10 / rate))])
+
+    scale = noise_scale(event_at, Relation.NULL, Budget(1.0, delta))
+    loss = PrivacyLoss(event_at(scale), Relation.NULL)
+    assert 0.998 < loss.epsilon(delta) <= 1.0
+    assert loss.epsilon(delta) <= loss.renyi_epsilon(delta)
+    assert loss.delta(1.0) <= delta * (1.0 + 1e-9)
+    for grid in (COARSE_GRID, 2e-3):
+        assert loss.epsilon(delta) <= PrivacyLoss(event_at(scale), Relation.NULL, grid).epsilon(delta)
 
 
 @pytest.mark.parametrize(("claimed", "true"), [(0.25, 0.36), (1.0, 1.45), (2.0, 2.91), (4.0, 5.89), (8.0, 12.0)])

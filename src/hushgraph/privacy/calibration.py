@@ -54,6 +54,8 @@ def noise_scale(
         scale = _follow(lambda s: cost(s, COARSE_GRID), target, _GRID_SLACK, high[0], _slope(low, high))
     else:
         scale = _search(lambda s: cost(s, COARSE_GRID), target, _EXACT_SLACK)[1][0]
+    if on_grid and not cost(scale, FINE_GRID) <= target:  # rounding takes more of a small delta there
+        scale = _follow(lambda s: cost(s, FINE_GRID), target, _GRID_SLACK, scale, _USUAL_SLOPE)
     if not cost(scale, FINE_GRID) <= target:
         raise CalibrationError(f"noise scale {scale:g} does not meet epsilon {target:g} on the fine grid")
     return scale

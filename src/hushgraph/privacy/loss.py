@@ -47,6 +47,9 @@ from hushgraph.privacy.units import Relation
 ROUGH_GRID = 1e-2
 COARSE_GRID = 1e-3
 FINE_GRID = 5e-4
+_COARSER = (COARSE_GRID, 2e-3, 4e-3)
+"""Asked as well where a finer grid, which has more points to round, takes more than `_LITTLE` of delta by rounding."""
+_LITTLE = 0.1
 NO_LOSS = "none"
 """The accountant of a run that reads nothing of what is protected; epsilon 0 at some delta does not mean that."""
 _ROOT_TOLERANCE = 1e-12  # of the root finding, relative beyond epsilon 1
@@ -137,8 +140,7 @@ class PrivacyLoss:
         if self._only_gaussian:
             return _gaussian_delta(self._gaussian_mu, epsilon)
         if self._has_pld:
-            composed = _composed(*self._key)
-            return min(1.0, float(composed.pld.get_delta_for_epsilon(epsilon)) + composed.error)
+            return self._pld_delta(epsilon)
         if self._selects:
             return min(1.0, renyi.delta(self._leaves, self.relation, epsilon) * (1.0 + SELECTION_ROUNDING))
         return float(self._renyi.get_delta(epsilon))
@@ -154,12 +156,35 @@ class PrivacyLoss:
         return float(self._renyi.get_epsilon(delta))
 
     def _pld_epsilon(self, delta: float) -> float:
-        """By PLD at what rounding leaves of delta; by Renyi DP too where that is less than half of it."""
+        """By PLD at what rounding leaves of delta; where that is less, by coarser grids too, and by Renyi DP."""
         value, left = _pld_epsilon(*self._key, delta)
         if left < 0.5 * delta:
             with contextlib.suppress(UnprovenError):
                 value = min(value, self.renyi_epsilon(delta))
+        for key in self._coarser:
+            if left >= (1.0 - _LITTLE) * delta:
+                break
+            found, left = _pld_epsilon(*key, delta)
+            value = min(value, found)
         return value
+
+    def _pld_delta(self, epsilon: float) -> float:
+        """The same the other way round."""
+        value, error = _pld_delta(*self._key, epsilon)
+        if error > 0.5 * value:
+            with contextlib.suppress(UnprovenError):
+                value = min(value, float(self._renyi.get_delta(epsilon)))
+        for key in self._coarser:
+            if error <= _LITTLE * value:
+                break
+            found, error = _pld_delta(*key, epsilon)
+            value = min(value, found)
+        return value
+
+    @property
+    def _coarser(self) -> list[tuple[tuple[str, ...], Relation, float]]:
+        leaves, relation, own = self._key
+        return [(leaves, relation, grid) for grid in _COARSER if grid > own]
 
     @cached_property
     def _pure(self) -> float:
@@ -243,6 +268,12 @@ def _pld_epsilon(leaves: tuple[str, ...], relation: Relation, grid: float, delta
         return math.inf, delta
     left = delta - composed.error
     return (float(composed.pld.get_epsilon_for_delta(left)) if left > 0.0 else math.inf), left
+
+
+def _pld_delta(leaves: tuple[str, ...], relation: Relation, grid: float, epsilon: float) -> tuple[float, float]:
+    """Delta, and the part of it that rounding may have taken."""
+    composed = _composed(leaves, relation, grid)
+    return min(1.0, float(composed.pld.get_delta_for_epsilon(epsilon)) + composed.error), composed.error
 
 
 def _mu_of(leaves: list[tuple[Event, int]]) -> float:
