@@ -45,13 +45,19 @@ def test_node_level_noise_does_not_depend_on_the_cap() -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "nodes", "readers"),
-    [(Chorus(), 20_000, 3_750), (Chorus(), 400, 300), (Chorus(train_fraction=0.5), 20_000, 7_500)],
+    ("method", "nodes", "readers", "batch"),
+    [
+        (Chorus(), 20_000, 3_750, 256),
+        (Chorus(), 400, 300, 512),
+        (Chorus(train_fraction=0.5), 20_000, 7_500, 256),
+        (Chorus(), 53_333, 10_000, 400),
+        (Chorus(), 2_000_000, 375_000, 2449),
+        (Chorus(batch_size=300), 2_000_000, 375_000, 300),
+    ],
 )
-def test_the_number_of_readers_follows_public_sizes(method: Chorus, nodes: int, readers: int) -> None:
+def test_readers_and_batches_follow_public_sizes(method: Chorus, nodes: int, readers: int, batch: int) -> None:
     sizes, budget = Metadata.from_sizes(nodes), Budget(8.0)
     plan = method.plan(sizes, NODE, budget)
-    batch = 512 if readers == sizes.num_train else 256
     assert plan["stage_1"].mechanism == Gradient.of(readers, batch, 10, 1.0)
     assert plan["stage_1"].parallel == (1 if readers == sizes.num_train else 2)
     assert method.plan(sizes, EDGE, budget)["stage_1"].parallel == 1

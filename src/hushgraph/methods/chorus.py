@@ -48,7 +48,7 @@ from hushgraph.vault import Held, Vault
 SUMS = "label sums"
 PLAIN_EPOCHS, PLAIN_PATIENCE, PRIVATE_EPOCHS = 150, 20, 10
 PLAIN_LR, PRIVATE_LR, FEW_COLUMNS_LR = 0.03, 0.04, 0.06
-_TRAIN_FRACTION, _FEWEST_READERS = 0.25, 500
+_TRAIN_FRACTION, _FEWEST_READERS, _MANY_READERS = 0.25, 500, 10_000
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Chorus(Method):
     ensemble_size: int = setting(1, least=1, most=100_000, help="networks averaged after the last sum (plain training)")
     lr: float | None = setting(None, above=0, help="learning rate")
     epochs: int | None = setting(None, least=1)
-    batch_size: int | None = setting(None, least=1, help="expected batch of DP-SGD; by rule 256, 512 where all read")
+    batch_size: int | None = setting(None, least=1, help="expected batch of DP-SGD; by rule 256 or more")
     train_fraction: float | None = setting(None, above=0, help="training nodes that read sums; by rule 1/4, >= 500")
     max_grad_norm: float = setting(1.0, above=0, help="clip norm of one example's gradient")
     aggregation_noise: float = setting(0.4, above=0, help="noise multiplier of sums over that of gradients")
@@ -100,7 +100,7 @@ class Chorus(Method):
         plain = self._trains_plainly(unit, budget)
         hops = self.hops or (3 if plain else 1)
         readers = self._num_readers(metadata, unit, budget)
-        batch = self.batch_size or (512 if readers == metadata.num_train else 256)
+        batch = self.batch_size or _batch(readers, metadata)
         sums = self._label_sum(unit).for_types(metadata, unit, budget)
         training = Gradient.of(readers, batch, self.epochs or PRIVATE_EPOCHS, self.max_grad_norm)
         parts = 1 if readers == metadata.num_train else 2
@@ -203,6 +203,13 @@ class Chorus(Method):
             normalize=self.normalize,
             average_last=self.average_last,
         )
+
+
+def _batch(readers: int, metadata: Metadata) -> int:
+    """By rule 256, 512 where all training nodes read; where many do, steps grow with their root (docs/scale.md)."""
+    if readers >= _MANY_READERS:
+        return round(4.0 * math.sqrt(readers))
+    return 512 if readers == metadata.num_train else 256
 
 
 def _in_noises(vault: Vault, released: Tensor) -> Tensor:

@@ -36,6 +36,7 @@ from hushgraph.nn import neighborhoods as nb
 from hushgraph.nn.chorus import UnitRows
 from hushgraph.nn.chorus_codes import SIZES, ChorusCodesNetwork
 from hushgraph.nn.codes import best_codes
+from hushgraph.nn.layers import log_probabilities
 from hushgraph.privacy.budget import Budget
 from hushgraph.privacy.metadata import Metadata
 from hushgraph.privacy.notes import Code, Note, note
@@ -160,7 +161,7 @@ class ChorusCodes(Method):
         said = vault.apply(network.features, rows)
         assert isinstance(said, Tensor)
         kind = FewLabelsTalk if network.few_labels else EdgeTalk
-        talk = kind(vault, network, said.log_softmax(dim=1).clamp(min=_SUREST), learning=train)
+        talk = kind(vault, network, log_probabilities(said).clamp(min=_SUREST), learning=train)
         for _ in range(self.rounds):
             talk.round(guesses=self.guesses)
         return Output(scores=talk.scores())

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import reduce
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hushgraph.graph.rows import JoinedRows, Rows, SparseRows
-from hushgraph.nn.layers import Dropout, Linear, fresh_generator
+from hushgraph.nn.layers import Dropout, Linear, fresh_generator, log_probabilities, probabilities
 from hushgraph.nn.rowwise import Branches, rowwise, unfolds
 
 
@@ -34,6 +35,11 @@ def without_mean(rows: Tensor, blocks: int = 1) -> Tensor:
     if blocks > 1:
         return without_mean(rows.reshape(len(rows) * blocks, -1)).reshape(rows.shape)
     return rows - rows.mean(dim=1, keepdim=True)
+
+
+def sum_of(parts: Iterable[Tensor]) -> Tensor:
+    """The parts added up, one after the other."""
+    return reduce(torch.add, parts)
 
 
 @rowwise("Divides a row by its own length or a constant.")
@@ -61,10 +67,9 @@ class _Guessing(nn.Module):
         was_training = self.training
         self.eval()
         try:
-            probabilities: Tensor = self(rows).softmax(dim=1)
+            return probabilities(self(rows)).sqrt()
         finally:
             self.train(was_training)
-        return probabilities.sqrt()
 
 
 @rowwise("Adds up linear maps of the parts of one row; averages class scores of one row.")
@@ -97,11 +102,12 @@ class Ensemble(_Guessing):
 
     def forward(self, rows: JoinedRows) -> Tensor:
         """Class scores, one row per node."""
-        return torch.stack([scores.log_softmax(dim=1) for scores in self.member_scores(rows)]).mean(0)
+        scores = [log_probabilities(scores) for scores in self.member_scores(rows)]
+        return scores[0] if len(scores) == 1 else torch.stack(scores).mean(0)
 
     def member_scores(self, rows: JoinedRows) -> list[Tensor]:
         """The class scores of each member."""
-        inner = torch.stack([part_map(part) for part_map, part in zip(self.maps, rows.parts)]).sum(0)
+        inner = sum_of(part_map(part) for part_map, part in zip(self.maps, rows.parts))
         hidden = self.dropout(self.norm(self.activation(inner)))
         return [head(part) for head, part in zip(self.heads, hidden.chunk(len(self.heads), dim=1))]
 
@@ -125,8 +131,7 @@ class LinearNetwork(_Guessing):
 
     def forward(self, rows: JoinedRows) -> Tensor:
         """Class scores, one row per node."""
-        scores = [part_map(part) for part_map, part in zip(self.maps, rows.parts)]
-        return torch.stack(scores).sum(0)
+        return sum_of(part_map(part) for part_map, part in zip(self.maps, rows.parts))
 
 
 @rowwise("Hands the features of one row to a module that was found to treat rows alone.")
@@ -154,7 +159,7 @@ class FeatureModel(nn.Module):
 
     def forward(self, features: Rows) -> Tensor:
         """One row per node."""
-        said = self.classifier(JoinedRows([features])).log_softmax(dim=1) + self.uniform
+        said = log_probabilities(self.classifier(JoinedRows([features]))) + self.uniform
         return said / said.norm(dim=1, keepdim=True).clamp(min=1.0)
 
 
@@ -176,7 +181,7 @@ class VoteReader(nn.Module):
         said, votes = rows.parts
         assert isinstance(said, Tensor)
         assert isinstance(votes, Tensor)
-        return said.log_softmax(dim=1) + self.weight * without_mean(votes)
+        return log_probabilities(said) + self.weight * without_mean(votes)
 
 
 class ChorusNetwork(nn.Module):

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from hushgraph.graph.rows import JoinedRows
 from hushgraph.nn.chorus import Ensemble, LinearNetwork
-from hushgraph.nn.layers import Linear
+from hushgraph.nn.layers import Linear, log_probabilities, probabilities
 from hushgraph.nn.neighborhoods import Neighborhoods
 from hushgraph.nn.rowwise import rowwise
 
@@ -72,14 +72,14 @@ class ChorusCodesNetwork(nn.Module):
 
     def forward(self, rows: JoinedRows) -> Tensor:
         """Log probabilities up to a constant, from features and log likelihoods side by side."""
-        said: Tensor = self.features(JoinedRows(rows.parts[:1])).log_softmax(dim=1)
+        said = log_probabilities(self.features(JoinedRows(rows.parts[:1])))
         return said + torch.as_tensor(rows.parts[1])
 
     @torch.no_grad()
     def guess(self, rows: JoinedRows) -> Tensor:
         """Class probabilities, fit to be sent as messages, from class scores and log likelihoods side by side."""
         said, heard = map(torch.as_tensor, rows.parts)
-        return (said + heard).softmax(dim=1)
+        return probabilities(said + heard)
 
     def remember(self, model: Neighborhoods, after: int = 0) -> None:
         """Keep what was known about neighborhoods after so many rounds."""

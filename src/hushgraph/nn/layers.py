@@ -148,6 +148,16 @@ def _narrow_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return product.t() if x.dim() == 2 else product.t().reshape(*x.shape[:-1], len(weight))
 
 
+def probabilities(scores: Tensor) -> Tensor:
+    """Softmax of each row; by columns, which for a few classes takes a twentieth of the time."""
+    return scores.t().softmax(dim=0).t()
+
+
+def log_probabilities(scores: Tensor) -> Tensor:
+    """The logarithms of the same."""
+    return scores.t().log_softmax(dim=0).t()
+
+
 Order = Literal["norm-first", "activation-first"]
 
 
