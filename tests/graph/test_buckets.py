@@ -109,7 +109,7 @@ def test_all_edges_in_one_range(tmp_path: Path, num_nodes: int, kind: type, monk
     monkeypatch.setattr(external_sort, "_SMALLEST_RUN", 1)
     rng = np.random.default_rng(0)
     major, minor = np.full(300, num_nodes - 1, dtype=kind), rng.integers(0, num_nodes, 300).astype(kind)
-    for entries, is_stored in ((1_000, False), (299, num_nodes > 300), (20, True)):
+    for entries, is_stored in ((1_000, False), (270, num_nodes > 300), (20, True)):
         with Buckets(tmp_path, num_nodes, entries, kernels) as buckets:
             for part in range(0, 300, 9):
                 buckets.add(major[part : part + 9], minor[part : part + 9])

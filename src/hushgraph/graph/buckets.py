@@ -32,6 +32,7 @@ _MOST_SHORT_RANGE_BITS = 12  # more of them, if pairs take half the room then
 _LONG_RANGE_BITS = 10  # of graphs so large that they do not
 _SHORT_BITS = 32
 _BUFFER_BYTES = 8  # of the buffer, for each of the pairs that are sorted at a time
+_AT_ONCE = 1 << 20  # pairs that are unpacked
 _PLACE = np.dtype("<i8")
 
 
@@ -39,7 +40,7 @@ class Buckets:
     """Pairs by ranges of nodes, in a buffer and in files of `folder`; `entries` pairs are sorted in memory at a time.
 
     A pair is the number of the one node within its range and that of the other: 4 bytes where they fit, else 8. Edges
-    that lead from a node to itself are left out and counted in `loops`.
+    that lead from a node to itself are left out and counted in `loops`. All is dealt out before lists are asked for.
     """
 
     def __init__(self, folder: Path, num_nodes: int, entries: int, kernels: ModuleType) -> None:
@@ -52,6 +53,7 @@ class Buckets:
         self._is_short = range_bits <= _MOST_SHORT_RANGE_BITS
         self._shift = max(bits - (range_bits if self._is_short else _LONG_RANGE_BITS), 0)
         self._minor_bits = bits if self._is_short else 32
+        self._pair = np.dtype(np.uint32 if self._is_short else np.int64)
         self._buffer = np.empty(_BUFFER_BYTES * entries // self._pair.itemsize, dtype=self._pair)
         self._counts = np.zeros((max(num_nodes - 1, 0) >> self._shift) + 1, dtype=np.int64)
         self._waiting: list[Pairs] = []
@@ -64,8 +66,7 @@ class Buckets:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            self._file.close()
+        self._close()
 
     def __len__(self) -> int:
         return len(self._counts)
@@ -97,7 +98,7 @@ class Buckets:
         self._loops.count_ranges(major, minor, self._shift, self._counts)
         self._waiting.append((major, minor))
         self._edges_waiting += len(major)
-        if self._edges_waiting >= self.entries // 2:
+        if self._edges_waiting >= self.entries:
             self.flush()
 
     def flush(self) -> None:
@@ -119,6 +120,16 @@ class Buckets:
         self._waiting.clear()
         self._edges_waiting = 0
         self._counts[:] = 0
+
+    def finish(self) -> None:
+        """Deal out what is waiting. What the buffer does not hold alone goes to the files, and the buffer is freed."""
+        self.flush()
+        if self.is_stored:
+            self._empty_buffer()
+
+    def _empty_buffer(self) -> None:
+        self.store()
+        self._buffer = np.empty(0, dtype=self._pair)
 
     def store(self) -> None:
         """Append what is in the buffer to the files."""
@@ -150,15 +161,12 @@ class Buckets:
         pieces = [(int(places[number]), int(places[number + 1])) for places in self._places]
         size = sum(end - begin for begin, end in pieces)
         if size > self.entries:
+            self._empty_buffer()
             sorted_parts = external_sort(self._packed(number, pieces), self.folder, self.entries, whole_majors=True)
             yield from (distinct_lists(_lists_of(part), self._loops) for part in sorted_parts)
             return
-        pairs = np.empty(size, dtype=self._pair)
-        filled = 0
-        for begin, end in pieces:
-            self._read(begin, pairs[filled : filled + end - begin])
-            filled += end - begin
         first, last = self.nodes(number)
+        pairs = self._gathered(pieces, size)
         offsets, minors = np.empty(last - first + 1, dtype=np.int64), np.empty(size, dtype=np.int32)
         if self._is_short:
             bits = self._minor_bits
@@ -171,29 +179,37 @@ class Buckets:
 
     def remove(self) -> None:
         """Remove the files."""
-        self.__exit__()
+        self._close()
         self._pairs_path.unlink(missing_ok=True)
         self._places_path.unlink(missing_ok=True)
 
-    def _packed(self, number: int, pieces: Iterable[tuple[int, int]]) -> Iterator[np.ndarray]:
+    def _close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def _packed(self, number: int, pieces: list[tuple[int, int]]) -> Iterator[np.ndarray]:
         """The pairs of one range with whole numbers of nodes."""
         first, bits = self.nodes(number)[0], self._minor_bits
-        for begin, end in pieces:
-            pairs = np.empty(end - begin, dtype=self._pair)
-            self._read(begin, pairs)
+        parts = [(at, min(at + _AT_ONCE, end)) for begin, end in pieces for at in range(begin, end, _AT_ONCE)]
+        for begin, end in parts:
+            pairs = self._gathered([(begin, end)], end - begin)
             yield pack((pairs >> bits).astype(np.int64) + first, pairs & ((1 << bits) - 1))
 
-    def _read(self, begin: int, pairs: np.ndarray) -> None:
-        """Fill the array with the pairs from one place on, in the file or in the buffer."""
-        if begin >= self._stored:
-            pairs[:] = self._buffer[begin - self._stored :][: len(pairs)]
-        elif len(pairs):
-            self._file = self._file or self._pairs_path.open("rb", buffering=0)
-            read_into(self._file, begin * self._pair.itemsize, pairs)
-
-    @property
-    def _pair(self) -> np.dtype:
-        return np.dtype(np.uint32 if self._is_short else np.int64)
+    def _gathered(self, pieces: list[tuple[int, int]], size: int) -> np.ndarray:
+        """The pairs of some pieces, of the file or of the buffer, one after the other."""
+        pairs = np.empty(size, dtype=self._pair)
+        if self.is_stored and self._file is None:
+            self._file = self._pairs_path.open("rb", buffering=0)
+        room, bytes_each, filled = pairs.view(np.uint8).data, self._pair.itemsize, 0
+        for begin, end in pieces:
+            count = end - begin
+            if begin >= self._stored:
+                pairs[filled : filled + count] = self._buffer[begin - self._stored : end - self._stored]
+            elif count:
+                assert self._file is not None
+                read_into(self._file, begin * bytes_each, room[filled * bytes_each : (filled + count) * bytes_each])
+            filled += count
+        return pairs
 
     @property
     def _pairs_path(self) -> Path:
@@ -220,7 +236,7 @@ def in_order(
     with Buckets(folder, num_nodes, entries, kernels) as buckets:
         for part in pairs:
             buckets.add(*part)
-        buckets.flush()
+        buckets.finish()
         for number in range(len(buckets)):
             yield from buckets.lists(number)
         buckets.remove()

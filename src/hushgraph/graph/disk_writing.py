@@ -129,7 +129,7 @@ def _deal_out(work: Path, state: _State, buckets: Buckets, parts: Iterable[Pairs
             state.read, kept_at = number + 1, seen
             keep()
     if not state.is_dealt:
-        buckets.flush()
+        buckets.finish()
         state.is_dealt = buckets.is_stored  # else all are in memory still
         if state.is_dealt:
             keep()

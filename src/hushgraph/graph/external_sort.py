@@ -88,20 +88,21 @@ def read_array(path: Path | RemoteFile, dtype: np.dtype, first: int, count: int)
     values = np.empty(count, dtype=dtype)
     if count:
         with path.open("rb", buffering=0) as file:
-            read_into(file, first * dtype.itemsize, values)
+            read_into(file, first * dtype.itemsize, values.view(np.uint8).data)
     return values
 
 
-def read_into(file: FileIO, begin: int, values: np.ndarray) -> None:
-    """Fill the array with what is in the file from a byte on; refuses a file that ends before."""
+def read_into(file: FileIO, begin: int, room: memoryview) -> None:
+    """Fill some bytes with those of the file from `begin` on; refuses a file that ends before."""
     file.seek(begin)
-    view = values.view(np.uint8).data
-    while len(view):
-        got = file.readinto(view)
+    while len(room):
+        got = file.readinto(room)
         if not got:
             name = Path(os.fsdecode(file.name)).name
-            raise InputError(f"expected {values.nbytes} bytes at {begin} in '{name}'; got a file that ends before")
-        view = view[got:]
+            raise InputError(
+                f"expected {len(room)} bytes more in '{name}' from {begin} on; got a file that ends before"
+            )
+        room = room[got:]
 
 
 def _next_bound(runs: list[_SortedRun], share: int, whole_majors: bool) -> int | None:
