@@ -6,8 +6,11 @@ import errno
 import gc
 import json
 import os
+import shutil
+from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -18,6 +21,7 @@ from torch import Tensor
 
 from hushgraph.errors import InputError
 from hushgraph.graph import disk, disk_writing, external_sort, sums
+from hushgraph.graph.buckets import Buckets
 from hushgraph.graph.disk import DiskEdges
 from hushgraph.graph.edges import Edges, MemoryEdges
 from hushgraph.graph.quantized import quantize
@@ -275,6 +279,101 @@ def test_work_that_was_stopped_anywhere_goes_on(tmp_path: Path, stopped: int, mo
     if any(stage == "edges put in order" for stage, _, _ in calls):
         assert "edges read" not in later  # what was dealt out is not dealt out again
     assert_same(write(lambda *_: None), stored.load())
+
+
+def file_bytes(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture
+def _states_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numba")
+    monkeypatch.setattr(sums, "LEAST_COMPILED", 0)
+    monkeypatch.setattr(disk_writing, "LEAST_COMPILED", 0)
+    monkeypatch.setattr(disk_writing, "_EDGES_BETWEEN_STATES", 50)
+
+
+@pytest.mark.usefixtures("_states_often")
+@pytest.mark.parametrize("num_nodes", [1, 40, 3_000])
+def test_work_killed_after_each_write_goes_on_to_the_same_bytes(
+    tmp_path: Path, num_nodes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever file was written last: pairs, where they begin, how far it is, offsets or senders."""
+    edges = random_edges(3, num_nodes, 400)
+    expected = file_bytes(DiskEdges.write(tmp_path / "whole", edges, num_nodes, memory_limit=3000).folder)
+
+    def write() -> DiskEdges:
+        blocks = iter(edges.split(70, dim=1))
+        return DiskEdges.write(tmp_path / "graph", blocks, num_nodes, memory_limit=3000, made_from="these")
+
+    for stopped in chain(range(40), range(40, 2_000, 197)):
+        left = [stopped]
+
+        def counted(do: Callable[..., Any], left: list[int] = left) -> Callable[..., Any]:
+            def run(*values: Any) -> Any:
+                left[0] -= 1
+                if left[0] < 0:
+                    raise Killed
+                return do(*values)
+
+            return run
+
+        with monkeypatch.context() as patch:
+            patch.setattr(disk_writing.HashedFile, "write", counted(disk_writing.HashedFile.write))
+            patch.setattr(disk_writing, "write_whole", counted(disk_writing.write_whole))
+            patch.setattr(Buckets, "store", counted(Buckets.store))
+            try:
+                write()
+            except Killed:
+                pass
+            else:
+                break
+        stored = write()
+        stored.verify()
+        assert file_bytes(stored.folder) == expected
+        shutil.rmtree(stored.folder)
+    assert stopped > 5
+    assert file_bytes(tmp_path / "graph") == expected
+
+
+@pytest.mark.usefixtures("_states_often")
+def test_few_edges_stay_in_memory_and_are_read_again_after_a_kill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk_writing, "_EDGES_BETWEEN_STATES", 1 << 26)
+    edges, stages = random_edges(3, 40, 500), list[str]()
+
+    def write(progress: disk_writing.Progress) -> DiskEdges:
+        return DiskEdges.write(tmp_path / "graph", edges, 40, made_from="these", progress=progress)
+
+    def killed(stage: str, done: int, total: int) -> None:
+        work = next(tmp_path.iterdir())
+        assert all(path.stat().st_size == 0 for path in (work / "sort").iterdir())
+        if stage == "edges put in order" and done > 20:
+            raise Killed
+
+    with pytest.raises(Killed):
+        write(killed)
+    assert_same(write(lambda stage, done, total: stages.append(stage)), in_memory(edges, 40))
+    assert set(stages) == {"edges read", "edges put in order"}
+
+
+@pytest.mark.usefixtures("_states_often")
+def test_work_that_another_version_left_is_begun_anew(tmp_path: Path) -> None:
+    edges = random_edges(3, 40, 500)
+
+    def killed(stage: str, done: int, total: int) -> None:
+        if stage == "edges put in order":
+            raise Killed
+
+    def write(progress: disk_writing.Progress) -> DiskEdges:
+        return DiskEdges.write(tmp_path / "graph", edges, 40, made_from="these", memory_limit=3000, progress=progress)
+
+    with pytest.raises(Killed):
+        write(killed)
+    state = next(tmp_path.iterdir()) / "state.json"
+    state.write_text(json.dumps({**json.loads(state.read_text()), "sizes": [1, 2]}))
+    assert_same(write(disk_writing.nobody), in_memory(edges, 40))
 
 
 def test_empty_graphs_and_rows_of_another_graph(tmp_path: Path) -> None:

@@ -255,6 +255,29 @@ def test_raw_pairs_of_numpy(tmp_path: Path) -> None:
     assert torch.equal(graphs[0].edge_index, graphs[1].edge_index)
 
 
+@pytest.mark.parametrize("kind", ["i2", "u2", "i4", "u4", "i8", "u8", ">i4"])
+@pytest.mark.parametrize("spread", ["counted", "close", "far"])
+def test_raw_pairs_of_any_whole_numbers_are_the_same_edges(tmp_path: Path, kind: str, spread: str) -> None:
+    """Ids that are the numbers of nodes, that a table holds, and that are too far apart for one; one id is unknown."""
+    rng = np.random.default_rng(0)
+    ids = {"counted": np.arange(40), "close": rng.permutation(60)[:40], "far": 700 * rng.permutation(40) + 5}[spread]
+    ends = rng.integers(0, 40, (300, 2))
+    pairs = ids[ends]
+    pairs[7, 1] = 32_000
+    np.save(tmp_path / "pairs.npy", pairs.astype(kind))
+    nodes = {"id": ids, "label": ["a", "b"] * 20}
+    pyarrow.parquet.write_table(pa.table(nodes), tmp_path / "nodes.parquet")
+    columns = NodeColumns("id", "label", classes=["a", "b"])
+    files = (tmp_path / "pairs.npy", tmp_path / "nodes.parquet")
+    with pytest.raises(InputError, match="got '32000' in 'target'"):
+        import_files(tmp_path / "refused", *files, columns, MUTUAL)
+    done = import_files(tmp_path / "g", *files, columns, EdgeColumns(directed=True, drop_unknown=True))
+    kept = np.delete(ends, 7, axis=0)
+    expected = {(int(one), int(other)) for one, other in kept if one != other}
+    assert set(zip(*load(tmp_path / "g").edge_index.tolist())) == expected
+    assert Code.UNKNOWN_ENDS in [one.code for one in done.findings]
+
+
 @pytest.mark.parametrize("pairs", [np.zeros((3, 3), int), np.zeros((4, 2)), np.zeros(6, int), np.zeros((2, 5), int).T])
 def test_arrays_that_are_no_pairs_are_refused(tmp_path: Path, pairs: np.ndarray) -> None:
     np.save(tmp_path / "pairs.npy", pairs)

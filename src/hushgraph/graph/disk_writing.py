@@ -1,7 +1,8 @@
 """The folder of `hushgraph.graph.disk`, written: a new one appears whole or not at all, and can be taken up again.
 
-Edges are dealt out to files first and put in order then (`hushgraph.graph.buckets`). How far that is stands in
-`state.json` of the folder to be, so that a process that was killed can be followed by one that goes on.
+Edges are dealt out first and put in order then (`hushgraph.graph.buckets`). How far that is stands in `state.json` of
+the folder to be, so that a process that was killed can be followed by one that goes on. So few edges that they never
+leave memory are dealt out again.
 """
 
 from __future__ import annotations
@@ -14,10 +15,9 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 from torch import Tensor
@@ -25,7 +25,7 @@ from torch import Tensor
 from hushgraph.errors import InputError
 from hushgraph.files.reading import read_json
 from hushgraph.files.writing import write_whole
-from hushgraph.graph.buckets import Buckets, Lists, Pairs, distinct_lists, in_order
+from hushgraph.graph.buckets import Buckets, Lists, Pairs, in_order
 from hushgraph.graph.disk_reading import FORMAT, HEADER, OFFSET_TYPE, OFFSETS, SOURCE_TYPE, SOURCES
 from hushgraph.graph.packed import checked_edges
 from hushgraph.graph.sums import LEAST_COMPILED, kernels_for
@@ -40,28 +40,28 @@ def nobody(stage: str, done: int, total: int) -> None:
 
 _STATE, _SORTING = "state.json", "sort"
 _EDGES_BETWEEN_STATES = 1 << 26
+_EDGES_AT_ONCE = 1 << 18
 
 
 @dataclass
 class _State:
-    """How far the work in a folder is: parts of the input dealt out, then ranges of nodes written."""
+    """How far the work in a folder is: parts of the input read, in so many times dealt out, then ranges written."""
 
     entries: int
     read: int = 0
-    sizes: list[int] = field(default_factory=list)
+    times: int = 0
     loops: int = 0
     is_dealt: bool = False
     ranges: int = 0
-    given: int = 0
     num_edges: int = 0
 
     @classmethod
     def kept(cls, work: Path, entries: int) -> _State:
         """What is kept in a folder of work with parts of the same size; else the beginning."""
         if (work / _STATE).is_file():
-            found = cls(**read_json(work / _STATE))
-            if found.entries == entries:
-                return found
+            found = read_json(work / _STATE)
+            if found.keys() == vars(cls(entries)).keys() and found["entries"] == entries:
+                return cls(**found)
         return cls(entries)
 
     def keep(self, work: Path) -> None:
@@ -82,46 +82,41 @@ def write_edges(
     sorting = work / _SORTING
     sorting.mkdir(exist_ok=True)
     if kernels is None:
-        loops = _Loops()
-        lists = in_order(map(loops.left_out, chain(first, parts)), sorting, num_nodes, entries, None)
-        write_lists(lists, work, num_nodes, loops=loops, symmetric=both)
+        seen = _Seen()
+        lists = in_order(map(seen.without_loops, chain(first, parts)), sorting, num_nodes, entries, None)
+        write_lists(lists, work, num_nodes, seen=seen, symmetric=both)
     else:
-        _write_in_ranges(work, chain(first, parts), num_nodes, entries, both, kernels, progress)
+        with Buckets(sorting, num_nodes, entries, kernels) as buckets:
+            _write_in_ranges(work, chain(first, parts), buckets, _State.kept(work, _in_part(entries)), both, progress)
     shutil.rmtree(sorting)
     (work / _STATE).unlink(missing_ok=True)
 
 
 def _write_in_ranges(
-    work: Path,
-    parts: Iterable[Pairs],
-    num_nodes: int,
-    entries: int,
-    both: bool,
-    kernels: ModuleType,
-    progress: Progress,
+    work: Path, parts: Iterable[Pairs], buckets: Buckets, state: _State, both: bool, progress: Progress
 ) -> None:
-    state, buckets = _State.kept(work, _in_part(entries)), Buckets(work / _SORTING, num_nodes, entries, kernels)
-    buckets.return_to(state.sizes or [0] * len(buckets), state.loops)
+    buckets.return_to(state.times, state.loops)
     _deal_out(work, state, buckets, parts, progress)
-    written = _Written(work, buckets.nodes(state.ranges)[0] if state.ranges else 0, state.num_edges, state.given)
-    written.kernels = kernels
-    with written:
+    with _Written(work, buckets.nodes(state.ranges)[0] if state.ranges else 0, state.num_edges) as written:
         for number in range(state.ranges, len(buckets)):
             for lists in buckets.lists(number):
                 written.add(lists)
             written.skip_to(buckets.nodes(number)[1])
-            if written.given - state.given >= _EDGES_BETWEEN_STATES:
-                kept, state.ranges = state.ranges, number + 1
-                state.given, state.num_edges = written.given, written.num_edges
+            if state.is_dealt and written.num_edges - state.num_edges >= _EDGES_BETWEEN_STATES:
+                state.ranges, state.num_edges = number + 1, written.num_edges
                 state.keep(work)
-                for done in range(kept, number + 1):
-                    buckets.drop(done)
             progress("edges put in order", number + 1, len(buckets))
-        written.finish(num_nodes, buckets.loops, symmetric=both)
+        written.finish(buckets.num_nodes, _Seen(buckets.size, buckets.loops), symmetric=both)
 
 
 def _deal_out(work: Path, state: _State, buckets: Buckets, parts: Iterable[Pairs], progress: Progress) -> None:
     """Read all parts; those that were dealt out before are only passed by, so that whoever makes them sees them."""
+
+    def keep() -> None:
+        buckets.store()
+        state.times, state.loops = buckets.times, buckets.loops
+        state.keep(work)
+
     kept_at = seen = 0
     for number, (major, minor) in enumerate(parts):
         seen += len(major)
@@ -131,17 +126,18 @@ def _deal_out(work: Path, state: _State, buckets: Buckets, parts: Iterable[Pairs
         progress("edges read", seen, 0)
         if seen - kept_at >= _EDGES_BETWEEN_STATES:
             buckets.flush()
-            state.read, state.sizes, state.loops, kept_at = number + 1, buckets.sizes.tolist(), buckets.loops, seen
-            state.keep(work)
+            state.read, kept_at = number + 1, seen
+            keep()
     if not state.is_dealt:
-        buckets.flush()
-        state.is_dealt, state.sizes, state.loops = True, buckets.sizes.tolist(), buckets.loops
-        state.keep(work)
+        buckets.finish()
+        state.is_dealt = buckets.is_stored  # else all are in memory still
+        if state.is_dealt:
+            keep()
 
 
 def _in_part(entries: int) -> int:
-    """Edges of a part: as many as are dealt out at once."""
-    return max(entries // 2, 1)
+    """Edges of a part: as many as are dealt out at once, or as stay in the processor's cache between two looks."""
+    return max(min(entries // 2, _EDGES_AT_ONCE), 1)
 
 
 def _parts(blocks: Iterable[Tensor], num_nodes: int, entries: int, both: bool) -> Iterator[Pairs]:
@@ -164,34 +160,36 @@ def _first_parts(parts: Iterator[Pairs]) -> list[Pairs]:
     return taken
 
 
-class _Loops:
-    """Counts the edges from a node to itself that it takes away."""
+@dataclass
+class _Seen:
+    """How many edges there were, repeated ones too, and how many from a node to itself beside them."""
 
-    def __init__(self) -> None:
-        self.count = 0
+    edges: int = 0
+    loops: int = 0
 
-    def left_out(self, pairs: Pairs) -> Pairs:
+    def without_loops(self, pairs: Pairs) -> Pairs:
+        """Count some edges, and take those from a node to itself away."""
         keep = pairs[0] != pairs[1]
-        self.count += len(keep) - int(np.count_nonzero(keep))
+        count = int(np.count_nonzero(keep))
+        self.edges, self.loops = self.edges + count, self.loops + len(keep) - count
         return pairs[0][keep], pairs[1][keep]
 
 
 def write_lists(
-    lists: Iterable[Lists], work: Path, num_nodes: int, *, loops: _Loops | None = None, symmetric: bool = False
+    lists: Iterable[Lists], work: Path, num_nodes: int, *, seen: _Seen | None = None, symmetric: bool = False
 ) -> None:
-    """Write lists by target, in order, to the folder `work`, which is then complete."""
+    """Write lists by target, in order and without repeats, to the folder `work`, which is then complete."""
     with _Written(work) as written:
         for part in lists:
             written.add(part)
-        written.finish(num_nodes, 0 if loops is None else loops.count, symmetric=symmetric)
+        written.finish(num_nodes, seen or _Seen(written.num_edges), symmetric=symmetric)
 
 
 class _Written:
     """The two arrays while they are written, front to back, from node `next_node` on."""
 
-    def __init__(self, work: Path, next_node: int = 0, num_edges: int = 0, given: int = 0) -> None:
-        self.work, self.next_node, self.num_edges, self.given = work, next_node, num_edges, given
-        self.kernels: ModuleType | None = None  # compiled loops that are there
+    def __init__(self, work: Path, next_node: int = 0, num_edges: int = 0) -> None:
+        self.work, self.next_node, self.num_edges = work, next_node, num_edges
         self._offsets = HashedFile(work / OFFSETS, next_node * OFFSET_TYPE.itemsize)
         self._sources = HashedFile(work / SOURCES, num_edges * SOURCE_TYPE.itemsize)
 
@@ -203,8 +201,7 @@ class _Written:
         self._sources.close()
 
     def add(self, lists: Lists) -> None:
-        self.given += len(lists[3])
-        first, last, offsets, sources = distinct_lists(lists, self.kernels)
+        first, last, offsets, sources = lists
         self.skip_to(first)
         self._sources.write(sources.astype(SOURCE_TYPE, copy=False))
         self._offsets.write((offsets[:-1] - offsets[0] + self.num_edges).astype(OFFSET_TYPE, copy=False))
@@ -212,10 +209,11 @@ class _Written:
 
     def skip_to(self, node: int) -> None:
         """Nodes without a list."""
-        self._offsets.write(np.full(node - self.next_node, self.num_edges, dtype=OFFSET_TYPE))
-        self.next_node = node
+        if node > self.next_node:
+            self._offsets.write(np.full(node - self.next_node, self.num_edges, dtype=OFFSET_TYPE))
+            self.next_node = node
 
-    def finish(self, num_nodes: int, loops: int, *, symmetric: bool) -> None:
+    def finish(self, num_nodes: int, seen: _Seen, *, symmetric: bool) -> None:
         self.skip_to(num_nodes + 1)
         self._offsets.close()
         self._sources.close()
@@ -223,8 +221,8 @@ class _Written:
             "format": FORMAT,
             "num_nodes": num_nodes,
             "num_edges": self.num_edges,
-            "repeated": self.given - self.num_edges,
-            "self_loops": loops,
+            "repeated": seen.edges - self.num_edges,
+            "self_loops": seen.loops,
             "sha256": {OFFSETS: self._offsets.digest(), SOURCES: self._sources.digest()},
             **({"symmetric": True} if symmetric else {}),
         }
@@ -299,6 +297,6 @@ def told_if_full(folder: Path) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise InputError(
                 f"expected room on disk for the sorted edges in '{folder}'; got a full disk; free about 12 bytes per "
-                "edge, 20 for a degree cap, and try again"
+                "edge, 16 for a degree cap, and try again"
             ) from error
         raise

@@ -6,7 +6,9 @@ full disk is an error and never a crash; reading is by `readinto`, so a short fi
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
+from io import FileIO
 from pathlib import Path
 
 import numpy as np
@@ -84,17 +86,23 @@ def read_array(path: Path | RemoteFile, dtype: np.dtype, first: int, count: int)
         found = path.read(first * dtype.itemsize, count * dtype.itemsize) if count else b""
         return np.frombuffer(bytearray(found), dtype=dtype)
     values = np.empty(count, dtype=dtype)
-    if count == 0:
-        return values
-    with path.open("rb", buffering=0) as file:
-        file.seek(first * dtype.itemsize)
-        view = values.view(np.uint8).data
-        while len(view):
-            got = file.readinto(view)
-            if not got:
-                raise InputError(f"expected {count} values at {first} in '{path.name}'; got a file that ends before")
-            view = view[got:]
+    if count:
+        with path.open("rb", buffering=0) as file:
+            read_into(file, first * dtype.itemsize, values.view(np.uint8).data)
     return values
+
+
+def read_into(file: FileIO, begin: int, room: memoryview) -> None:
+    """Fill some bytes with those of the file from `begin` on; refuses a file that ends before."""
+    file.seek(begin)
+    while len(room):
+        got = file.readinto(room)
+        if not got:
+            name = Path(os.fsdecode(file.name)).name
+            raise InputError(
+                f"expected {len(room)} bytes more in '{name}' from {begin} on; got a file that ends before"
+            )
+        room = room[got:]
 
 
 def _next_bound(runs: list[_SortedRun], share: int, whole_majors: bool) -> int | None:

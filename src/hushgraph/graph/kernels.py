@@ -246,45 +246,6 @@ def _write_lists(pairs, node_bits, begin, offsets, sources):  # type: ignore[no-
         place[number] += 1
 
 
-# Edges for files: dealt out by ranges of nodes
-
-
-@njit(cache=True, nogil=True)
-def deal_out(major, minor, shift, pairs, ends):  # type: ignore[no-untyped-def]
-    """Write the pairs `(major - first of its range) << 32 | minor` range by range; `ends[1:]` says where each ends.
-
-    A range is 2^shift numbers of `major`. Pairs of equal numbers are left out.
-    """
-    place = np.zeros(len(ends) + 1, dtype=np.int64)
-    for k in range(len(major)):
-        if major[k] != minor[k]:
-            place[(major[k] >> shift) + 2] += 1
-    for i in range(2, len(place)):
-        place[i] += place[i - 1]
-    within = (np.int64(1) << shift) - 1
-    for k in range(len(major)):
-        if major[k] != minor[k]:
-            number = (major[k] >> shift) + 1
-            pairs[place[number]] = ((np.int64(major[k]) & within) << 32) | np.int64(minor[k])
-            place[number] += 1
-    ends[:] = place[: len(ends)]
-
-
-@njit(cache=True, nogil=True)
-def drop_repeats(offsets, values):  # type: ignore[no-untyped-def]
-    """Take what repeats out of ascending lists, in place; how many values are left."""
-    kept, begin = 0, offsets[0]
-    for i in range(len(offsets) - 1):
-        end = offsets[i + 1]
-        for k in range(begin, end):
-            if k == begin or values[k] != values[k - 1]:
-                values[kept] = values[k]
-                kept += 1
-        begin = end
-        offsets[i + 1] = kept
-    return kept
-
-
 # Whole lists
 
 

@@ -65,10 +65,12 @@ class Ids:
         return not isinstance(self.values, np.ndarray)
 
     def numbers(self, given: pa.Array, where: str) -> np.ndarray:
-        """The number of each id; -1 where it is nobody's, -2 where it is missing."""
+        """The number of each id, int32 or int64; -1 where it is nobody's, -2 where it is missing."""
+        pa = arrow()
         import pyarrow.compute as pc
 
-        given = _uniform(given, where, "ends of edges")
+        if given.type != pa.int32():  # which is taken as it is: half as much to move as int64
+            given = _uniform(given, where, "ends of edges")
         missing = np.array(pc.is_null(given)) if given.null_count else None
         found = self._of_words(given) if self.are_words or is_text(given.type) else self._of_numbers(given)
         if missing is not None:
@@ -100,12 +102,13 @@ class Ids:
         return np.array(pc.fill_null(places, -1), dtype=np.int64)
 
     def _of_numbers(self, given: pa.Array) -> np.ndarray:
+        pa = arrow()
         import pyarrow.compute as pc
 
         whole = pc.fill_null(given, -1) if given.null_count else given
-        wanted = np.from_dlpack(whole).astype(np.int64, copy=False)  # `to_numpy` would import pandas first
+        wanted = np.from_dlpack(whole)  # `to_numpy` would import pandas first
         if self._table is None:
-            places = pc.index_in(given, value_set=arrow().array(self.values, type=given.type))
+            places = pc.index_in(given.cast(pa.int64()), value_set=pa.array(self.values, type=pa.int64()))
             return np.array(pc.fill_null(places, -1), dtype=np.int64)
         if self._are_counted and len(wanted) and 0 <= wanted.min() <= wanted.max() < len(self):
             return wanted
@@ -130,7 +133,7 @@ class Ids:
         values = self.values
         if not isinstance(values, np.ndarray) or values.min() < 0 or values.max() > _ROOM * len(values) + 1_000:
             return None
-        table = np.full(int(values.max()) + 1, -1, dtype=np.int64)
+        table = np.full(int(values.max()) + 1, -1, dtype=np.int32)
         table[values] = np.arange(len(values))
         return table
 

@@ -198,14 +198,18 @@ def _numpy(path: Path) -> Table:
     def read(columns: Sequence[str]) -> Iterator[Any]:
         pa = arrow()
         with told(str(path)), path.open("rb") as file:
+            native = dtype.newbyteorder("=")
+            kind = pa.from_numpy_dtype(native)
             file.seek(begin)
             for first in range(0, shape[0], ROWS_AT_ONCE):
                 count = min(ROWS_AT_ONCE, shape[0] - first)
                 pairs = np.fromfile(file, dtype, 2 * count).reshape(-1, 2)
                 if len(pairs) < count:
                     raise ValueError(f"it ends after {first + len(pairs)} of {shape[0]} pairs")
-                taken = [np.ascontiguousarray(pairs[:, names.index(name)]) for name in columns]
-                yield pa.record_batch([pa.array(values) for values in taken], names=list(columns))
+                taken = [np.ascontiguousarray(pairs[:, names.index(name)], native) for name in columns]
+                # `pa.array` would import pandas first
+                arrays = [pa.Array.from_buffers(kind, count, [None, pa.py_buffer(values)]) for values in taken]
+                yield pa.record_batch(arrays, names=list(columns))
 
     return Table(str(path), names, read)
 
