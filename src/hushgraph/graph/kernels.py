@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import njit, types
-from numba.extending import intrinsic
+from numba import njit
+
+from hushgraph.graph.row_loop import add_rows, fetch_ahead
 
 FLUSH = (1 << 16) - 1
 """Rows that are added in 32 bits: 2^16 - 1 entries of at most 2^15 stay below 2^31, whatever the bound on rows is."""
@@ -22,6 +21,7 @@ FLUSH = (1 << 16) - 1
 _WIDTHS = (1, 2, 4, 8, 16, 32, 48, 64)
 _AHEAD = 32  # rows fetched before their turn
 _CACHED_BYTES = 1 << 24  # tables up to this size come from the processor's caches: fetching ahead only costs there
+_LINE = 16  # sources that come with one fetch
 _DIGIT = 11  # bits of a node number sorted at a time: so many counters stay in the nearest cache
 _MOST_RANGE_BITS, _IN_RANGE_BITS = 11, 15  # ranges of about 2^15 edges: in the cache, and many beside the counters
 
@@ -47,92 +47,41 @@ def row_sums(parts: list[np.ndarray], sources: np.ndarray, offsets: np.ndarray, 
     for number, part in enumerate(parts):
         first = number * _WIDTHS[-1]
         run = _row_sums(part.shape[1], _AHEAD if part.nbytes > _CACHED_BYTES else 0, 8 * out.itemsize)
-        run(part, sources, offsets, out[:, first : first + _WIDTHS[-1]])
+        run(part, sources, sources, offsets, out[:, first : first + _WIDTHS[-1]])
+
+
+def coded_row_sums(
+    table: np.ndarray, codes: np.ndarray, sources: np.ndarray, offsets: np.ndarray, out: np.ndarray
+) -> None:
+    """The same, where node v has the row `codes[v]` of a table (as wide as `tables` makes them)."""
+    _row_sums(table.shape[1], 0, 8 * out.itemsize, 8 * codes.itemsize)(table, codes, sources, offsets, out)
 
 
 @cache
-def _row_sums(width: int, ahead: int, bits: int) -> Callable[..., None]:
+def _row_sums(width: int, ahead: int, bits: int, code_bits: int = 0) -> Callable[..., None]:
     @njit(cache=True, nogil=True)
-    def run(table, sources, offsets, out):  # type: ignore[no-untyped-def]
-        start, columns = np.intp(offsets[0]), out.shape[1]
-        rows, nodes = np.uintp(table.ctypes.data), np.uintp(sources.ctypes.data)
-        size, piece = np.intp(len(sources)), np.empty(width, dtype=out.dtype)
-        for i in range(len(offsets) - 1):
+    def run(table, codes, sources, offsets, out):  # type: ignore[no-untyped-def]
+        start, columns, targets = np.intp(offsets[0]), out.shape[1], len(offsets) - 1
+        rows, of = np.uintp(table.ctypes.data), np.uintp(codes.ctypes.data)
+        nodes, size, piece = np.uintp(sources.ctypes.data), np.intp(len(sources)), np.empty(width, dtype=out.dtype)
+        is_whole = out.strides[0] == columns * out.itemsize
+        for i in range(targets):
             begin, end = np.intp(offsets[i]) - start, np.intp(offsets[i + 1]) - start
-            if columns == width and end - begin <= FLUSH:
+            # What is written behind the last column is where later rows are still to be written.
+            has_room = columns == width or (is_whole and (targets - i) * columns >= width)
+            if has_room and end - begin <= FLUSH:
                 place = np.uintp(out.ctypes.data + i * out.strides[0])
-                _add_rows(width, ahead, bits, rows, nodes, begin, end, size, place)  # type: ignore[call-arg]
+                add_rows(width, ahead, bits, code_bits, rows, of, nodes, begin, end, size, place)  # type: ignore[call-arg]
                 continue
             out[i, :] = 0
             while begin < end:
                 stop, place = min(end, begin + FLUSH), np.uintp(piece.ctypes.data)
-                _add_rows(width, ahead, bits, rows, nodes, begin, stop, size, place)  # type: ignore[call-arg]
+                add_rows(width, ahead, bits, code_bits, rows, of, nodes, begin, stop, size, place)  # type: ignore[call-arg]
                 for j in range(columns):
                     out[i, j] += piece[j]
                 begin = stop
 
     return run
-
-
-@intrinsic
-def _add_rows(typing, width, ahead, bits, table, sources, begin, end, size, place):  # type: ignore[no-untyped-def]
-    """Add the int16 rows of `sources[begin:end]` in 32 bits and write the sum to `place`, in so many `bits`.
-
-    Written out because one vector register per 16 columns must hold the partial sum: an array is not kept in registers.
-    """
-    known = (width, ahead, bits)
-    if not all(isinstance(one, types.IntegerLiteral) for one in known):
-        return None
-    pointer, number = types.uintp, types.intp
-    signature = types.void(*known, pointer, pointer, number, number, number, pointer)
-
-    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        _emit_row_loop(builder, *(one.literal_value for one in known), *values[3:])
-        return context.get_dummy_value()
-
-    return signature, code
-
-
-def _emit_row_loop(b: Any, width: int, ahead: int, bits: int, table: Any, sources: Any, *bounds: Any) -> None:
-    begin, end, size, place = bounds
-    i16, i32, i64 = (ir.IntType(bits) for bits in (16, 32, 64))
-    short, middle, wide = (ir.VectorType(kind, width) for kind in (i16, i32, i64))
-    before, loop, done = b.block, b.append_basic_block("rows"), b.append_basic_block("summed")
-    nodes, none = b.inttoptr(sources, i32.as_pointer()), ir.Constant(middle, [0] * width)
-
-    def row_of(position: Any) -> Any:
-        node = b.zext(b.load(b.gep(nodes, [position])), i64)
-        return b.add(table, b.mul(node, ir.Constant(i64, 2 * width)))
-
-    b.cbranch(b.icmp_signed("<", begin, end), loop, done)
-    b.position_at_end(loop)
-    position, partial = b.phi(i64), b.phi(middle)
-    if ahead:
-        later = b.add(position, ir.Constant(i64, ahead))
-        later = b.select(b.icmp_signed("<", later, size), later, position)
-        _emit_prefetch(b, row_of(later), 2 * width)
-    row = b.load(b.inttoptr(row_of(position), short.as_pointer()), align=2)
-    added, following = b.add(partial, b.sext(row, middle)), b.add(position, ir.Constant(i64, 1))
-    for phi, first, later in ((position, begin, following), (partial, none, added)):
-        phi.add_incoming(first, before)
-        phi.add_incoming(later, loop)
-    b.cbranch(b.icmp_signed("<", following, end), loop, done)
-    b.position_at_end(done)
-    result = b.phi(middle)
-    result.add_incoming(none, before)
-    result.add_incoming(added, loop)
-    result = b.sext(result, wide) if bits == 64 else result
-    b.store(result, b.inttoptr(place, result.type.as_pointer()), align=bits // 8)
-
-
-def _emit_prefetch(b: Any, address: Any, num_bytes: int) -> None:
-    """Ask for the cache lines of a row: to read (0), to be kept near (3), data and not code (1)."""
-    i8, i32, i64 = (ir.IntType(bits) for bits in (8, 32, 64))
-    kind = ir.FunctionType(ir.VoidType(), [i8.as_pointer(), i32, i32, i32])
-    prefetch = b.module.declare_intrinsic("llvm.prefetch.p0", (), kind)
-    for line in range(0, num_bytes, 64):
-        place = b.inttoptr(b.add(address, ir.Constant(i64, line)), i8.as_pointer())
-        b.call(prefetch, [place, *(ir.Constant(i32, value) for value in (0, 3, 1))])
 
 
 # Lists by sender
@@ -141,7 +90,12 @@ def _emit_prefetch(b: Any, address: Any, num_bytes: int) -> None:
 @njit(cache=True, nogil=True)
 def count(sources, counts):  # type: ignore[no-untyped-def]
     """Add to `counts[v]` how often v is among the sources."""
-    for k in range(len(sources)):
+    whole = len(sources) // _LINE * _LINE
+    for first in range(0, whole, _LINE):
+        fetch_ahead(sources, np.uintp(first))  # type: ignore[call-arg]
+        for k in range(_LINE):
+            counts[sources[first + k]] += 1
+    for k in range(whole, len(sources)):
         counts[sources[k]] += 1
 
 
