@@ -219,16 +219,18 @@ def test_threads_share_the_targets(threads: int, monkeypatch: pytest.MonkeyPatch
     dtype=st.sampled_from([np.int32, np.int64]),
     skewed=st.booleans(),
     in_range_bits=st.sampled_from([2, 6, 15]),
+    least_long=st.sampled_from([0, 1 << 32]),
 )
 @settings(max_examples=60, deadline=None)
 def test_edges_are_ordered_like_sorted_pairs(
-    seed: int, num_nodes: int, num_edges: int, dtype: type, skewed: bool, in_range_bits: int
+    seed: int, num_nodes: int, num_edges: int, dtype: type, skewed: bool, in_range_bits: int, least_long: int
 ) -> None:
     rng = np.random.default_rng(seed)
     source, target = rng.integers(0, num_nodes, (2, num_edges)).astype(dtype)
     target = (num_nodes ** rng.random(num_edges)).astype(dtype) - 1 if skewed else target
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernels, "_IN_RANGE_BITS", in_range_bits)  # many ranges, some, or one
+        patch.setattr(kernels, "_LEAST_LONG", least_long)
         found = MemoryEdges.from_pairs(source, target, num_nodes)
     pairs = np.sort(target.astype(np.int64) << 32 | source)
     expected = MemoryEdges.from_packed(pairs, num_nodes)

@@ -22,6 +22,8 @@ _WIDTHS = (1, 2, 4, 8, 16, 32, 48, 64)
 _AHEAD = 32  # rows fetched before their turn
 _CACHED_BYTES = 1 << 24  # tables up to this size come from the processor's caches: fetching ahead only costs there
 _LINE = 16  # sources that come with one fetch
+_LEAST_LONG = 1 << 32  # edges whose positions need more than 32 bits
+_ONE = np.uint64(1)
 _DIGIT = 11  # bits of a node number sorted at a time: so many counters stay in the nearest cache
 _MOST_RANGE_BITS, _IN_RANGE_BITS = 11, 15  # ranges of about 2^15 edges: in the cache, and many beside the counters
 
@@ -111,15 +113,21 @@ def by_target(
     short = target_bits + source_bits - most <= 32  # so many bits tell two edges of a range apart
     range_bits = min(most, (len(target) >> _IN_RANGE_BITS).bit_length())
     range_bits = max(range_bits, target_bits + source_bits - 32) if short else range_bits
-    pairs = np.empty(len(target), dtype=np.uint32 if short else np.int64)
-    _by_target(source, target, pairs, target_bits, source_bits, range_bits, offsets, sources)
+    # Short pairs take the place of the lists that they become.
+    pairs = sources.view(np.uint32) if short else np.empty(len(target), dtype=np.int64)
+    digits = (source_bits + _DIGIT - 1) // _DIGIT
+    width = (source_bits + digits - 1) // digits
+    # The less, the nearer; and of a position without a sign nobody asks whether it counts from the end.
+    counts = np.empty((digits, 1 << width), dtype=np.uint32 if len(target) < _LEAST_LONG else np.uint64)
+    _by_target(source, target, pairs, target_bits, source_bits, range_bits, width, counts, offsets, sources)
 
 
 @njit(cache=True, nogil=True)
-def _by_target(source, target, pairs, target_bits, node_bits, range_bits, offsets, sources):  # type: ignore[no-untyped-def]
+def _by_target(source, target, pairs, target_bits, node_bits, range_bits, width, counts, offsets, sources):  # type: ignore[no-untyped-def]
     shift, num_ranges = target_bits - range_bits, 1 << range_bits
     starts = np.zeros(num_ranges + 1, dtype=np.int64)
     for k in range(len(target)):
+        fetch_ahead(target, np.uintp(k))  # type: ignore[call-arg]
         starts[(target[k] >> shift) + 1] += 1
     largest = starts.max()
     for i in range(num_ranges):
@@ -127,28 +135,28 @@ def _by_target(source, target, pairs, target_bits, node_bits, range_bits, offset
     place = starts[:-1].copy()
     within = (np.int64(1) << shift) - 1
     for k in range(len(target)):
+        fetch_ahead(target, np.uintp(k))  # type: ignore[call-arg]
+        fetch_ahead(source, np.uintp(k))
         number = target[k] >> shift
         pairs[place[number]] = ((np.int64(target[k]) & within) << node_bits) | np.int64(source[k])
         place[number] += 1
-    spare = np.empty(largest, dtype=pairs.dtype)
+    one, other = np.empty(largest, dtype=pairs.dtype), np.empty(largest, dtype=pairs.dtype)
     for i in range(num_ranges):
         begin, end = starts[i], starts[i + 1]
-        part = _by_low_bits(pairs[begin:end], spare[: end - begin], node_bits)
+        part = _by_low_bits(pairs[begin:end], one[: end - begin], other[: end - begin], node_bits, width, counts)
         first = i << shift
-        _write_lists(part, node_bits, begin, offsets[first : first + within + 1], sources[begin:end])
+        _write_lists(part, node_bits, begin, counts.dtype, offsets[first : first + within + 1], sources[begin:end])
     offsets[len(offsets) - 1] = len(target)
 
 
 @njit(cache=True, nogil=True)
-def _by_low_bits(values, spare, bits):  # type: ignore[no-untyped-def]
-    """The values sorted by their lowest bits, a digit at a time, in one of the two arrays."""
-    digits = (bits + _DIGIT - 1) // _DIGIT
-    width = (bits + digits - 1) // digits
-    counts = _digit_counts(values, bits, digits, width)
-    for digit in range(digits):
+def _by_low_bits(values, spare, next_spare, bits, width, counts):  # type: ignore[no-untyped-def]
+    """The values sorted by their lowest bits, a digit of so many at a time, in one of the two spare arrays."""
+    _count_digits(values, bits, width, counts)
+    for digit in range(len(counts)):
         low = digit * width
         place, mask = counts[digit], (np.int64(1) << min(width, bits - low)) - 1
-        begin = 0
+        begin = np.uint64(0)
         for number in range(mask + 1):
             count = place[number]
             place[number] = begin
@@ -157,45 +165,47 @@ def _by_low_bits(values, spare, bits):  # type: ignore[no-untyped-def]
             value = values[k]
             number = (np.int64(value) >> low) & mask
             spare[place[number]] = value
-            place[number] += 1
-        values, spare = spare, values
+            place[number] += _ONE
+        values, spare, next_spare = spare, next_spare, spare
     return values
 
 
 @njit(cache=True, nogil=True)
-def _digit_counts(values, bits, digits, width):  # type: ignore[no-untyped-def]
+def _count_digits(values, bits, width, counts):  # type: ignore[no-untyped-def]
     """How often each value of each digit occurs: all digits of a value while it is at hand, two of them at a time."""
-    counts = np.zeros((digits, 1 << width), dtype=np.int64)
+    digits = len(counts)
+    counts[:] = 0
     for first in range(0, digits, 2):
         low, high = first * width, min((first + 1) * width, bits)
         here, mask = counts[first], (np.int64(1) << (high - low)) - 1
         there, rest = counts[min(first + 1, digits - 1)], (np.int64(1) << min(width, max(bits - high, 0))) - 1
         if first + 1 == digits:
             for k in range(len(values)):
-                here[(np.int64(values[k]) >> low) & mask] += 1
+                fetch_ahead(values, np.uintp(k))  # type: ignore[call-arg]
+                here[(np.int64(values[k]) >> low) & mask] += _ONE
         else:
             for k in range(len(values)):
+                fetch_ahead(values, np.uintp(k))  # type: ignore[call-arg]
                 value = np.int64(values[k])
-                here[(value >> low) & mask] += 1
-                there[(value >> high) & rest] += 1
-    return counts
+                here[(value >> low) & mask] += _ONE
+                there[(value >> high) & rest] += _ONE
 
 
 @njit(cache=True, nogil=True)
-def _write_lists(pairs, node_bits, begin, offsets, sources):  # type: ignore[no-untyped-def]
+def _write_lists(pairs, node_bits, begin, kind, offsets, sources):  # type: ignore[no-untyped-def]
     """Deal pairs that are sorted by source out to their targets, and say where each target's list begins."""
-    place = np.zeros(len(offsets) + 1, dtype=np.int64)
+    place = np.zeros(len(offsets) + 1, dtype=kind)
     for k in range(len(pairs)):
-        place[(np.int64(pairs[k]) >> node_bits) + 1] += 1
+        place[(np.int64(pairs[k]) >> node_bits) + 1] += _ONE
     for i in range(len(offsets)):
-        offsets[i] = begin + place[i]
+        offsets[i] = begin + np.int64(place[i])
         place[i + 1] += place[i]
     mask = (np.int64(1) << node_bits) - 1
     for k in range(len(pairs)):
         pair = np.int64(pairs[k])
         number = pair >> node_bits
         sources[place[number]] = pair & mask
-        place[number] += 1
+        place[number] += _ONE
 
 
 # Edges for files: dealt out by ranges of nodes
@@ -215,6 +225,8 @@ def deal_out(major, minor, shift, pairs, ends):  # type: ignore[no-untyped-def]
         place[i] += place[i - 1]
     within = (np.int64(1) << shift) - 1
     for k in range(len(major)):
+        fetch_ahead(major, np.uintp(k))  # type: ignore[call-arg]
+        fetch_ahead(minor, np.uintp(k))
         if major[k] != minor[k]:
             number = (major[k] >> shift) + 1
             pairs[place[number]] = ((np.int64(major[k]) & within) << 32) | np.int64(minor[k])
