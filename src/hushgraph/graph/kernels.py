@@ -225,8 +225,6 @@ def deal_out(major, minor, shift, pairs, ends):  # type: ignore[no-untyped-def]
         place[i] += place[i - 1]
     within = (np.int64(1) << shift) - 1
     for k in range(len(major)):
-        fetch_ahead(major, np.uintp(k))  # type: ignore[call-arg]
-        fetch_ahead(minor, np.uintp(k))
         if major[k] != minor[k]:
             number = (major[k] >> shift) + 1
             pairs[place[number]] = ((np.int64(major[k]) & within) << 32) | np.int64(minor[k])
