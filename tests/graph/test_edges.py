@@ -35,7 +35,9 @@ def test_equals_the_naive_lists(case: tuple[int, list[tuple[int, int]]]) -> None
     assert sorted(map(tuple, graph.edge_index().T.tolist())) == sorted(edges)
     reverse = sorted((t, s) for s, t in edges)
     assert sorted(map(tuple, graph.transpose().edge_index().T.tolist())) == reverse
+    before = graph.out_degree()
     assert graph.is_symmetric() == (reverse == sorted(edges))
+    assert torch.equal(graph.out_degree(), before)
     assert graph.count_duplicates() == len(edges) - len(set(edges))
     assert sorted(map(tuple, graph.coalesce().edge_index().T.tolist())) == sorted(set(edges))
     assert graph.coalesce().num_nodes == num_nodes

@@ -83,7 +83,7 @@ def test_long_lists_of_the_largest_16_bit_numbers(length: int, entry: int, colum
 @pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize("divided", [False, True])
 @pytest.mark.parametrize("centered", [False, True])
-@pytest.mark.parametrize("classes", [1, 5, 15, 16, 255, 256, 300])
+@pytest.mark.parametrize("classes", [1, 2, 5, 7, 8, 15, 16, 17, 32, 33, 40, 255, 256, 300])
 def test_labels_equal_the_same_rows_written_out(wide: bool, divided: bool, centered: bool, classes: int) -> None:
     rng = np.random.default_rng(classes)
     graph = lists_of(rng, 500, 6_000)
@@ -98,10 +98,10 @@ def test_labels_equal_the_same_rows_written_out(wide: bool, divided: bool, cente
     assert torch.equal(narrow.to(torch.int64), expected)
 
 
-@pytest.mark.parametrize("classes", [7, 10, 15, 16, 40])
-@pytest.mark.parametrize("length", [*range(57, 64), 251, 252, 253, *range(1006, 1025), 70_000])
+@pytest.mark.parametrize("classes", [7, 16, 32, 40])
+@pytest.mark.parametrize("length", [251, 252, 253, *range(1006, 1025), *range(65_534, 65_538), 140_000])
 def test_lists_of_one_class_around_what_a_small_counter_holds(classes: int, length: int) -> None:
-    """Lanes of 8, 5 and 4 bits, and bytes: four counters in turn are full after four times their largest number."""
+    """Rows in 32 bits, and bytes: four counters in turn are full after four times their largest number."""
     for sender in (0, classes - 1, -1):
         labels = torch.full((2,), sender)
         graph = MemoryEdges(torch.tensor([0, length, 2 * length]), torch.zeros(2 * length, dtype=torch.int32))
@@ -115,18 +115,23 @@ def test_own_labels_of_32_and_of_64_bits(long: bool) -> None:
     graph = lists_of(rng, 500, 6_000)
     labels, hot = rng.integers(0, classes + 1, 500), rng.integers(0, 2**15, 500)
     cold = -rng.integers(0, 2**15 if long else 2**12, 500)
-    hot[labels == classes] = cold[labels == classes] = 0
+    hot[:2], cold[0], labels[:2] = 7, cold[1] - 1, 0  # which is not what the length of a list decides
     own = label_kernels.OwnLabels(labels, classes, hot, cold)
     assert own.table.dtype == (np.uint64 if long else np.uint32)
     found = np.empty((500, classes), dtype=np.int64)
     own.sums(graph.sources.numpy().view(np.uint32), graph.offsets.numpy(), found)
+    hot[labels == classes] = cold[labels == classes] = 0
     dense = np.repeat(cold[:, None], classes + 1, axis=1)
     dense[np.arange(500), labels] = hot
     assert np.array_equal(found, in_integers(graph, torch.from_numpy(dense[:, :classes])).numpy())
 
 
+@pytest.mark.parametrize("most_rows", [3, 1 << 14])
 @pytest.mark.parametrize("list_length", [1, 7, 5_000])
-def test_own_labels_where_lists_end_anywhere_in_what_is_fetched(list_length: int) -> None:
+def test_own_labels_where_lists_end_anywhere_in_what_is_fetched(
+    list_length: int, most_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(label_kernels, "_MOST_ROWS", most_rows)  # too many for rows, or few enough
     rng, entries = np.random.default_rng(4), 4 * int(label_kernels._AT_ONCE) + 3
     offsets = np.append(np.arange(0, entries, list_length), entries)
     graph = MemoryEdges(torch.from_numpy(offsets), torch.from_numpy(rng.integers(0, 90, entries, dtype=np.int32)))
@@ -139,18 +144,66 @@ def test_own_labels_where_lists_end_anywhere_in_what_is_fetched(list_length: int
     assert np.array_equal(found, np.add.reduceat(dense, offsets[:-1]))
 
 
+@pytest.mark.parametrize("kinds", [1, 4, 5])
+def test_entries_are_rows_up_to_so_many(kinds: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four kinds of entry for each of three classes, and one row of zeros; what nobody sends does not count."""
+    monkeypatch.setattr(label_kernels, "_MOST_ROWS", 3 * 4 + 1)
+    labels, hot = np.array([0, 1, 2, 3, 0, 1, 2]), np.array([10, 11, 12, 9, 13, 14, 10])
+    hot[hot - 10 >= kinds] = 10
+    own = label_kernels.OwnLabels(labels, 3, hot, -(hot // 2))
+    assert (own.rows is None) == (kinds == 5)
+    found = np.full((3, 3), -1)
+    own.sums(np.array([3, 0, 3, 2, 6], dtype=np.uint32), np.array([0, 1, 1, 5]), found)
+    last = -(hot[[0, 2, 6]] // 2)
+    expected = [hot[0] + last[1] + last[2], last.sum(), hot[2] + hot[6] + last[0]]
+    assert found.tolist() == [[0, 0, 0], [0, 0, 0], expected]
+
+
+@pytest.mark.parametrize("divided", [False, True])
+@pytest.mark.parametrize("classes", [3, 20, 40])
+def test_where_nobody_has_a_class_sums_are_zero(classes: int, divided: bool) -> None:
+    graph = lists_of(np.random.default_rng(7), 60, 900)
+    lengths = graph.out_degree() if divided else None
+    assert not graph.sum(quantize_labels(torch.full((60,), -1), classes, lengths=lengths, centered=True)).any()
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize("classes", [1, 3, 15, 16, 17, 32])
+def test_sums_stay_within_their_rows(classes: int, dtype: type) -> None:
+    """Rows are wider than results: the last nodes must not write behind what they were given."""
+    around = np.full((9, classes), 77, dtype=dtype)
+    own = label_kernels.EqualLabels(np.zeros(1, dtype=np.int64), classes, 5, -1)
+    own.sums(np.zeros(14, dtype=np.uint32), np.array([0, 3, 3, 14, 14]), around[2:6])
+    assert (around[:2] == 77).all()
+    assert (around[6:] == 77).all()
+    others = [-1] * (classes - 1)
+    assert around[2:6].tolist() == [[n * one for one in (5, *others)] for n in (3, 0, 11, 0)]
+
+
+@pytest.mark.parametrize("columns", [65, 67])
+def test_parts_of_rows_stay_within_their_columns(columns: int) -> None:
+    values = torch.arange(4 * columns, dtype=torch.int16).reshape(4, columns)
+    graph = MemoryEdges(torch.tensor([0, 2, 2, 5, 6]), torch.tensor([0, 3, 1, 1, 2, 3], dtype=torch.int32))
+    assert torch.equal(graph.sum(QuantizedRows(values, 14, 1.0)), in_integers(graph, values))
+
+
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_threads_share_the_targets(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sums, "_LEAST_PER_THREAD", 10)
     rng = np.random.default_rng(5)
     graph = lists_of(rng, 400, 9_000)
     rows = quantize(torch.randn(400, 5, generator=torch.Generator().manual_seed(5)))
-    labels = quantize_labels(torch.from_numpy(rng.integers(-1, 4, 400)), 4)
+    labels = [
+        quantize_labels(torch.from_numpy(rng.integers(-1, classes, 400)), classes, bits=14, lengths=lengths)
+        for classes in (4, 20, 40)
+        for lengths in (None, graph.out_degree())
+    ]
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(threads)
         assert torch.equal(graph.sum(rows), in_integers(graph, rows.values))
-        assert torch.equal(graph.sum(labels), in_integers(graph, labels.dense().values))
+        for one in labels:
+            assert torch.equal(graph.sum(one), in_integers(graph, one.dense().values))
         everything_in_one = MemoryEdges.from_edge_index(torch.zeros(2, 100, dtype=torch.int64), 3)
         assert everything_in_one.sum(quantize(torch.ones(3, 1))).tolist() == [[409_600], [0], [0]]
         none = MemoryEdges.from_edge_index(torch.zeros(2, 0, dtype=torch.int64), 400)
@@ -166,16 +219,18 @@ def test_threads_share_the_targets(threads: int, monkeypatch: pytest.MonkeyPatch
     dtype=st.sampled_from([np.int32, np.int64]),
     skewed=st.booleans(),
     in_range_bits=st.sampled_from([2, 6, 15]),
+    least_long=st.sampled_from([0, 1 << 32]),
 )
 @settings(max_examples=60, deadline=None)
 def test_edges_are_ordered_like_sorted_pairs(
-    seed: int, num_nodes: int, num_edges: int, dtype: type, skewed: bool, in_range_bits: int
+    seed: int, num_nodes: int, num_edges: int, dtype: type, skewed: bool, in_range_bits: int, least_long: int
 ) -> None:
     rng = np.random.default_rng(seed)
     source, target = rng.integers(0, num_nodes, (2, num_edges)).astype(dtype)
     target = (num_nodes ** rng.random(num_edges)).astype(dtype) - 1 if skewed else target
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernels, "_IN_RANGE_BITS", in_range_bits)  # many ranges, some, or one
+        patch.setattr(kernels, "_LEAST_LONG", least_long)
         found = MemoryEdges.from_pairs(source, target, num_nodes)
     pairs = np.sort(target.astype(np.int64) << 32 | source)
     expected = MemoryEdges.from_packed(pairs, num_nodes)
@@ -183,6 +238,13 @@ def test_edges_are_ordered_like_sorted_pairs(
     assert found.offsets.dtype == expected.offsets.dtype
     assert torch.equal(found.sources, expected.sources)
     assert torch.equal(found.offsets, expected.offsets)
+
+
+@pytest.mark.parametrize("length", [0, 1, 15, 16, 17, 33])
+def test_counts_of_sources(length: int) -> None:
+    nodes = torch.from_numpy(np.random.default_rng(6).integers(0, 5, length).astype(np.int32))
+    graph = MemoryEdges(torch.tensor([0, 0, 0, 0, 0, length]), nodes)
+    assert torch.equal(graph.out_degree(), torch.bincount(nodes, minlength=5))
 
 
 def test_edges_in_any_layout() -> None:

@@ -80,3 +80,19 @@ def test_what_cannot_be_sent_is_refused_all_at_once() -> None:
         quantize_labels(torch.tensor([0.5]), 3)
     with pytest.raises(InputError, match="classes"):
         quantize_labels(torch.tensor([0]), labels_module.MOST_CLASSES + 1)
+
+
+@pytest.mark.parametrize("mean_share", [0.0, 0.1])
+@pytest.mark.parametrize("centered", [False, True])
+@pytest.mark.parametrize("longest", [0, 1, 98, 99, 100, 101, 5_000])
+def test_a_node_has_the_entries_of_its_length_however_many_lengths_there_are(
+    longest: int, centered: bool, mean_share: float
+) -> None:
+    draw = torch.Generator().manual_seed(longest)
+    classes, lengths = torch.randint(-1, 7, (100,), generator=draw), torch.arange(100).clamp(max=longest)
+    lengths[17] = longest
+    options = {"bits": 14, "centered": centered, "mean_share": mean_share}
+    found = quantize_labels(classes, 7, lengths=lengths, **options)
+    alone = [quantize_labels(classes[i : i + 1], 7, lengths=lengths[i : i + 1], **options) for i in range(100)]
+    for name in ("classes", "hot", "cold"):
+        assert torch.equal(getattr(found, name), torch.cat([getattr(one, name) for one in alone]))

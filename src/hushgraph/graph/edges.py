@@ -147,7 +147,9 @@ class MemoryEdges:
         return torch.diff(self.offsets).to(torch.int64)
 
     def out_degree(self) -> Tensor:
-        """How many edges start at each node, int64."""
+        """How many edges start at each node, int64; where each is known to have its reverse, as many end there."""
+        if self.__dict__.get("_symmetric"):
+            return self.in_degree()
         return counted_by_source([self.sources], self.num_nodes, self.num_edges)
 
     def out_sums(self, values: Tensor) -> Tensor:

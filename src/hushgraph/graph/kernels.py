@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import njit, types
-from numba.extending import intrinsic
+from numba import njit
+
+from hushgraph.graph.row_loop import add_rows, fetch_ahead
 
 FLUSH = (1 << 16) - 1
 """Rows that are added in 32 bits: 2^16 - 1 entries of at most 2^15 stay below 2^31, whatever the bound on rows is."""
@@ -22,6 +21,9 @@ FLUSH = (1 << 16) - 1
 _WIDTHS = (1, 2, 4, 8, 16, 32, 48, 64)
 _AHEAD = 32  # rows fetched before their turn
 _CACHED_BYTES = 1 << 24  # tables up to this size come from the processor's caches: fetching ahead only costs there
+_LINE = 16  # sources that come with one fetch
+_LEAST_LONG = 1 << 32  # edges whose positions need more than 32 bits
+_ONE = np.uint64(1)
 _DIGIT = 11  # bits of a node number sorted at a time: so many counters stay in the nearest cache
 _HIGH, _LOW, _FACTOR = np.uint64(30), np.uint64(27), np.uint64(0xBF58476D1CE4E5B9)  # of `disk.hashes`
 _HALF = np.uint64(32)
@@ -49,92 +51,41 @@ def row_sums(parts: list[np.ndarray], sources: np.ndarray, offsets: np.ndarray, 
     for number, part in enumerate(parts):
         first = number * _WIDTHS[-1]
         run = _row_sums(part.shape[1], _AHEAD if part.nbytes > _CACHED_BYTES else 0, 8 * out.itemsize)
-        run(part, sources, offsets, out[:, first : first + _WIDTHS[-1]])
+        run(part, sources, sources, offsets, out[:, first : first + _WIDTHS[-1]])
+
+
+def coded_row_sums(
+    table: np.ndarray, codes: np.ndarray, sources: np.ndarray, offsets: np.ndarray, out: np.ndarray
+) -> None:
+    """The same, where node v has the row `codes[v]` of a table (as wide as `tables` makes them)."""
+    _row_sums(table.shape[1], 0, 8 * out.itemsize, 8 * codes.itemsize)(table, codes, sources, offsets, out)
 
 
 @cache
-def _row_sums(width: int, ahead: int, bits: int) -> Callable[..., None]:
+def _row_sums(width: int, ahead: int, bits: int, code_bits: int = 0) -> Callable[..., None]:
     @njit(cache=True, nogil=True)
-    def run(table, sources, offsets, out):  # type: ignore[no-untyped-def]
-        start, columns = np.intp(offsets[0]), out.shape[1]
-        rows, nodes = np.uintp(table.ctypes.data), np.uintp(sources.ctypes.data)
-        size, piece = np.intp(len(sources)), np.empty(width, dtype=out.dtype)
-        for i in range(len(offsets) - 1):
+    def run(table, codes, sources, offsets, out):  # type: ignore[no-untyped-def]
+        start, columns, targets = np.intp(offsets[0]), out.shape[1], len(offsets) - 1
+        rows, of = np.uintp(table.ctypes.data), np.uintp(codes.ctypes.data)
+        nodes, size, piece = np.uintp(sources.ctypes.data), np.intp(len(sources)), np.empty(width, dtype=out.dtype)
+        is_whole = out.strides[0] == columns * out.itemsize
+        for i in range(targets):
             begin, end = np.intp(offsets[i]) - start, np.intp(offsets[i + 1]) - start
-            if columns == width and end - begin <= FLUSH:
+            # What is written behind the last column is where later rows are still to be written.
+            has_room = columns == width or (is_whole and (targets - i) * columns >= width)
+            if has_room and end - begin <= FLUSH:
                 place = np.uintp(out.ctypes.data + i * out.strides[0])
-                _add_rows(width, ahead, bits, rows, nodes, begin, end, size, place)  # type: ignore[call-arg]
+                add_rows(width, ahead, bits, code_bits, rows, of, nodes, begin, end, size, place)  # type: ignore[call-arg]
                 continue
             out[i, :] = 0
             while begin < end:
                 stop, place = min(end, begin + FLUSH), np.uintp(piece.ctypes.data)
-                _add_rows(width, ahead, bits, rows, nodes, begin, stop, size, place)  # type: ignore[call-arg]
+                add_rows(width, ahead, bits, code_bits, rows, of, nodes, begin, stop, size, place)  # type: ignore[call-arg]
                 for j in range(columns):
                     out[i, j] += piece[j]
                 begin = stop
 
     return run
-
-
-@intrinsic
-def _add_rows(typing, width, ahead, bits, table, sources, begin, end, size, place):  # type: ignore[no-untyped-def]
-    """Add the int16 rows of `sources[begin:end]` in 32 bits and write the sum to `place`, in so many `bits`.
-
-    Written out because one vector register per 16 columns must hold the partial sum: an array is not kept in registers.
-    """
-    known = (width, ahead, bits)
-    if not all(isinstance(one, types.IntegerLiteral) for one in known):
-        return None
-    pointer, number = types.uintp, types.intp
-    signature = types.void(*known, pointer, pointer, number, number, number, pointer)
-
-    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        _emit_row_loop(builder, *(one.literal_value for one in known), *values[3:])
-        return context.get_dummy_value()
-
-    return signature, code
-
-
-def _emit_row_loop(b: Any, width: int, ahead: int, bits: int, table: Any, sources: Any, *bounds: Any) -> None:
-    begin, end, size, place = bounds
-    i16, i32, i64 = (ir.IntType(bits) for bits in (16, 32, 64))
-    short, middle, wide = (ir.VectorType(kind, width) for kind in (i16, i32, i64))
-    before, loop, done = b.block, b.append_basic_block("rows"), b.append_basic_block("summed")
-    nodes, none = b.inttoptr(sources, i32.as_pointer()), ir.Constant(middle, [0] * width)
-
-    def row_of(position: Any) -> Any:
-        node = b.zext(b.load(b.gep(nodes, [position])), i64)
-        return b.add(table, b.mul(node, ir.Constant(i64, 2 * width)))
-
-    b.cbranch(b.icmp_signed("<", begin, end), loop, done)
-    b.position_at_end(loop)
-    position, partial = b.phi(i64), b.phi(middle)
-    if ahead:
-        later = b.add(position, ir.Constant(i64, ahead))
-        later = b.select(b.icmp_signed("<", later, size), later, position)
-        _emit_prefetch(b, row_of(later), 2 * width)
-    row = b.load(b.inttoptr(row_of(position), short.as_pointer()), align=2)
-    added, following = b.add(partial, b.sext(row, middle)), b.add(position, ir.Constant(i64, 1))
-    for phi, first, later in ((position, begin, following), (partial, none, added)):
-        phi.add_incoming(first, before)
-        phi.add_incoming(later, loop)
-    b.cbranch(b.icmp_signed("<", following, end), loop, done)
-    b.position_at_end(done)
-    result = b.phi(middle)
-    result.add_incoming(none, before)
-    result.add_incoming(added, loop)
-    result = b.sext(result, wide) if bits == 64 else result
-    b.store(result, b.inttoptr(place, result.type.as_pointer()), align=bits // 8)
-
-
-def _emit_prefetch(b: Any, address: Any, num_bytes: int) -> None:
-    """Ask for the cache lines of a row: to read (0), to be kept near (3), data and not code (1)."""
-    i8, i32, i64 = (ir.IntType(bits) for bits in (8, 32, 64))
-    kind = ir.FunctionType(ir.VoidType(), [i8.as_pointer(), i32, i32, i32])
-    prefetch = b.module.declare_intrinsic("llvm.prefetch.p0", (), kind)
-    for line in range(0, num_bytes, 64):
-        place = b.inttoptr(b.add(address, ir.Constant(i64, line)), i8.as_pointer())
-        b.call(prefetch, [place, *(ir.Constant(i32, value) for value in (0, 3, 1))])
 
 
 # Lists by sender
@@ -143,7 +94,12 @@ def _emit_prefetch(b: Any, address: Any, num_bytes: int) -> None:
 @njit(cache=True, nogil=True)
 def count(sources, counts):  # type: ignore[no-untyped-def]
     """Add to `counts[v]` how often v is among the sources."""
-    for k in range(len(sources)):
+    whole = len(sources) // _LINE * _LINE
+    for first in range(0, whole, _LINE):
+        fetch_ahead(sources, np.uintp(first))  # type: ignore[call-arg]
+        for k in range(_LINE):
+            counts[sources[first + k]] += 1
+    for k in range(whole, len(sources)):
         counts[sources[k]] += 1
 
 
@@ -159,15 +115,21 @@ def by_target(
     short = target_bits + source_bits - most <= 32  # so many bits tell two edges of a range apart
     range_bits = min(most, (len(target) >> _IN_RANGE_BITS).bit_length())
     range_bits = max(range_bits, target_bits + source_bits - 32) if short else range_bits
-    pairs = np.empty(len(target), dtype=np.uint32 if short else np.int64)
-    _by_target(source, target, pairs, target_bits, source_bits, range_bits, offsets, sources)
+    # Short pairs take the place of the lists that they become.
+    pairs = sources.view(np.uint32) if short else np.empty(len(target), dtype=np.int64)
+    digits = (source_bits + _DIGIT - 1) // _DIGIT
+    width = (source_bits + digits - 1) // digits
+    # The less, the nearer; and of a position without a sign nobody asks whether it counts from the end.
+    counts = np.empty((digits, 1 << width), dtype=np.uint32 if len(target) < _LEAST_LONG else np.uint64)
+    _by_target(source, target, pairs, target_bits, source_bits, range_bits, width, counts, offsets, sources)
 
 
 @njit(cache=True, nogil=True)
-def _by_target(source, target, pairs, target_bits, node_bits, range_bits, offsets, sources):  # type: ignore[no-untyped-def]
+def _by_target(source, target, pairs, target_bits, node_bits, range_bits, width, counts, offsets, sources):  # type: ignore[no-untyped-def]
     shift, num_ranges = target_bits - range_bits, 1 << range_bits
     starts = np.zeros(num_ranges + 1, dtype=np.int64)
     for k in range(len(target)):
+        fetch_ahead(target, np.uintp(k))  # type: ignore[call-arg]
         starts[(target[k] >> shift) + 1] += 1
     largest = starts.max()
     for i in range(num_ranges):
@@ -175,28 +137,28 @@ def _by_target(source, target, pairs, target_bits, node_bits, range_bits, offset
     place = starts[:-1].copy()
     within = (np.int64(1) << shift) - 1
     for k in range(len(target)):
+        fetch_ahead(target, np.uintp(k))  # type: ignore[call-arg]
+        fetch_ahead(source, np.uintp(k))
         number = target[k] >> shift
         pairs[place[number]] = ((np.int64(target[k]) & within) << node_bits) | np.int64(source[k])
         place[number] += 1
-    spare = np.empty(largest, dtype=pairs.dtype)
+    one, other = np.empty(largest, dtype=pairs.dtype), np.empty(largest, dtype=pairs.dtype)
     for i in range(num_ranges):
         begin, end = starts[i], starts[i + 1]
-        part = _by_low_bits(pairs[begin:end], spare[: end - begin], node_bits)
+        part = _by_low_bits(pairs[begin:end], one[: end - begin], other[: end - begin], node_bits, width, counts)
         first = i << shift
-        _write_lists(part, node_bits, begin, offsets[first : first + within + 1], sources[begin:end])
+        _write_lists(part, node_bits, begin, counts.dtype, offsets[first : first + within + 1], sources[begin:end])
     offsets[len(offsets) - 1] = len(target)
 
 
 @njit(cache=True, nogil=True)
-def _by_low_bits(values, spare, bits):  # type: ignore[no-untyped-def]
-    """The values sorted by their lowest bits, a digit at a time, in one of the two arrays."""
-    digits = (bits + _DIGIT - 1) // _DIGIT
-    width = (bits + digits - 1) // digits
-    counts = _digit_counts(values, bits, digits, width)
-    for digit in range(digits):
+def _by_low_bits(values, spare, next_spare, bits, width, counts):  # type: ignore[no-untyped-def]
+    """The values sorted by their lowest bits, a digit of so many at a time, in one of the two spare arrays."""
+    _count_digits(values, bits, width, counts)
+    for digit in range(len(counts)):
         low = digit * width
         place, mask = counts[digit], (np.int64(1) << min(width, bits - low)) - 1
-        begin = 0
+        begin = np.uint64(0)
         for number in range(mask + 1):
             count = place[number]
             place[number] = begin
@@ -205,45 +167,47 @@ def _by_low_bits(values, spare, bits):  # type: ignore[no-untyped-def]
             value = values[k]
             number = (np.int64(value) >> low) & mask
             spare[place[number]] = value
-            place[number] += 1
-        values, spare = spare, values
+            place[number] += _ONE
+        values, spare, next_spare = spare, next_spare, spare
     return values
 
 
 @njit(cache=True, nogil=True)
-def _digit_counts(values, bits, digits, width):  # type: ignore[no-untyped-def]
+def _count_digits(values, bits, width, counts):  # type: ignore[no-untyped-def]
     """How often each value of each digit occurs: all digits of a value while it is at hand, two of them at a time."""
-    counts = np.zeros((digits, 1 << width), dtype=np.int64)
+    digits = len(counts)
+    counts[:] = 0
     for first in range(0, digits, 2):
         low, high = first * width, min((first + 1) * width, bits)
         here, mask = counts[first], (np.int64(1) << (high - low)) - 1
         there, rest = counts[min(first + 1, digits - 1)], (np.int64(1) << min(width, max(bits - high, 0))) - 1
         if first + 1 == digits:
             for k in range(len(values)):
-                here[(np.int64(values[k]) >> low) & mask] += 1
+                fetch_ahead(values, np.uintp(k))  # type: ignore[call-arg]
+                here[(np.int64(values[k]) >> low) & mask] += _ONE
         else:
             for k in range(len(values)):
+                fetch_ahead(values, np.uintp(k))  # type: ignore[call-arg]
                 value = np.int64(values[k])
-                here[(value >> low) & mask] += 1
-                there[(value >> high) & rest] += 1
-    return counts
+                here[(value >> low) & mask] += _ONE
+                there[(value >> high) & rest] += _ONE
 
 
 @njit(cache=True, nogil=True)
-def _write_lists(pairs, node_bits, begin, offsets, sources):  # type: ignore[no-untyped-def]
+def _write_lists(pairs, node_bits, begin, kind, offsets, sources):  # type: ignore[no-untyped-def]
     """Deal pairs that are sorted by source out to their targets, and say where each target's list begins."""
-    place = np.zeros(len(offsets) + 1, dtype=np.int64)
+    place = np.zeros(len(offsets) + 1, dtype=kind)
     for k in range(len(pairs)):
-        place[(np.int64(pairs[k]) >> node_bits) + 1] += 1
+        place[(np.int64(pairs[k]) >> node_bits) + 1] += _ONE
     for i in range(len(offsets)):
-        offsets[i] = begin + place[i]
+        offsets[i] = begin + np.int64(place[i])
         place[i + 1] += place[i]
     mask = (np.int64(1) << node_bits) - 1
     for k in range(len(pairs)):
         pair = np.int64(pairs[k])
         number = pair >> node_bits
         sources[place[number]] = pair & mask
-        place[number] += 1
+        place[number] += _ONE
 
 
 # Whole lists

@@ -1,6 +1,7 @@
-"""Compiled loops over edges: sums of labels, by counting. As `hushgraph.graph.kernels`, of which they are a part.
+"""Compiled loops over edges: sums of labels. As `hushgraph.graph.kernels`, of which they are a part.
 
-There are four counters per class, in turn, so that an edge need not wait for the one before it.
+Where classes are few, the rows that labels stand for are as few, stay near, and are added as they are. Otherwise
+classes are counted, or entries added by class: one step per edge, however many classes there are.
 """
 
 from __future__ import annotations
@@ -8,23 +9,26 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-_LEAST_LANE = 4  # bits of a counter that shares a register: in fewer, lists are cut too often
+from hushgraph.graph.kernels import coded_row_sums
+from hushgraph.graph.row_loop import fetch_ahead
+
+_WIDTHS = (16, 32)  # columns of rows: with more classes, counting takes less time
+_MOST_ROWS = 1 << 14  # half a megabyte, or one
 _BYTES_FULL = np.uint64(4 * 252)  # a byte counts these, and three more where a list ends
 _AT_ONCE = np.uint64(1 << 12)  # entries whose messages are fetched before they are added: they stay near
+_LINE = 8  # sources read after one fetch
 _ONE, _TWO, _THREE, _FOUR = (np.uint64(number) for number in (1, 2, 3, 4))
 
 
 class EqualLabels:
     """Sums of labels of one `hot` and one `cold` entry, for classes from 0 on; senders of class `columns` send nothing.
 
-    Where classes are few, all counters of a kind share one register, a lane each; otherwise a counter is a byte.
+    Many classes are counted, by four counters in turn, so that an edge need not wait for the one before it.
     """
 
     def __init__(self, classes: np.ndarray, columns: int, hot: int, cold: int) -> None:
-        self.lane = 64 // (columns + 1)
-        self.is_few = self.lane >= _LEAST_LANE
-        places = classes * self.lane if self.is_few else classes
-        self.table = places.astype(np.uint8 if columns < 1 << 8 else np.uint16)
+        self.codes = classes.astype(np.uint8 if columns < 1 << 8 else np.uint16)
+        self.rows = _rows(columns, np.array([hot]), np.array([cold])) if columns <= _WIDTHS[-1] else None
         self.entries = (hot, cold)
 
     def sums(self, sources: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
@@ -32,42 +36,20 @@ class EqualLabels:
 
         Offsets as for `row_sums`.
         """
-        if self.is_few:
-            _sums_in_lanes(self.table, np.uint64(self.lane), *self.entries, sources, offsets, out)
+        if self.rows is not None:
+            coded_row_sums(self.rows, self.codes, sources, offsets, out)
         else:
-            _sums_in_bytes(self.table, *self.entries, sources, offsets, out)
+            _sums_in_bytes(self.codes, *self.entries, sources, offsets, out)
 
 
-@njit(cache=True, nogil=True)
-def _sums_in_lanes(shifts, lane, hot, cold, sources, offsets, out):  # type: ignore[no-untyped-def]
-    columns, most = out.shape[1], (_ONE << lane) - _ONE
-    counts, start = np.zeros(columns, dtype=np.int64), np.uint64(offsets[0])
-    for i in range(len(offsets) - 1):
-        k, end = np.uint64(offsets[i]) - start, np.uint64(offsets[i + 1]) - start
-        counts[:] = 0
-        while k < end:
-            stop = min(end, k + _FOUR * most)  # before a lane can run over
-            a = b = c = d = np.uint64(0)
-            while k + _FOUR <= stop:
-                a += _ONE << np.uint64(shifts[sources[k]])
-                b += _ONE << np.uint64(shifts[sources[k + _ONE]])
-                c += _ONE << np.uint64(shifts[sources[k + _TWO]])
-                d += _ONE << np.uint64(shifts[sources[k + _THREE]])
-                k += _FOUR
-            if k < stop:  # up to three more: a fixed number of steps, some of which add nothing, beats guessing
-                last = stop - _ONE
-                a += _ONE << np.uint64(shifts[sources[k]])
-                b += np.uint64(k + _ONE < stop) << np.uint64(shifts[sources[min(k + _ONE, last)]])
-                c += np.uint64(k + _TWO < stop) << np.uint64(shifts[sources[min(k + _TWO, last)]])
-                k = stop
-            for j in range(columns):
-                low = np.uint64(j) * lane
-                counts[j] += np.int64((a >> low & most) + (b >> low & most) + (c >> low & most) + (d >> low & most))
-        senders = np.int64(0)
-        for j in range(columns):
-            senders += counts[j]
-        for j in range(columns):
-            out[i, j] = counts[j] * (hot - cold) + senders * cold
+def _rows(columns: int, hot: np.ndarray, cold: np.ndarray) -> np.ndarray:
+    """The rows of every class, first for the first `hot` and `cold`, then for the next; the last row is of zeros."""
+    width = min(width for width in _WIDTHS if width >= columns)
+    rows = np.zeros((len(hot) * columns + 1, width), dtype=np.int16)
+    blocks = rows[:-1].reshape(len(hot), columns, width)
+    blocks[:, :, :columns] = cold[:, None, None]
+    blocks[:, np.arange(columns), np.arange(columns)] = hot[:, None]
+    return rows
 
 
 @njit(cache=True, nogil=True)
@@ -82,6 +64,7 @@ def _sums_in_bytes(classes, hot, cold, sources, offsets, out):  # type: ignore[n
         while k < end:
             stop = min(end, k + _BYTES_FULL)  # before a byte can run over
             while k + _FOUR <= stop:
+                fetch_ahead(sources, k)  # type: ignore[call-arg]
                 a[classes[sources[k]]] += one
                 b[classes[sources[k + _ONE]]] += one
                 c[classes[sources[k + _TWO]]] += one
@@ -101,10 +84,20 @@ def _sums_in_bytes(classes, hot, cold, sources, offsets, out):  # type: ignore[n
 class OwnLabels:
     """Sums of labels where every sender has its own `hot` and `cold` entry: hot >= 0 >= cold, below 2^15.
 
-    Class, -cold and hot - cold of a sender are one number, of 32 bits where they fit.
+    Senders of class `columns` send nothing. Entries that depend on the length of a list are few, and so are the rows.
     """
 
     def __init__(self, classes: np.ndarray, columns: int, hot: np.ndarray, cold: np.ndarray) -> None:
+        self.rows: np.ndarray | None = None
+        if columns <= _WIDTHS[-1]:
+            self.codes, kinds = np.empty(len(classes), dtype=np.uint16), np.empty((2, _MOST_ROWS), dtype=np.int64)
+            count = _code(classes, columns, hot, cold, self.codes, kinds[:, : (_MOST_ROWS - 1) // columns])
+            self.rows = _rows(columns, *kinds[:, :count]) if count >= 0 else None
+        if self.rows is None:
+            self._pack(classes, columns, *(np.where(classes < columns, part, 0) for part in (hot, cold)))
+
+    def _pack(self, classes: np.ndarray, columns: int, hot: np.ndarray, cold: np.ndarray) -> None:
+        """Class, -cold and hot - cold of a sender as one number, of 32 bits where they fit."""
         more, less = (hot - cold).astype(np.uint64), (-cold).astype(np.uint64)
         self.less_at = int(columns).bit_length()
         self.more_at = self.less_at + int(less.max(initial=0)).bit_length()
@@ -114,7 +107,47 @@ class OwnLabels:
 
     def sums(self, sources: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
         """Write to `out[i, j]` the sum of the `hot` of the senders of i with class j and the `cold` of the others."""
-        _own_label_sums(self.table, np.uint64(self.less_at), np.uint64(self.more_at), sources, offsets, out)
+        if self.rows is not None:
+            coded_row_sums(self.rows, self.codes, sources, offsets, out)
+        else:
+            _own_label_sums(self.table, np.uint64(self.less_at), np.uint64(self.more_at), sources, offsets, out)
+
+
+@njit(cache=True, nogil=True)
+def _code(classes, columns, hot, cold, codes, kinds):  # type: ignore[no-untyped-def]
+    """Number the rows of `_rows` that nodes send, and write the distinct entries; how many there are.
+
+    -1 where they are too many, or one `hot` has several `cold`.
+    """
+    number_of, count = np.full(1 << 15, -1, dtype=np.int32), 0
+    for v in range(len(classes)):
+        if classes[v] == columns:
+            continue
+        number = number_of[hot[v]]
+        if number < 0:
+            if count == kinds.shape[1]:
+                return -1
+            number = number_of[hot[v]] = count
+            kinds[0, number], kinds[1, number] = hot[v], cold[v]
+            count += 1
+        elif kinds[1, number] != cold[v]:
+            return -1
+        codes[v] = number * columns + classes[v]
+    for v in range(len(classes)):
+        if classes[v] == columns:
+            codes[v] = count * columns
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _fetch(packed, sources, near):  # type: ignore[no-untyped-def]
+    whole = len(sources) // _LINE * _LINE
+    for first in range(0, whole, _LINE):
+        fetch_ahead(sources, np.uintp(first))  # type: ignore[call-arg]
+        for j in range(_LINE):
+            near[first + j] = packed[sources[first + j]]
+    for j in range(whole, len(sources)):
+        near[j] = packed[sources[j]]
 
 
 @njit(cache=True, nogil=True)
@@ -132,8 +165,7 @@ def _own_label_sums(packed, less_at, more_at, sources, offsets, out):  # type: i
         while k < end:
             if k >= until:
                 first, until = k, min(k + _AT_ONCE, size)
-                for j in range(until - first):
-                    near[j] = packed[sources[first + np.uint64(j)]]
+                _fetch(packed, sources[first:until], near)
             x, stop = k - first, min(end, until) - first
             k = stop + first
             for j in range(x, stop):

@@ -71,6 +71,17 @@ def quantize_labels(
     """
     InputError.collect(_problems(classes, columns, bits, lengths, mean_share))
     copies = torch.ones((), dtype=torch.int64) if lengths is None else lengths.to(torch.int64).clamp(min=1)
+    longest = int(copies.max()) if copies.numel() else 0
+    if longest < copies.numel():  # every length once, and then for every node what its length has
+        every = torch.arange(longest + 1).clamp(min=1)
+        hot, cold = (part.index_select(0, copies) for part in _entries(every, columns, bits, centered, mean_share))
+    else:
+        hot, cold = _entries(copies, columns, bits, centered, mean_share)
+    return QuantizedLabels(torch.where(classes < 0, columns, classes), columns, hot, cold, bits, 2.0**-bits)
+
+
+def _entries(copies: Tensor, columns: int, bits: int, centered: bool, mean_share: float) -> tuple[Tensor, Tensor]:
+    """The own entry and that of all others, of rows whose squared norm, times so many copies, is bounded."""
     others = max(columns - 1, 1)
     apart, together = math.sqrt((1.0 - mean_share) * (columns - 1) / columns), math.sqrt(mean_share / columns)
     length = 4.0**bits * ((apart + together) ** 2 if centered else 1.0)
@@ -91,7 +102,7 @@ def quantize_labels(
     hot -= too_long().to(torch.int64)  # where the root was rounded up
     if bool(too_long().any()):
         raise HushgraphError("expected quantized labels within their bound; got a longer one; please report this")
-    return QuantizedLabels(torch.where(classes < 0, columns, classes), columns, hot, cold(), bits, 2.0**-bits)
+    return hot, cold()
 
 
 def _problems(classes: Tensor, columns: int, bits: int, lengths: Tensor | None, mean_share: float) -> list[str]:

@@ -120,8 +120,7 @@ def _label_kernel(rows: QuantizedLabels) -> _Kernel:
     classes = rows.classes.numpy()
     if rows.hot.dim() == 0:
         return EqualLabels(classes, rows.columns, int(rows.hot), int(rows.cold)).sums
-    hot, cold = (torch.where(rows.classes < rows.columns, part, 0).numpy() for part in (rows.hot, rows.cold))
-    return OwnLabels(classes, rows.columns, hot, cold).sums
+    return OwnLabels(classes, rows.columns, rows.hot.numpy(), rows.cold.numpy()).sums
 
 
 def _in_threads(kernel: _Kernel, offsets: Tensor, sources: Tensor, out: Tensor) -> None:
