@@ -42,6 +42,7 @@ DEGREE, CLASSES, FEATURES, SAME = 50, 8, 16, 0.2
 AT_ONCE = 1 << 22
 PARTS = ("make", "import", "edge", "node", "sums", "batches", "duckdb", "sorted")
 SEEDS = (1, 2, 3)
+MEMORY = "4GiB"  # 1e8 entries are used from memory, more from the disk
 UNITS = {"edge": "undirected-edge", "node": "node"}
 
 
@@ -106,6 +107,7 @@ def fit(level: str) -> Callable[[Path, int], dict[str, Any]]:
             UNITS[level],
             1.0,
             ledger=str(folder / f"ledger-{level}"),
+            memory=MEMORY,
             progress=lambda *_: first.append(time.process_time() - started) if not first else None,
         )
         trained = time.process_time() - started

@@ -8,7 +8,9 @@ It makes the graph of `benchmarks/scale.py` and imports it, if it is not there. 
   killed on the way: whether all tensors of all models are equal, to the last byte;
 * sums: exact sums of labels and of 16 columns, from disk by this process with one thread, and by 1 and 2 workers;
 * fit: Chorus at edge level, whole, by 1 and 2 workers on Ray, starting the cluster included or not;
-* processes: the same, and the sums, by this process and by two others, starting them included or not, in turn.
+* processes: the same, and the sums, by this process and by two others, starting them included or not, in turn;
+* threads: the same fit at edge and node level by this process with one thread and with two, in turn, and whether all
+  tensors are equal.
 
 Seconds are those on the clock, those of the processor in all processes (this one, Ray's and the workers'), and those of
 this process and of the busiest other one, one after the other: what the clock would show if every process had a
@@ -239,6 +241,27 @@ def processes_of(place: Path, nodes: int, rounds: int) -> dict[str, Any]:
     return {part: {way: middle(taken) for way, taken in ways.items()} for part, ways in found.items()}
 
 
+def threads_of(place: Path, rounds: int) -> dict[str, Any]:
+    """Whole fits with one thread and with two: the median of some rounds, those of both in turn."""
+    import torch
+
+    graph, found = str(place / "my.graph"), {}
+    for unit in ("undirected-edge", "node"):
+        taken: dict[str, list[dict[str, float]]] = {"here": [], "2 threads": []}
+        digests = set[str]()
+        digest(graph, unit, None)  # loops are compiled
+        for _ in range(rounds):
+            for count, way in enumerate(taken, start=1):
+                torch.set_num_threads(count)
+                used, done = timed(lambda unit=unit: digest(graph, unit, None))
+                taken[way].append(used)
+                digests.add(done)
+        torch.set_num_threads(1)
+        print(f"{unit}: the same bytes with 1 and 2 threads: {len(digests) == 1}", flush=True)
+        found[unit] = {way: middle(one) for way, one in taken.items()}
+    return found
+
+
 # 100 billion entries
 
 
@@ -277,7 +300,7 @@ def ratios(found: dict[str, Any]) -> Iterator[str]:
                 f"{one['path']:8.2f} s along the longest path{words}"
             )
         first = "1 on Ray" if "1 on Ray" in contenders else "here"
-        second = "2 on Ray" if "2 on Ray" in contenders else "2 processes"
+        second = next(way for way in ("2 on Ray", "2 processes", "2 threads") if way in contenders)
         clock, path = (contenders[first][kind] / contenders[second][kind] for kind in ("wall", "path"))
         yield f"{part:12s} {second} beside {first}: {clock:.2f} times as fast on the clock, {path:.2f} along the path"
 
@@ -286,9 +309,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--folder", type=Path, required=True, help="where to write; needs room")
     parser.add_argument("--entries", type=float, default=1e7)
-    parts = ("bytes", "sums", "fit", "processes")
+    parts = ("bytes", "sums", "fit", "processes", "threads")
     parser.add_argument("--parts", nargs="+", choices=parts, default=list(parts))
-    parser.add_argument("--rounds", type=int, default=3, help="of the parts `fit` and `processes`")
+    parser.add_argument("--rounds", type=int, default=3, help="of the parts `fit`, `processes`, `threads`")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     entries = int(given.entries)
@@ -303,6 +326,8 @@ def main() -> None:
         print("\n".join(ratios({"fit": fits_of(place, given.rounds)})), flush=True)
     if "processes" in given.parts:
         print("\n".join(ratios(processes_of(place, nodes, given.rounds))), flush=True)
+    if "threads" in given.parts:
+        print("\n".join(ratios(threads_of(place, given.rounds))), flush=True)
 
 
 if __name__ == "__main__":
