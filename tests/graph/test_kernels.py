@@ -220,10 +220,18 @@ def test_threads_share_the_targets(threads: int, monkeypatch: pytest.MonkeyPatch
     skewed=st.booleans(),
     in_range_bits=st.sampled_from([2, 6, 15]),
     least_long=st.sampled_from([0, 1 << 32]),
+    least_in_lines=st.sampled_from([0, 1 << 25]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_edges_are_ordered_like_sorted_pairs(
-    seed: int, num_nodes: int, num_edges: int, dtype: type, skewed: bool, in_range_bits: int, least_long: int
+    seed: int,
+    num_nodes: int,
+    num_edges: int,
+    dtype: type,
+    skewed: bool,
+    in_range_bits: int,
+    least_long: int,
+    least_in_lines: int,
 ) -> None:
     rng = np.random.default_rng(seed)
     source, target = rng.integers(0, num_nodes, (2, num_edges)).astype(dtype)
@@ -231,6 +239,7 @@ def test_edges_are_ordered_like_sorted_pairs(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernels, "_IN_RANGE_BITS", in_range_bits)  # many ranges, some, or one
         patch.setattr(kernels, "_LEAST_LONG", least_long)
+        patch.setattr(kernels, "_LEAST_IN_LINES", least_in_lines)
         found = MemoryEdges.from_pairs(source, target, num_nodes)
     pairs = np.sort(target.astype(np.int64) << 32 | source)
     expected = MemoryEdges.from_packed(pairs, num_nodes)
@@ -238,6 +247,22 @@ def test_edges_are_ordered_like_sorted_pairs(
     assert found.offsets.dtype == expected.offsets.dtype
     assert torch.equal(found.sources, expected.sources)
     assert torch.equal(found.offsets, expected.offsets)
+
+
+@pytest.mark.parametrize("skip", range(17))
+@pytest.mark.parametrize("num_nodes", [3, 700, 2**22 + 5])
+def test_whole_lines_stay_within_an_array_that_begins_anywhere(
+    skip: int, num_nodes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "_LEAST_IN_LINES", 0)
+    source, target = np.random.default_rng(skip).integers(0, num_nodes, (2, 1_000))
+    room, offsets = np.full(1_040, -7, dtype=np.int32), np.empty(num_nodes + 1, dtype=np.int32)
+    kernels.by_target(source, target, offsets, room[skip : skip + 1_000], num_nodes)
+    expected = MemoryEdges.from_packed(np.sort(target << 32 | source), num_nodes)
+    assert np.array_equal(room[skip : skip + 1_000], expected.sources.numpy())
+    assert np.array_equal(offsets, expected.offsets.numpy())
+    assert (room[:skip] == -7).all()
+    assert (room[skip + 1_000 :] == -7).all()
 
 
 @pytest.mark.parametrize("length", [0, 1, 15, 16, 17, 33])

@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 from numba import njit
 
-from hushgraph.graph.row_loop import add_rows, fetch_ahead
+from hushgraph.graph.row_loop import LINE, add_rows, fetch_ahead, store_line
 
 FLUSH = (1 << 16) - 1
 """Rows that are added in 32 bits: 2^16 - 1 entries of at most 2^15 stay below 2^31, whatever the bound on rows is."""
@@ -22,6 +22,7 @@ _WIDTHS = (1, 2, 4, 8, 16, 32, 48, 64)
 _AHEAD = 32  # rows fetched before their turn
 _CACHED_BYTES = 1 << 24  # tables up to this size come from the processor's caches: fetching ahead only costs there
 _LINE = 16  # sources that come with one fetch
+_LEAST_IN_LINES = 1 << 25  # edges from which dealing them out in whole lines of memory takes less time
 _LEAST_LONG = 1 << 32  # edges whose positions need more than 32 bits
 _ONE = np.uint64(1)
 _DIGIT = 11  # bits of a node number sorted at a time: so many counters stay in the nearest cache
@@ -116,39 +117,82 @@ def by_target(
     range_bits = min(most, (len(target) >> _IN_RANGE_BITS).bit_length())
     range_bits = max(range_bits, target_bits + source_bits - 32) if short else range_bits
     # Short pairs take the place of the lists that they become.
-    pairs = sources.view(np.uint32) if short else np.empty(len(target), dtype=np.int64)
+    pairs = sources.view(np.uint32) if short else np.empty(len(target), dtype=np.uint64)
     digits = (source_bits + _DIGIT - 1) // _DIGIT
     width = (source_bits + digits - 1) // digits
-    # The less, the nearer; and of a position without a sign nobody asks whether it counts from the end.
     counts = np.empty((digits, 1 << width), dtype=np.uint32 if len(target) < _LEAST_LONG else np.uint64)
-    _by_target(source, target, pairs, target_bits, source_bits, range_bits, width, counts, offsets, sources)
+    bits = (np.uint64(number) for number in (target_bits - range_bits, source_bits, width))
+    # Of a number without a sign nobody asks whether it counts from the end.
+    ends = (one.view(f"u{one.itemsize}") for one in (source, target))
+    starts, in_lines = np.zeros((1 << range_bits) + 1, dtype=counts.dtype), len(target) >= _LEAST_IN_LINES
+    _by_target(*ends, pairs, in_lines, starts, *bits, counts, offsets, sources)
 
 
 @njit(cache=True, nogil=True)
-def _by_target(source, target, pairs, target_bits, node_bits, range_bits, width, counts, offsets, sources):  # type: ignore[no-untyped-def]
-    shift, num_ranges = target_bits - range_bits, 1 << range_bits
-    starts = np.zeros(num_ranges + 1, dtype=np.int64)
+def _by_target(source, target, pairs, in_lines, starts, shift, node_bits, width, counts, offsets, sources):  # type: ignore[no-untyped-def]
     for k in range(len(target)):
         fetch_ahead(target, np.uintp(k))  # type: ignore[call-arg]
-        starts[(target[k] >> shift) + 1] += 1
+        starts[(np.uint64(target[k]) >> shift) + _ONE] += _ONE
     largest = starts.max()
-    for i in range(num_ranges):
+    for i in range(len(starts) - 1):
         starts[i + 1] += starts[i]
     place = starts[:-1].copy()
-    within = (np.int64(1) << shift) - 1
+    if in_lines:
+        _deal_out_in_lines(source, target, pairs, shift, node_bits, place)
+    else:
+        _deal_out(source, target, pairs, shift, node_bits, place)
+    one, other = np.empty(largest, dtype=pairs.dtype), np.empty(largest, dtype=pairs.dtype)
+    for i in range(len(place)):
+        begin, end = starts[i], starts[i + 1]
+        part = _by_low_bits(pairs[begin:end], one[: end - begin], other[: end - begin], node_bits, width, counts)
+        first = np.uint64(i) << shift
+        _write_lists(part, node_bits, begin, counts.dtype, offsets[first : first + (_ONE << shift)], sources[begin:end])
+    offsets[len(offsets) - 1] = len(target)
+
+
+@njit(cache=True, nogil=True)
+def _deal_out(source, target, pairs, shift, node_bits, place):  # type: ignore[no-untyped-def]
+    """Write `(target - first of its range) << node_bits | source` of every edge to `place` of its range."""
+    within = (_ONE << shift) - _ONE
     for k in range(len(target)):
         fetch_ahead(target, np.uintp(k))  # type: ignore[call-arg]
         fetch_ahead(source, np.uintp(k))
-        number = target[k] >> shift
-        pairs[place[number]] = ((np.int64(target[k]) & within) << node_bits) | np.int64(source[k])
-        place[number] += 1
-    one, other = np.empty(largest, dtype=pairs.dtype), np.empty(largest, dtype=pairs.dtype)
-    for i in range(num_ranges):
-        begin, end = starts[i], starts[i + 1]
-        part = _by_low_bits(pairs[begin:end], one[: end - begin], other[: end - begin], node_bits, width, counts)
-        first = i << shift
-        _write_lists(part, node_bits, begin, counts.dtype, offsets[first : first + within + 1], sources[begin:end])
-    offsets[len(offsets) - 1] = len(target)
+        node = np.uint64(target[k])
+        number = node >> shift
+        pairs[place[number]] = ((node & within) << node_bits) | np.uint64(source[k])
+        place[number] += _ONE
+
+
+@njit(cache=True, nogil=True)
+def _deal_out_in_lines(source, target, pairs, shift, node_bits, place):  # type: ignore[no-untyped-def]
+    """The same, by way of a line for each range, which is written when it is full: memory is not read for it first."""
+    each, begin = np.uint64(LINE // pairs.itemsize), np.uint64(pairs.ctypes.data)
+    within, last = (_ONE << shift) - _ONE, each - _ONE
+    skew = begin // np.uint64(pairs.itemsize) & last  # a pair's place in its line, less its place in the array
+    lines = np.empty((len(place) + 1) * each, dtype=pairs.dtype)
+    lines = lines[(each - (np.uint64(lines.ctypes.data) // np.uint64(pairs.itemsize) & last)) & last :]
+    kept, first = np.uint64(lines.ctypes.data), place.copy()
+    for k in range(len(target)):
+        fetch_ahead(target, np.uintp(k))  # type: ignore[call-arg]
+        fetch_ahead(source, np.uintp(k))
+        node = np.uint64(target[k])
+        number = node >> shift
+        at, line = np.uint64(place[number]), number * each
+        of = (at + skew) & last
+        lines[line + of] = ((node & within) << node_bits) | np.uint64(source[k])
+        place[number] += _ONE
+        if of == last:
+            if at >= first[number] + last:
+                to = begin + (at - last) * np.uint64(pairs.itemsize)
+                store_line(to, kept + line * np.uint64(pairs.itemsize))  # type: ignore[call-arg]
+            else:  # an array or a range begins within this line
+                for other in range(np.uint64(first[number]), at + _ONE):
+                    pairs[other] = lines[line + ((other + skew) & last)]
+    for number in range(len(place)):
+        end, line = np.uint64(place[number]), np.uint64(number) * each
+        left = min((end + skew) & last, end - np.uint64(first[number]))
+        for other in range(end - left, end):
+            pairs[other] = lines[line + ((other + skew) & last)]
 
 
 @njit(cache=True, nogil=True)
@@ -156,16 +200,16 @@ def _by_low_bits(values, spare, next_spare, bits, width, counts):  # type: ignor
     """The values sorted by their lowest bits, a digit of so many at a time, in one of the two spare arrays."""
     _count_digits(values, bits, width, counts)
     for digit in range(len(counts)):
-        low = digit * width
-        place, mask = counts[digit], (np.int64(1) << min(width, bits - low)) - 1
+        low = np.uint64(digit) * width
+        place, mask = counts[digit], (_ONE << min(width, bits - low)) - _ONE
         begin = np.uint64(0)
-        for number in range(mask + 1):
+        for number in range(mask + _ONE):
             count = place[number]
             place[number] = begin
             begin += count
         for k in range(len(values)):
-            value = values[k]
-            number = (np.int64(value) >> low) & mask
+            value = np.uint64(values[k])
+            number = (value >> low) & mask
             spare[place[number]] = value
             place[number] += _ONE
         values, spare, next_spare = spare, next_spare, spare
@@ -175,20 +219,22 @@ def _by_low_bits(values, spare, next_spare, bits, width, counts):  # type: ignor
 @njit(cache=True, nogil=True)
 def _count_digits(values, bits, width, counts):  # type: ignore[no-untyped-def]
     """How often each value of each digit occurs: all digits of a value while it is at hand, two of them at a time."""
-    digits = len(counts)
+    digits, nothing = len(counts), np.uint64(0)
     counts[:] = 0
     for first in range(0, digits, 2):
-        low, high = first * width, min((first + 1) * width, bits)
-        here, mask = counts[first], (np.int64(1) << (high - low)) - 1
-        there, rest = counts[min(first + 1, digits - 1)], (np.int64(1) << min(width, max(bits - high, 0))) - 1
+        low = np.uint64(first) * width
+        high = min(low + width, bits)
+        here, mask = counts[first], (_ONE << (high - low)) - _ONE
+        left = min(width, bits - high) if bits > high else nothing
+        there, rest = counts[min(first + 1, digits - 1)], (_ONE << left) - _ONE
         if first + 1 == digits:
             for k in range(len(values)):
                 fetch_ahead(values, np.uintp(k))  # type: ignore[call-arg]
-                here[(np.int64(values[k]) >> low) & mask] += _ONE
+                here[(np.uint64(values[k]) >> low) & mask] += _ONE
         else:
             for k in range(len(values)):
                 fetch_ahead(values, np.uintp(k))  # type: ignore[call-arg]
-                value = np.int64(values[k])
+                value = np.uint64(values[k])
                 here[(value >> low) & mask] += _ONE
                 there[(value >> high) & rest] += _ONE
 
@@ -198,13 +244,13 @@ def _write_lists(pairs, node_bits, begin, kind, offsets, sources):  # type: igno
     """Deal pairs that are sorted by source out to their targets, and say where each target's list begins."""
     place = np.zeros(len(offsets) + 1, dtype=kind)
     for k in range(len(pairs)):
-        place[(np.int64(pairs[k]) >> node_bits) + 1] += _ONE
+        place[(np.uint64(pairs[k]) >> node_bits) + _ONE] += _ONE
     for i in range(len(offsets)):
-        offsets[i] = begin + np.int64(place[i])
+        offsets[i] = begin + place[i]
         place[i + 1] += place[i]
-    mask = (np.int64(1) << node_bits) - 1
+    mask = (_ONE << node_bits) - _ONE
     for k in range(len(pairs)):
-        pair = np.int64(pairs[k])
+        pair = np.uint64(pairs[k])
         number = pair >> node_bits
         sources[place[number]] = pair & mask
         place[number] += _ONE

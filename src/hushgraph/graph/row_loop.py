@@ -1,7 +1,8 @@
 """The innermost loop of sums of rows, written out in vectors, and asking for memory before its turn.
 
 Compilers do not keep an array in registers. And a pass over a long array waits for memory about half of its time where
-what is far ahead is not asked for. For `hushgraph.graph.kernels`.
+what is far ahead is not asked for, or where memory that is only written to is read first. For
+`hushgraph.graph.kernels`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+LINE = 64
+"""Bytes that memory reads or writes at once."""
 _LANES = 16  # columns of a vector: a register where there are such wide ones, otherwise two or four
 _SOON = 1 << 12  # bytes to what is asked for: memory takes as long as some hundred edges do
 _I8, _I16, _I32, _I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
@@ -33,6 +36,20 @@ def fetch_ahead(typing, array, index):  # type: ignore[no-untyped-def]
         return context.get_dummy_value()
 
     return types.void(array, types.uintp), code
+
+
+@intrinsic
+def store_line(typing, place, line):  # type: ignore[no-untyped-def]
+    """Write a line of `LINE` bytes to memory, past the caches. Both are addresses, and multiples of `LINE`."""
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        kind = ir.VectorType(_I32, LINE // 4).as_pointer()
+        to, content = (builder.inttoptr(address, kind) for address in values)
+        stored = builder.store(builder.load(content, align=LINE), to, align=LINE)
+        stored.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(_I32, 1)]))
+        return context.get_dummy_value()
+
+    return types.void(types.uintp, types.uintp), code
 
 
 @intrinsic
@@ -100,6 +117,6 @@ def _emit_fetch(b: Any, address: Any, num_bytes: int = 1) -> None:
     """Ask for the cache lines of some bytes: to read (0), to be kept near (3), data and not code (1)."""
     kind = ir.FunctionType(ir.VoidType(), [_I8.as_pointer(), _I32, _I32, _I32])
     fetch = b.module.declare_intrinsic("llvm.prefetch.p0", (), kind)
-    for line in range(0, num_bytes, 64):
+    for line in range(0, num_bytes, LINE):
         place = b.inttoptr(b.add(address, _number(line)), _I8.as_pointer())
         b.call(fetch, [place, *(ir.Constant(_I32, value) for value in (0, 3, 1))])
