@@ -10,6 +10,7 @@ each in a process of its own with one thread:
 * import: `hushgraph import` of both;
 * edge, node: Chorus at edge level and at node level at epsilon 1, with a ledger, saved as a folder;
 * batches: Chorus at edge level by minibatches, as above, and on full batches, with the same noise (fixed seeds; long);
+* steps: Chorus at node level with batches by rule, as above, and with batches of 256, with the same noise;
 * sums: the exact label sums of all nodes from disk;
 * duckdb: the sums of labels by DuckDB, GROUP BY over its own tables, made outside of the clock (pip install duckdb);
 * sorted: the sorted, distinct edges of the raw file as Parquet by DuckDB, beside the import.
@@ -40,7 +41,7 @@ import numpy as np
 
 DEGREE, CLASSES, FEATURES, SAME = 50, 8, 16, 0.2
 AT_ONCE = 1 << 22
-PARTS = ("make", "import", "edge", "node", "sums", "batches", "duckdb", "sorted")
+PARTS = ("make", "import", "edge", "node", "sums", "batches", "steps", "duckdb", "sorted")
 SEEDS = (1, 2, 3)
 MEMORY = "4GiB"  # 1e8 entries are used from memory, more from the disk
 UNITS = {"edge": "undirected-edge", "node": "node"}
@@ -63,7 +64,8 @@ def make(folder: Path, nodes: int) -> dict[str, Any]:
             alike = rng.random(count, dtype=np.float32) < SAME
             pairs[alike, 1] += pairs[alike, 0] % CLASSES - pairs[alike, 1] % CLASSES
             file.write(pairs.data)
-    centers = 0.35 * rng.standard_normal((CLASSES, FEATURES), dtype=np.float32)
+    # The same at every size, so that accuracies can be put side by side.
+    centers = 0.35 * np.random.default_rng(1).standard_normal((CLASSES, FEATURES), dtype=np.float32)
     names = [f"x{column}" for column in range(FEATURES)]
     kinds = [
         ("id", pa.int64()),
@@ -127,32 +129,50 @@ def fit(level: str) -> Callable[[Path, int], dict[str, Any]]:
 
 
 def compare_batches(folder: Path, nodes: int) -> dict[str, Any]:
-    """Chorus at edge level by minibatches and on full batches: test accuracy in points, and processor seconds.
-
-    Fits that are done are kept in `batches.json` and not done again.
-    """
+    """Chorus at edge level by minibatches and on full batches."""
     import hushgraph as hg
 
+    # A schedule of one's own switches minibatches off; this one leaves the learning rate as it is.
+    ways: dict[str, Any] = {"minibatches": None, "full batches": lambda share: 1.0}
+
+    def trained(way: str, seed: int) -> Any:
+        given = (str(folder / "my.graph"), UNITS["edge"], 1.0)
+        model = hg.Chorus().fit(*given, ledger=hg.Ledger(), seed=seed, memory="1MiB", schedule=ways[way])
+        assert ("minibatches" in model.settings) == (way == "minibatches")
+        return model
+
+    return compared(folder / "batches.json", list(ways), trained)
+
+
+def compare_steps(folder: Path, nodes: int) -> dict[str, Any]:
+    """Chorus at node level with batches by rule and with batches of 256, as on small graphs."""
+    import hushgraph as hg
+
+    ways = {"by rule": hg.Chorus(), "of 256": hg.Chorus(batch_size=256)}
+
+    def trained(way: str, seed: int) -> Any:
+        given = (str(folder / "my.graph"), UNITS["node"], 1.0)
+        return ways[way].fit(*given, ledger=hg.Ledger(), seed=seed, memory="1MiB")
+
+    return compared(folder / "steps.json", list(ways), trained)
+
+
+def compared(kept: Path, ways: list[str], trained: Callable[[str, int], Any]) -> dict[str, Any]:
+    """Two ways with the same noise: test accuracy in points, and processor seconds. What is done is not done again."""
     warnings.simplefilter("ignore")
-    kept = folder / "batches.json"
-    found: dict[str, list[dict[str, float]]] = {"minibatches": [], "full batches": []}
+    found: dict[str, list[dict[str, float]]] = {way: [] for way in ways}
     found |= json.loads(kept.read_text()) if kept.exists() else {}
     for seed in SEEDS:
         for way, results in found.items():
             if len(results) > SEEDS.index(seed):
                 continue
-            # A schedule of one's own switches minibatches off; this one leaves the learning rate as it is.
-            schedule = None if way == "minibatches" else (lambda share: 1.0)
-            graph, started = str(folder / "my.graph"), time.process_time()
-            model = hg.Chorus().fit(
-                graph, UNITS["edge"], 1.0, ledger=hg.Ledger(), seed=seed, memory="1MiB", schedule=schedule
-            )
-            assert ("minibatches" in model.settings) == (schedule is None)
-            results.append({"accuracy": model.metrics["accuracy"]["test"], "cpu": time.process_time() - started})
+            started = time.process_time()
+            accuracy = trained(way, seed).metrics["accuracy"]["test"]
+            results.append({"accuracy": accuracy, "cpu": time.process_time() - started})
             kept.write_text(json.dumps(found) + "\n")
             print(f"seed {seed}, {way}: {json.dumps(results[-1])}", file=sys.stderr, flush=True)
-    pairs = zip(found["minibatches"], found["full batches"], strict=True)
-    return {**found, "differences": [mini["accuracy"] - full["accuracy"] for mini, full in pairs]}
+    pairs = zip(*found.values(), strict=True)
+    return {**found, "differences": [one["accuracy"] - other["accuracy"] for one, other in pairs]}
 
 
 def stored_labels(folder: Path) -> np.ndarray:
@@ -247,6 +267,7 @@ WORK: dict[str, Callable[[Path, int], dict[str, Any]]] = {
     "node": fit("node"),
     "sums": add_up,
     "batches": compare_batches,
+    "steps": compare_steps,
     "duckdb": database_sums,
     "sorted": database_order,
 }

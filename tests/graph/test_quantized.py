@@ -61,7 +61,9 @@ def test_a_limit_is_never_above_the_square_of_the_norm_however_the_ratio_is_roun
     norms = np.nextafter(largest * np.sqrt(whole) / 2.0**bits, 0.0)
     above = 0
     for top, norm in zip(largest, norms, strict=True):
-        limits = _Bound.of(torch.tensor([top, norm], dtype=torch.float64), bits, None, False).limits
+        limits = _Bound.of(
+            torch.tensor([top, norm], dtype=torch.float64), torch.tensor(top, dtype=torch.float64), bits, None, False
+        ).limits
         exact = (2**bits * Fraction(float(norm)) / Fraction(float(top))) ** 2
         above += int(limits[1]) > exact
     assert above == 0

@@ -125,7 +125,7 @@ def by_target(
     # Of a number without a sign nobody asks whether it counts from the end.
     ends = (one.view(f"u{one.itemsize}") for one in (source, target))
     starts, in_lines = np.zeros((1 << range_bits) + 1, dtype=counts.dtype), len(target) >= _LEAST_IN_LINES
-    _by_target(*ends, pairs, in_lines, starts, *bits, counts, offsets, sources)
+    _by_target(*ends, pairs, in_lines, starts, *bits, counts, offsets, sources)  # type: ignore[call-arg]
 
 
 @njit(cache=True, nogil=True)
@@ -184,7 +184,7 @@ def _deal_out_in_lines(source, target, pairs, shift, node_bits, place):  # type:
         if of == last:
             if at >= first[number] + last:
                 to = begin + (at - last) * np.uint64(pairs.itemsize)
-                store_line(to, kept + line * np.uint64(pairs.itemsize))  # type: ignore[call-arg]
+                store_line(to, kept + line * np.uint64(pairs.itemsize))
             else:  # an array or a range begins within this line
                 for other in range(np.uint64(first[number]), at + _ONE):
                     pairs[other] = lines[line + ((other + skew) & last)]

@@ -5,6 +5,7 @@ Proof of what this bounds: docs/proofs/aggregation.md.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -42,8 +43,16 @@ class QuantizedRows:
         return self.values.shape[0], self.values.shape[1]
 
 
+@dataclass(frozen=True)
+class RowsInParts:
+    """Float32 rows that are made where they are used, because all of them at once would take much memory."""
+
+    shape: tuple[int, int]
+    part: Callable[[slice], Tensor]
+
+
 def quantize(
-    rows: Tensor,
+    rows: Tensor | RowsInParts,
     norm: float | Tensor = 1.0,
     *,
     bits: int = BITS,
@@ -64,16 +73,18 @@ def quantize(
     """
     norms = torch.as_tensor(norm, dtype=torch.float64)
     InputError.collect(_problems(rows, norms, bits, lengths))
-    rows = rows.detach()
+    part_of = rows.part if isinstance(rows, RowsInParts) else rows.detach().__getitem__
     values = torch.empty(rows.shape, dtype=torch.int16 if bits <= MOST_SHORT_BITS else torch.int32)
-    if rows.numel() == 0:
+    if values.numel() == 0:
         return QuantizedRows(values, bits, 1.0)
-    bound = _Bound.of(norms, bits, lengths, normalize)
-    size = max(_CHUNK // rows.shape[1], 1)
-    for start in range(0, len(rows), size):
+    largest = norms.max()
+    size = max(_CHUNK // values.shape[1], 1)
+    for start in range(0, len(values), size):
         part = slice(start, start + size)
-        _quantize_chunk(rows[part], bound.of_rows(part), values[part])
-    return QuantizedRows(values, bits, float(norms.max()) / 2**bits)
+        copies = None if lengths is None else lengths[part]
+        bound = _Bound.of(norms[part] if norms.dim() else norms, largest, bits, copies, normalize)
+        _quantize_chunk(part_of(part), bound, values[part])
+    return QuantizedRows(values, bits, float(largest) / 2**bits)
 
 
 @dataclass(frozen=True)
@@ -89,10 +100,10 @@ class _Bound:
     limits: Tensor | float
 
     @classmethod
-    def of(cls, norms: Tensor, bits: int, lengths: Tensor | None, normalize: bool) -> _Bound:
+    def of(cls, norms: Tensor, largest: Tensor, bits: int, lengths: Tensor | None, normalize: bool) -> _Bound:
         copies = torch.ones((), dtype=torch.int64) if lengths is None else lengths.to(torch.int64).clamp(min=1)
-        relative = norms / norms.max()
-        exact = (torch.frexp(relative).mantissa == 0.5) & (relative * norms.max() == norms)  # powers of two
+        relative = norms / largest
+        exact = (torch.frexp(relative).mantissa == 0.5) & (relative * largest == norms)  # powers of two
         squared = 4.0**bits * torch.where(exact, relative.square(), relative.square() * (1.0 - 2.0**-50))
         limits = squared.floor().to(torch.int64).div(copies, rounding_mode="floor")
         longest = 2.0**bits * relative / copies.to(torch.float64).sqrt()
@@ -151,11 +162,11 @@ def _squared_norms(whole: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.mv(squares, squares.new_ones(squares.shape[1]))
 
 
-def _problems(rows: Tensor, norms: Tensor, bits: int, lengths: Tensor | None) -> list[str]:
+def _problems(rows: Tensor | RowsInParts, norms: Tensor, bits: int, lengths: Tensor | None) -> list[str]:
     problems = []
-    if rows.dim() != 2 or rows.dtype not in (torch.float32, torch.float64):
+    if isinstance(rows, Tensor) and (rows.dim() != 2 or rows.dtype not in (torch.float32, torch.float64)):
         problems.append(f"expected float rows [nodes, columns]; got {rows.dtype} {list(rows.shape)}; give one per node")
-    count = rows.shape[0] if rows.dim() else 0
+    count = rows.shape[0] if rows.shape else 0
     if norms.dim() and norms.shape != (count,):
         problems.append(f"expected one norm, or one for each of {count} rows; got shape {list(norms.shape)}")
     if not bool(((norms >= _SMALLEST_NORM) & (norms <= _LARGEST_NORM)).all()):

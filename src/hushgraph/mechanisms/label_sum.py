@@ -21,7 +21,7 @@ from hushgraph.errors import InputError
 from hushgraph.graph.checks import CheckedGraph
 from hushgraph.graph.edges import Edges
 from hushgraph.graph.labels import QuantizedLabels, quantize_labels
-from hushgraph.graph.quantized import QuantizedRows, quantize
+from hushgraph.graph.quantized import QuantizedRows, RowsInParts, quantize
 from hushgraph.graph.rows import Rows, dense_rows
 from hushgraph.graph.sums import Quantized
 from hushgraph.graph.types import parts
@@ -176,7 +176,7 @@ class LabelSum(GaussianMechanism):
         """What is sent along the edges."""
         if pseudo_labels is None:
             return self.label_messages(edges, known_classes(data), data.metadata.classes)
-        return self.messages(edges, self.rows(data, pseudo_labels), data.trains_on)
+        return self.messages(edges, self._rows_in_parts(data, pseudo_labels), data.trains_on)
 
     @property
     def _factors(self) -> tuple[float, ...]:
@@ -184,12 +184,19 @@ class LabelSum(GaussianMechanism):
 
     def rows(self, data: Any, pseudo_labels: Rows) -> Tensor:
         """One-hot labels of the training nodes (zeros where there is none); for all others their `pseudo_labels`."""
-        classes = known_classes(data)
-        rows = dense_rows(pseudo_labels).to(torch.float32, copy=True)
-        rows[data.trains_on] = 0.0
-        known = (classes >= 0).nonzero().squeeze(1)
-        rows[known, classes[known]] = 1.0
-        return rows
+        return self._rows_in_parts(data, pseudo_labels).part(slice(None))
+
+    def _rows_in_parts(self, data: Any, pseudo_labels: Rows) -> RowsInParts:
+        classes, labeled, guesses = known_classes(data), data.trains_on, dense_rows(pseudo_labels)
+
+        def part(where: slice) -> Tensor:
+            rows = guesses[where].to(torch.float32, copy=True)
+            rows[labeled[where]] = 0.0
+            known = (classes[where] >= 0).nonzero().squeeze(1)
+            rows[known, classes[where][known]] = 1.0
+            return rows
+
+        return RowsInParts((len(classes), guesses.shape[1]), part)
 
     def label_messages(self, edges: Edges, classes: Tensor, columns: int) -> QuantizedLabels:
         """What each node sends along each entry of its list where only labels are sent."""
@@ -202,18 +209,18 @@ class LabelSum(GaussianMechanism):
             mean_share=self.mean_share,
         )
 
-    def messages(self, edges: Edges, rows: Tensor, labeled: Tensor) -> QuantizedRows:
+    def messages(self, edges: Edges, rows: Tensor | RowsInParts, labeled: Tensor) -> QuantizedRows:
         """What each node sends along each entry of its list, in whole steps of a grid and within its bound."""
-        norms = torch.where(labeled, 1.0, self.unlabeled_norm)
-        sent = torch.empty(rows.shape, dtype=torch.float32)
-        for start in range(0, len(rows), _ROWS_AT_ONCE):
-            part = slice(start, start + _ROWS_AT_ONCE)
-            sent[part] = self._bounded(rows[part], norms[part])
+        part_of = rows.part if isinstance(rows, RowsInParts) else rows.__getitem__
+
+        def bounded(where: slice) -> Tensor:
+            return self._bounded(part_of(where), torch.where(labeled[where], 1.0, self.unlabeled_norm))
+
         return quantize(
-            sent,
+            RowsInParts((rows.shape[0], rows.shape[1]), bounded),
             torch.where(labeled, 1.0, max(self.unlabeled_norm, _LEAST_NORM)),
             bits=_DIVIDED_BITS if self.divided else _BITS,
-            lengths=edges.out_degree()[: len(rows)] if self.divided else None,
+            lengths=edges.out_degree()[: len(labeled)] if self.divided else None,
         )
 
     def _bounded(self, rows: Tensor, norms: Tensor) -> Tensor:

@@ -184,9 +184,7 @@ class Chorus(Method):
         hops = vault.plan[SUMS].count
         for k in range(hops + 1):
             if k > 0:
-                guess = network.classifiers.get(k - 1)
-                pseudo_labels = None if guess is None else vault.apply(guess.guess, vault.join(rows))
-                sums = vault.release(SUMS, pseudo_labels, receivers=receivers)
+                sums = vault.release(SUMS, _pseudo_labels(vault, network, k, rows), receivers=receivers)
                 rows.append(_in_noises(vault, sums) if network.scale is None else vault.apply(network.scale, sums))
             if train and k in network.classifiers:
                 vault.release(f"stage_{k}", network.classifiers[k], vault.join(rows), training, nodes=readers)
@@ -210,6 +208,12 @@ def _batch(readers: int, metadata: Metadata) -> int:
     if readers >= _MANY_READERS:
         return round(4.0 * math.sqrt(readers))
     return 512 if readers == metadata.num_train else 256
+
+
+def _pseudo_labels(vault: Vault, network: ChorusNetwork, k: int, rows: list[Held]) -> Held | None:
+    """What the classifier before hop k says of every node, as messages; None where there is no such classifier."""
+    guess = network.classifiers.get(k - 1)
+    return None if guess is None else vault.apply(guess.guess, vault.join(rows))
 
 
 def _in_noises(vault: Vault, released: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from typing import Any
 from hushgraph.errors import InputError
 
 TRAIN_SHARE, VAL_SHARE = 0.75, 0.10
-MANY_ROWS = 200_000
+MANY_ROWS = 50_000
 """From so many rows on, plain training takes steps on a few thousand instead of all."""
 MOST_CLASSES, MOST_FEATURES = 1 << 17, 1 << 24
 MOST_NODES, MOST_EDGES = 1 << 40, 1 << 48
