@@ -13,7 +13,7 @@ from torch import Tensor
 
 from hushgraph.errors import HushgraphError, InputError
 from hushgraph.graph import quantized
-from hushgraph.graph.quantized import _Bound, quantize
+from hushgraph.graph.quantized import RowsInParts, _Bound, quantize
 
 HUGEST = float(np.finfo(np.float32).max)
 EDGES = [2.0**k * (1 + sign * 2.0**-24) for k in (-140, -30, -12, -1, 0, 1, 40, 100) for sign in (-1, 0, 2)]
@@ -52,6 +52,25 @@ def test_no_row_exceeds_its_bound_in_exact_integers(
         copies = 1 if lengths is None else max(lengths[number], 1)
         assert squared(row) * copies <= (2**bits * share) ** 2
         assert float(row.abs().max()) <= 2**bits
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+def test_rows_made_in_parts_are_those_of_a_whole(normalize: bool) -> None:
+    draw = torch.Generator().manual_seed(0)
+    rows = torch.randn(100_000, 7, generator=draw)  # several parts, the last one shorter
+    norms = torch.where(torch.rand(len(rows), generator=draw) < 0.5, 1.0, 0.5)
+    norms[:40_000] = 0.5  # the largest norm is not in the first part
+    how = {"bits": 14, "lengths": torch.randint(0, 90, (len(rows),), generator=draw), "normalize": normalize}
+    asked = []
+
+    def part(where: slice) -> torch.Tensor:
+        asked.append(where)
+        return rows[where]
+
+    whole, in_parts = (quantize(one, norms, **how) for one in (rows, RowsInParts((100_000, 7), part)))
+    assert len(asked) > 2
+    assert in_parts.step == whole.step == 2.0**-14
+    assert torch.equal(in_parts.values, whole.values)
 
 
 def test_a_limit_is_never_above_the_square_of_the_norm_however_the_ratio_is_rounded() -> None:
