@@ -23,7 +23,7 @@ class QuantizedLabels:
     """Rows of whole numbers, made by `quantize_labels`: the number k stands for k * `step`.
 
     Attributes:
-        classes: the column of every node's own class, int64; `columns` for nodes that send nothing.
+        classes: the column of every node's own class; `columns` for nodes that send nothing.
         columns: how many classes there are.
         hot: the entry of the own class, int64; one for all nodes, or one each.
         cold: the entry of all other classes, in the same shape, not positive.
@@ -45,9 +45,10 @@ class QuantizedLabels:
 
     def dense(self) -> QuantizedRows:
         """The same rows, written out."""
-        sends = self.classes < self.columns
+        classes = self.classes.to(torch.int64)
+        sends = classes < self.columns
         cold, hot = (torch.where(sends, part, 0).to(torch.int16).unsqueeze(1) for part in (self.cold, self.hot))
-        values = cold.repeat(1, self.columns + 1).scatter_(1, self.classes.unsqueeze(1), hot)
+        values = cold.repeat(1, self.columns + 1).scatter_(1, classes.unsqueeze(1), hot)
         return QuantizedRows(values[:, : self.columns].contiguous(), self.bits, self.step)
 
 

@@ -35,7 +35,6 @@ FEW_NODES = 200_000
 _LEAST_ENTRIES, _MOST_ENTRIES = 1 << 20, 1 << 24
 _PARTS_EACH = 8  # of a worker, so that all end at about the same time
 _FASTEST_BLOCK = 1 << 20
-_INT32 = 1 << 31
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,7 @@ class SpreadEdges(DiskEdges):
         With `narrow`, int32 if no list is so long that a sum could need more.
         """
         check_quantized(rows, self.num_nodes)
-        found = room_for_sums(rows, longest_list(self) if narrow else None).numpy()
+        found = room_for_sums(rows, self.num_nodes, longest_list(self) if narrow else None).numpy()
         for first, sums in self._sums(rows):
             part = found[first : first + len(sums)]
             part[:] = sums
@@ -182,7 +181,7 @@ class Sent:
         if self.columns is None:
             return QuantizedRows(tensors[0], self.bits, self.step)
         classes, hot, cold = tensors
-        return QuantizedLabels(classes.to(torch.int64), self.columns, hot, cold, self.bits, self.step)
+        return QuantizedLabels(classes, self.columns, hot, cold, self.bits, self.step)
 
 
 def _noted(parts: Iterator[Part], handed_out: deque[Part]) -> Iterator[Part]:
@@ -208,13 +207,11 @@ def _tensor(array: np.ndarray) -> Tensor:
 def part_sums(part: Part, sent: Sent) -> np.ndarray:
     """The sums of one part's destinations, in 32 bits where they fit."""
     rows = sent.rows()
-    entries = int(part.offsets[-1] - part.offsets[0])
-    found = torch.from_numpy(np.empty((part.last - part.first, rows.shape[1]), dtype=np.int64))
-    add = adder(rows, entries)
+    found = room_for_sums(rows, part.last - part.first, int(np.diff(part.offsets).max(initial=0)))
+    add = adder(rows, int(part.offsets[-1] - part.offsets[0]))
     for first, last, offsets, sources in part.runs():
         add(offsets, sources, found[first:last])
-    longest = int(np.diff(part.offsets).max(initial=0))
-    return found.numpy().astype(np.int32) if longest << rows.bits < _INT32 else found.numpy()
+    return found.numpy()
 
 
 def part_out_sums(part: Part, values: np.ndarray) -> np.ndarray:

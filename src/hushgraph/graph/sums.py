@@ -59,7 +59,7 @@ def sum_runs(runs: Iterable[Run], rows: Quantized, num_edges: int, longest: int 
 
     They are int64, or, where `longest` (the length of the longest list) says that they fit, int32.
     """
-    add, out = adder(rows, num_edges), room_for_sums(rows, longest)
+    add, out = adder(rows, num_edges), room_for_sums(rows, rows.shape[0], longest)
     for first, last, offsets, sources in runs:
         add(offsets, sources, out[first:last])
     return out
@@ -89,11 +89,11 @@ def counted_by_source(parts: Iterable[Tensor], num_nodes: int, num_edges: int) -
     return torch.from_numpy(counts.astype(np.int64))
 
 
-def room_for_sums(rows: Quantized, longest: int | None = None) -> Tensor:
-    """An empty result for `sum_runs`."""
+def room_for_sums(rows: Quantized, num_targets: int, longest: int | None = None) -> Tensor:
+    """Room for the sums of so many targets: of 32 bits, where they fit for lists that are at most so long."""
     is_narrow = longest is not None and longest << rows.bits < INT32_LIMIT
     # numpy asks the system for large pages, which are faster to fill for the first time
-    return torch.from_numpy(np.empty(rows.shape, dtype=np.int32 if is_narrow else np.int64))
+    return torch.from_numpy(np.empty((num_targets, rows.shape[1]), dtype=np.int32 if is_narrow else np.int64))
 
 
 def adder(rows: Quantized, num_edges: int) -> Adder:

@@ -15,12 +15,12 @@ from hushgraph.privacy.metadata import MANY_ROWS
 from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units.edge import EDGES_PER_NODE
 
-_START, _IMPORT, _RECOGNIZE, _PER_NODE = 4.0, 55e-9, 25e-9, 2e-6
+_START, _IMPORT, _RECOGNIZE, _PER_NODE = 4.0, 50e-9, 25e-9, 1e-6
 _SUM, _SUM_COLUMN, _NOISE = 1.5e-9, 0.45e-9, 80e-9
 _STEP, _EXAMPLE = 150e-6, 0.2e-6
-_PLAIN_ROW, _PLAIN_EPOCHS, _MINIBATCHES = 0.4e-6, 100, 3.0
+_PLAIN_ROW, _PLAIN_EPOCHS, _MINIBATCHES = 0.4e-6, 100, 2.0
 _BASE, _NODE_BYTES, _HIDDEN = 0.75 * 2**30, 70, 16
-_COLUMN_BYTES, _HOP_BYTES = 10, 8
+_COLUMN_BYTES, _HOP_BYTES = 8, 8
 
 
 @dataclass(frozen=True)
