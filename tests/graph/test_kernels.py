@@ -64,10 +64,29 @@ def test_rows_of_every_width(columns: int) -> None:
 @pytest.mark.parametrize("columns", [3, 16])
 @pytest.mark.parametrize("bytes_in_cache", [0, 1 << 24])
 def test_rows_that_are_fetched_ahead(columns: int, bytes_in_cache: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "_CACHED_BYTES", bytes_in_cache)
+    monkeypatch.setattr(kernels, "_CACHED_ROWS", bytes_in_cache)
     graph = lists_of(np.random.default_rng(1), 200, 3_000)
     rows = quantize(torch.randn(200, columns, generator=torch.Generator().manual_seed(1)), bits=14)
     assert torch.equal(graph.sum(rows), in_integers(graph, rows.values))
+
+
+@pytest.mark.parametrize("classes", [8, 40])
+@pytest.mark.parametrize("divided", [False, True])
+def test_labels_that_are_fetched_ahead(divided: bool, classes: int) -> None:
+    """So many nodes that what they send does not stay near; lists end before, at and behind what is fetched."""
+    rng, nodes = np.random.default_rng(2), kernels.CACHED_CODES + 1_000
+    lengths = np.array([0, 1, 127, 128, 129, 3, int(label_kernels._AT_ONCE), 40_000, 2, 9_000])
+    offsets = np.concatenate(([0], np.cumsum(lengths), np.full(nodes - len(lengths), lengths.sum())))
+    sources = rng.integers(0, nodes, lengths.sum(), dtype=np.int32)
+    graph = MemoryEdges(torch.from_numpy(offsets), torch.from_numpy(sources))
+    own = torch.from_numpy(rng.integers(-1, classes, nodes))
+    copies = torch.from_numpy(rng.integers(1, 9_000, nodes)) if divided else None
+    labels = quantize_labels(own, classes, bits=14, lengths=copies, centered=True)
+    rows = labels.dense().values.numpy().astype(np.int64)
+    wanted = np.stack([rows[part].sum(0) for part in np.split(sources, offsets[1 : len(lengths)])])
+    found = graph.sum(labels)
+    assert np.array_equal(found[: len(lengths)].numpy(), wanted)
+    assert not found[len(lengths) :].any()
 
 
 @pytest.mark.parametrize("length", [kernels.FLUSH - 1, kernels.FLUSH, kernels.FLUSH + 1, 3 * kernels.FLUSH + 7])

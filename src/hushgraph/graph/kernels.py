@@ -19,8 +19,11 @@ FLUSH = (1 << 16) - 1
 """Rows that are added in 32 bits: 2^16 - 1 entries of at most 2^15 stay below 2^31, whatever the bound on rows is."""
 
 _WIDTHS = (1, 2, 4, 8, 16, 32, 48, 64)
-_AHEAD = 32  # rows fetched before their turn
-_CACHED_BYTES = 1 << 24  # tables up to this size come from the processor's caches: fetching ahead only costs there
+AHEAD = 128
+"""Edges before its turn at which what a node sends is fetched."""
+CACHED_CODES = 1 << 22
+"""Codes of nodes that take so many bytes or fewer come from the processor's caches: fetching ahead only costs there."""
+_CACHED_ROWS = 1 << 24  # the same of rows, each of which is a line or half of one
 _LINE = 16  # sources that come with one fetch
 _LEAST_IN_LINES = 1 << 25  # edges from which dealing them out in whole lines of memory takes less time
 _LEAST_LONG = 1 << 32  # edges whose positions need more than 32 bits
@@ -51,7 +54,7 @@ def row_sums(parts: list[np.ndarray], sources: np.ndarray, offsets: np.ndarray, 
     """
     for number, part in enumerate(parts):
         first = number * _WIDTHS[-1]
-        run = _row_sums(part.shape[1], _AHEAD if part.nbytes > _CACHED_BYTES else 0, 8 * out.itemsize)
+        run = _row_sums(part.shape[1], AHEAD if part.nbytes > _CACHED_ROWS else 0, 8 * out.itemsize)
         run(part, sources, sources, offsets, out[:, first : first + _WIDTHS[-1]])
 
 
@@ -59,7 +62,8 @@ def coded_row_sums(
     table: np.ndarray, codes: np.ndarray, sources: np.ndarray, offsets: np.ndarray, out: np.ndarray
 ) -> None:
     """The same, where node v has the row `codes[v]` of a table (as wide as `tables` makes them)."""
-    _row_sums(table.shape[1], 0, 8 * out.itemsize, 8 * codes.itemsize)(table, codes, sources, offsets, out)
+    ahead = AHEAD if codes.nbytes > CACHED_CODES else 0
+    _row_sums(table.shape[1], ahead, 8 * out.itemsize, 8 * codes.itemsize)(table, codes, sources, offsets, out)
 
 
 @cache

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from hushgraph.graph.kernels import coded_row_sums
-from hushgraph.graph.row_loop import fetch_ahead
+from hushgraph.graph.kernels import AHEAD, CACHED_CODES, coded_row_sums
+from hushgraph.graph.row_loop import fetch, fetch_ahead
 
 _WIDTHS = (16, 32)  # columns of rows: with more classes, counting takes less time
 _MOST_ROWS = 1 << 14  # half a megabyte, or one
@@ -54,25 +54,29 @@ def _rows(columns: int, hot: np.ndarray, cold: np.ndarray) -> np.ndarray:
 
 @njit(cache=True, nogil=True)
 def _sums_in_bytes(classes, hot, cold, sources, offsets, out):  # type: ignore[no-untyped-def]
-    columns = out.shape[1]
+    columns, size = out.shape[1], np.uint64(len(sources))
     counts, bytes_ = np.zeros(columns + 1, dtype=np.int64), np.zeros((4, columns + 1), dtype=np.uint8)
     a, b, c, d = bytes_[0], bytes_[1], bytes_[2], bytes_[3]
+    near, first, until = np.empty(_AT_ONCE, dtype=classes.dtype), np.uint64(0), np.uint64(0)
     one, start = np.uint8(1), np.uint64(offsets[0])
     for i in range(len(offsets) - 1):
         k, end = np.uint64(offsets[i]) - start, np.uint64(offsets[i + 1]) - start
         counts[:] = 0
         while k < end:
-            stop = min(end, k + _BYTES_FULL)  # before a byte can run over
-            while k + _FOUR <= stop:
-                fetch_ahead(sources, k)  # type: ignore[call-arg]
-                a[classes[sources[k]]] += one
-                b[classes[sources[k + _ONE]]] += one
-                c[classes[sources[k + _TWO]]] += one
-                d[classes[sources[k + _THREE]]] += one
-                k += _FOUR
-            while k < stop:
-                a[classes[sources[k]]] += one
-                k += _ONE
+            if k >= until:
+                first, until = k, min(k + _AT_ONCE, size)
+                _fetch(classes, sources[first:], near[: until - first])
+            x, stop = k - first, min(min(end, until), k + _BYTES_FULL) - first  # before a byte can run over
+            k = stop + first
+            while x + _FOUR <= stop:
+                a[near[x]] += one
+                b[near[x + _ONE]] += one
+                c[near[x + _TWO]] += one
+                d[near[x + _THREE]] += one
+                x += _FOUR
+            while x < stop:
+                a[near[x]] += one
+                x += _ONE
             for j in range(columns + 1):
                 counts[j] += np.int64(a[j]) + np.int64(b[j]) + np.int64(c[j]) + np.int64(d[j])
             bytes_[:] = 0
@@ -140,14 +144,19 @@ def _code(classes, columns, hot, cold, codes, kinds):  # type: ignore[no-untyped
 
 
 @njit(cache=True, nogil=True)
-def _fetch(packed, sources, near):  # type: ignore[no-untyped-def]
-    whole = len(sources) // _LINE * _LINE
+def _fetch(sent, sources, near):  # type: ignore[no-untyped-def]
+    """Write what the first sources send to `near`: loads that wait for no counter, and so not for each other."""
+    size, last, is_far = len(near), len(sources) - 1, sent.nbytes > CACHED_CODES
+    whole = size // _LINE * _LINE
     for first in range(0, whole, _LINE):
         fetch_ahead(sources, np.uintp(first))  # type: ignore[call-arg]
+        if is_far:
+            for later in range(first + AHEAD, first + AHEAD + _LINE):
+                fetch(sent, np.uintp(sources[min(later, last)]))
         for j in range(_LINE):
-            near[first + j] = packed[sources[first + j]]
-    for j in range(whole, len(sources)):
-        near[j] = packed[sources[j]]
+            near[first + j] = sent[sources[first + j]]
+    for j in range(whole, size):
+        near[j] = sent[sources[j]]
 
 
 @njit(cache=True, nogil=True)
@@ -156,7 +165,6 @@ def _own_label_sums(packed, less_at, more_at, sources, offsets, out):  # type: i
     totals = np.zeros((2, columns + 1), dtype=np.uint64)
     a, b = totals[0], totals[1]
     low, middle = (_ONE << less_at) - _ONE, (_ONE << (more_at - less_at)) - _ONE
-    # What senders send is fetched for some entries at once: their loads wait for no counter, and so not for each other.
     near, first, until = np.empty(_AT_ONCE, dtype=packed.dtype), np.uint64(0), np.uint64(0)
     start = np.uint64(offsets[0])
     for i in range(len(offsets) - 1):
@@ -165,7 +173,7 @@ def _own_label_sums(packed, less_at, more_at, sources, offsets, out):  # type: i
         while k < end:
             if k >= until:
                 first, until = k, min(k + _AT_ONCE, size)
-                _fetch(packed, sources[first:until], near)
+                _fetch(packed, sources[first:], near[: until - first])
             x, stop = k - first, min(end, until) - first
             k = stop + first
             for j in range(x, stop):

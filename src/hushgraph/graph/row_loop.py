@@ -39,6 +39,19 @@ def fetch_ahead(typing, array, index):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
+def fetch(typing, array, index):  # type: ignore[no-untyped-def]
+    """Ask for what stands at `array[index]`, in a flat array."""
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        parts = context.make_array(array)(context, builder, values[0])
+        offset = builder.mul(values[1], parts.itemsize)
+        _emit_fetch(builder, builder.add(builder.ptrtoint(parts.data, _I64), offset))
+        return context.get_dummy_value()
+
+    return types.void(array, types.uintp), code
+
+
+@intrinsic
 def store_line(typing, place, line):  # type: ignore[no-untyped-def]
     """Write a line of `LINE` bytes to memory, past the caches. Both are addresses, and multiples of `LINE`."""
 
@@ -77,11 +90,17 @@ def _emit_sum(b: Any, width: int, ahead: int, bits: int, code_bits: int, table: 
     short, middle, wide = (ir.VectorType(kind, lanes) for kind in (_I16, _I32, _I64))
     nodes, kind = b.inttoptr(sources, _I32.as_pointer()), ir.IntType(code_bits or 32)
 
-    def row_at(position: Any) -> Any:
-        number = b.zext(b.load(b.gep(nodes, [position])), _I64)
-        if code_bits:
-            number = b.zext(b.load(b.gep(b.inttoptr(codes, kind.as_pointer()), [number])), _I64)
+    def node_at(position: Any) -> Any:
+        return b.zext(b.load(b.gep(nodes, [position])), _I64)
+
+    def row_of(number: Any) -> Any:
         return b.add(table, b.mul(number, _number(2 * width)))
+
+    def emit_fetch_of(number: Any) -> None:
+        if code_bits:
+            _emit_fetch(b, b.add(codes, b.mul(number, _number(code_bits // 8))))
+        else:
+            _emit_fetch(b, row_of(number), 2 * width)
 
     before, loop, done = b.block, b.append_basic_block("rows"), b.append_basic_block("summed")
     nothing = [ir.Constant(middle, [0] * lanes)] * (width // lanes)
@@ -91,8 +110,11 @@ def _emit_sum(b: Any, width: int, ahead: int, bits: int, code_bits: int, table: 
     _emit_fetch(b, b.add(sources, b.add(b.mul(position, _number(4)), _number(_SOON))))
     if ahead:
         later = b.add(position, _number(ahead))
-        _emit_fetch(b, row_at(b.select(b.icmp_signed("<", later, size), later, position)), 2 * width)
-    row, added = row_at(position), []
+        emit_fetch_of(node_at(b.select(b.icmp_signed("<", later, size), later, position)))
+    number, added = node_at(position), []
+    if code_bits:
+        number = b.zext(b.load(b.gep(b.inttoptr(codes, kind.as_pointer()), [number])), _I64)
+    row = row_of(number)
     for i, sum_ in enumerate(partial):
         part = b.inttoptr(b.add(row, _number(2 * lanes * i)), short.as_pointer())
         added.append(b.add(sum_, b.sext(b.load(part, align=2), middle)))
