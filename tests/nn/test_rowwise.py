@@ -7,7 +7,7 @@ from torch_geometric.nn import SAGEConv
 
 from hushgraph.errors import UnprovenError
 from hushgraph.nn import MLP, Encoder, HopClassifier, L2Normalize, Linear, rowwise
-from hushgraph.nn.rowwise import register_rowwise, require_rowwise, unfolded, unfolds
+from hushgraph.nn.rowwise import apply_to, register_rowwise, require_rowwise, unfolded, unfolds
 
 
 def _is_accepted(module: nn.Module) -> bool:
@@ -147,3 +147,25 @@ def test_registered_layers_are_rowwise_in_fact(layer: nn.Module) -> None:
     y = torch.randn(5, 6, generator=torch.Generator().manual_seed(1))
     y[2] = x[2]
     torch.testing.assert_close(layer(x)[2], layer(y)[2])
+
+
+@pytest.mark.parametrize("count", [8, 9, 11, 12, 13])
+def test_many_rows_are_taken_a_block_at_a_time_where_each_stands_alone(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rowwise, "_MANY_ROWS", 8)
+    monkeypatch.setattr(rowwise, "_BLOCK", 4)
+    rows, alone, mixing = torch.randn(count, 3), Linear(3, 2), nn.BatchNorm1d(3)
+    for module, blocks in ((alone, -(-count // 4) if count > 8 else 1), (mixing, 1)):
+        seen: list[int] = []
+
+        def noted(part: Tensor, module: nn.Module = module, seen: list[int] = seen) -> Tensor:
+            seen.append(len(part))
+            result: Tensor = module(part)
+            return result
+
+        found = apply_to(rows, noted, module)
+        assert len(seen) == blocks
+        assert sum(seen) == count
+        if module is alone:
+            torch.testing.assert_close(found, alone(rows))

@@ -27,7 +27,8 @@ Condition = Callable[[Any], str | None]
 
 Module = TypeVar("Module", bound=type[nn.Module])
 
-_BLOCK = 1 << 17
+_MANY_ROWS = 1 << 17
+_BLOCK = 1 << 14  # so few that what is computed on the way stays in the processor's cache
 _ROWWISE: dict[type[nn.Module], tuple[str, Condition | None]] = {}
 
 
@@ -117,7 +118,7 @@ def apply_to(rows: Any, function: Callable[[Any], Any], owner: object) -> Any:
     What it needs on the way, such as hidden layers, then never grows with the number of rows.
     """
     count = int(rows.shape[0])
-    if count <= _BLOCK or not treats_rows_alone(owner):
+    if count <= _MANY_ROWS or not treats_rows_alone(owner):
         return function(rows)
     first = function(narrow_rows(rows, 0, _BLOCK))
     if not isinstance(first, Tensor):
