@@ -91,3 +91,24 @@ def test_a_folder_of_another_version_is_refused_with_what_to_do(folder: Path, tm
     (old / "config.json").write_text(json.dumps(config))
     with pytest.raises(InputError, match="or train again"):
         read_context(old)
+
+
+def test_steps_on_some_rows_are_said_on_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hushgraph.report.page import render
+    from hushgraph.training import minibatches
+
+    assert "plain training" not in render(read_context(fitted("chorus", "undirected-edge", 4.0)))
+    monkeypatch.setattr(minibatches, "MANY_ROWS", 10)
+    model = fitted("chorus", "undirected-edge", 4.0)
+    assert set(model.settings["minibatches"]) == {"stage_0", "stage_1", "stage_2", "stage_3"}
+    found = read_context(model.save(tmp_path / "m"))
+    assert found.minibatches == read_context(model).minibatches != {}
+    page = render(found)
+    assert (
+        "stage_0, stage_1, stage_2 and stage_3 in steps on 4,096 rows, with a look at up to 65,536 validation" in page
+    )
+    config = json.loads((tmp_path / "m" / "config.json").read_text())
+    config["settings"]["minibatches"]["stage_0"]["size"] = None
+    (tmp_path / "m" / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InputError, match="Restore the folder"):
+        read_context(tmp_path / "m")

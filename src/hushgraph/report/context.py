@@ -31,6 +31,7 @@ from hushgraph.privacy.loss import PrivacyLoss, WorstOf
 from hushgraph.privacy.notes import Code, Note
 from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units import Unit
+from hushgraph.training.minibatches import Minibatches
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,8 @@ class RunContext:
     """A run. `verification` is `verified`, `not verified`, `rejected` or `contradicted`; None: nothing was checked.
 
     `run_plan` is the plan of the whole run, where `plan` is the branch that it chose. `what` is what the run made: a
-    model, or a released graph, whose `features` may have a promise of their own.
+    model, or a released graph, whose `features` may have a promise of their own. `minibatches` says of plain training
+    by stage where it took steps on some of the rows.
     """
 
     method: str
@@ -90,6 +92,7 @@ class RunContext:
     run_plan: Plan | None = None
     metrics: dict[str, Any] = field(default_factory=dict)
     reason: Note | None = None
+    minibatches: dict[str, Minibatches] = field(default_factory=dict)
     class_names: tuple[str, ...] = ()
     what: Literal["model", "graph"] = "model"
     features: Certificate | None = None
@@ -208,6 +211,7 @@ def _from_folder(folder: Path) -> RunContext:
             run_plan=None if config["run_plan"] is None else Plan.from_dict(config["run_plan"]),
             metrics=metrics,
             reason=None if config["reason"] is None else Note.from_dict(config["reason"]),
+            minibatches=_minibatches(config["settings"]),
             class_names=tuple(config["class_names"]),
             folder=folder,
         )
@@ -241,8 +245,14 @@ def _from_model(model: Any) -> RunContext:
         run_plan=model.run_plan,
         metrics={**model.metrics, "seconds": model.seconds},
         reason=model.reason,
+        minibatches=_minibatches(model.settings),
         class_names=tuple(model.class_names),
     )
+
+
+def _minibatches(settings: dict[str, Any]) -> dict[str, Minibatches]:
+    """How stages were trained that took steps on some rows by rule."""
+    return {stage: Minibatches.from_dict(values) for stage, values in settings.get("minibatches", {}).items()}
 
 
 def _given_or_found(given: Any, folder: Path | None, name: str) -> Any:

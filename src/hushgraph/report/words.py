@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from hushgraph.ledger.certificate import Certificate, Charge, DatasetTotal, Randomness
 from hushgraph.privacy.notes import Code, Note
 from hushgraph.privacy.units import Relation, Unit
 from hushgraph.text import counted, listed, rounded_up
+from hushgraph.training.minibatches import Minibatches
 
 WIDTH = 80
 _INDENT = 16
@@ -298,6 +299,18 @@ def _entries(certificate: Certificate, reason: Note | None) -> Iterable[tuple[st
     place = " (IN MEMORY: it ended with its process, and adds up no other run)" if certificate.ledger_in_memory else ""
     yield "ledger", [certificate.ledger_hash + place]
     yield "versions", [versions(certificate)]
+
+
+def minibatches(stages: Mapping[str, Minibatches]) -> str:
+    """How plain training went where it took steps on some of the rows."""
+    of: dict[Minibatches, list[str]] = {}
+    for stage, how in stages.items():
+        of.setdefault(how, []).append(stage)
+    return "; ".join(
+        f"{listed(names)} in steps on {how.size:,} rows, with a look at up to {how.rows_looked_at:,} validation rows "
+        f"after every {how.steps_between_looks:,}"
+        for how, names in of.items()
+    )
 
 
 def versions(certificate: Certificate) -> str:

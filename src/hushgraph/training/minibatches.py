@@ -43,6 +43,12 @@ class Minibatches:
         """The settings as plain JSON values."""
         return {**asdict(self), "rates": list(self.rates)}
 
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Minibatches:
+        """The inverse of `as_dict`."""
+        whole = {name: int(values[name]) for name in ("size", "steps_between_looks", "rows_looked_at", "patience")}
+        return cls(rates=tuple(float(rate) for rate in values["rates"]), **whole)
+
     def looked_at(self, val: Tensor, generator: torch.Generator) -> Tensor:
         """The validation rows that are looked at: all of them, or some that are drawn once."""
         if val.numel() <= self.rows_looked_at:

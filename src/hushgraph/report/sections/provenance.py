@@ -29,6 +29,7 @@ def provenance(context: RunContext) -> dict[str, Any]:
             ("ledger fingerprint", mono(certificate.ledger_hash)),
             ("run", mono(certificate.run)),
             ("method", below(context.label, parameters)),
+            *([("plain training", words.minibatches(context.minibatches))] if context.minibatches else []),
             ("accountant", words.accountant(certificate)),
             ("noise", words.randomness(certificate)),
             ("public sizes", ", ".join(f"{sizes[key]:,} {name}" for key, name in _SIZES.items() if sizes[key])),
