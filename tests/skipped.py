@@ -12,6 +12,7 @@ GET = {
     "nginx": "apt-get install nginx",
     "caddy": "apt-get install caddy",
     "systemd": "a system with systemd",
+    "network namespaces": "root on Linux, and apt-get install iproute2 openssl",
     "fork": "a system that forks, such as Linux",
     "no /proc": "Linux",
     "gpu": "a machine without a GPU",

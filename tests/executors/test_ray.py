@@ -123,7 +123,8 @@ def test_the_network_and_the_memory_are_looked_at() -> None:
         Ray(0)
     made = as_executor("ray:3@host:1")
     assert isinstance(made, Ray)
-    assert (made.workers, made.address, made.is_here) == (3, "host:1", False)
+    assert (made.workers, made.address, made.is_here, made.private_network) == (3, "host:1", False, False)
+    assert as_executor("ray@host:1", private_network=True) == Ray(address="host:1", private_network=True)
 
 
 def test_teachers_and_cells_on_ray(cluster: Ray, tmp_path: Path) -> None:

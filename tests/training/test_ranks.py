@@ -114,6 +114,18 @@ def test_several_machines_need_encryption_or_a_word(monkeypatch: pytest.MonkeyPa
         Ranks.join()
 
 
+def test_a_torch_that_cannot_encrypt_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*given: object, **more: object) -> None:
+        raise RuntimeError("makeDeviceForInterface(): unsupported gloo device")
+
+    monkeypatch.setattr(ranks_module.dist, "init_process_group", none)
+    for name, value in {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "h", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("GLOO_DEVICE_TRANSPORT", "TCP_TLS")
+    with pytest.raises(InputError, match="USE_GLOO_WITH_OPENSSL=1"):
+        Ranks.join()
+
+
 def test_every_process_draws_masks_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Masks that two shares have in common cannot move along with the examples of one of them (gradient.md)."""
     monkeypatch.setattr(ranks_module.dist, "broadcast", lambda control, src: control)  # zero: stop

@@ -57,6 +57,14 @@ Group = Annotated[
     str | None, typer.Option(help="The group that declared this run beforehand (`hushgraph ledger declare`).")
 ]
 
+PrivateNetwork = Annotated[
+    bool,
+    typer.Option(
+        "--private-network",
+        help="Declare that nobody else sees or changes what travels between machines (--ranks, --workers ray@...).",
+    ),
+]
+
 
 @command
 def train(
@@ -89,6 +97,7 @@ def train(
     ranks: Annotated[
         bool, typer.Option("--ranks", help="Share DP-SGD among the processes that torchrun started (docs/scale.md).")
     ] = False,
+    private_network: PrivateNetwork = False,
     track: Track = None,
     track_evaluation: TrackEvaluation = False,
     threads: Annotated[int, typer.Option(min=1, metavar="N", help="Threads of the numeric library.")] = 1,
@@ -101,7 +110,7 @@ def train(
     """
     require_data(data)
     require_new_folder(out)
-    together = _ranks() if ranks else None
+    together = _ranks(private_network) if ranks else None
     if together is not None and not together.leads:
         together.help()
         return
@@ -117,7 +126,7 @@ def train(
     from hushgraph.graph.checks import check_graph
 
     torch.set_num_threads(threads)
-    executor = None if workers is None else as_executor(workers)
+    executor = None if workers is None else as_executor(workers, private_network=private_network)
     how: dict[str, Any] = {"directed": directed, "classes": classes, "memory": memory, "workers": executor}
     graph = load_graph(data, split, split_seed, as_lists=True, **how)
     if executor is not None:
@@ -170,10 +179,10 @@ def _tell_of_few(graph: Any, method: Any) -> None:
         )
 
 
-def _ranks() -> Ranks:
+def _ranks(private_network: bool) -> Ranks:
     from hushgraph.training.ranks import Ranks
 
-    return Ranks.join()
+    return Ranks.join(private_network=private_network)
 
 
 def summary(model: Model, out: Path, ledger: Path | None) -> dict[str, Any]:

@@ -67,13 +67,23 @@ def begin_early(executor: Executor) -> None:
         begin()
 
 
+def on_every_machine(executor: Executor, function: Callable[[Any], Any], task: Any) -> None:
+    """Let every machine of an executor do the task, if it has a way; an error of one is raised here."""
+    everywhere = getattr(executor, "on_every_machine", None)
+    if everywhere is not None:
+        everywhere(function, task)
+
+
 def cores() -> int:
     """How many processes can run at once here."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def as_executor(given: int | str | Executor) -> Executor:
-    """A number of processes, the name of an executor such as "ray", "ray:4" or "ray@10.0.0.1:6379", or one as it is."""
+def as_executor(given: int | str | Executor, *, private_network: bool = False) -> Executor:
+    """A number of processes, the name of an executor such as "ray", "ray:4" or "ray@10.0.0.1:6379", or one as it is.
+
+    `private_network` declares, of one at an address, that nobody else sees or changes what travels to it.
+    """
     if isinstance(given, Executor):
         return given
     if isinstance(given, int) and not isinstance(given, bool):
@@ -87,11 +97,16 @@ def as_executor(given: int | str | Executor) -> Executor:
             "hushgraph.Ray(...) has more settings"
         )
     count = found["only"] or found["count"]
-    return _made(found["name"] or "processes", None if count is None else int(count), found["address"])
+    name, number = found["name"] or "processes", None if count is None else int(count)
+    return _made(name, number, found["address"], private_network)
 
 
-def _made(name: str, count: int | None, address: str | None) -> Executor:
-    made: Executor = registry.load("executors", name)(count, *([] if address is None else [address]))
+def _made(name: str, count: int | None, address: str | None, private_network: bool = False) -> Executor:
+    kind = registry.load("executors", name)
+    if address is None:
+        made: Executor = kind(count)
+    else:
+        made = kind(count, address, **({"private_network": True} if private_network else {}))
     return made
 
 

@@ -102,6 +102,11 @@ class Ray:
             for done in ray.wait(list(running), num_returns=1)[0]:
                 yield running.pop(done), self._result_or_lost(done)
 
+    def on_every_machine(self, function: Callable[[Any], Any], task: Any) -> None:
+        """Let each machine do the task; an error of one is raised here."""
+        for ref in _sent_to_every_node(self._started(), function, task):
+            self._result(ref)
+
     def _result(self, ref: Any) -> Any:
         found = self._result_or_lost(ref)
         if isinstance(found, Lost):
@@ -194,11 +199,19 @@ class Ray:
             self._require_safe(ray)
             return ray
         _require_token(str(self.address))
-        os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+        # Errors are raised here, once; Ray would print those of all other tasks too.
+        os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_IGNORE_UNHANDLED_ERRORS": "1"}
         try:
             ray.init(address=self.address, log_to_driver=False, configure_logging=False)
             self._ray = ray
             self._require_safe(ray)
+        except ConnectionError as error:
+            self.close()
+            raise InputError(
+                f"ray: expected a cluster at {self.address} that lets this process in; got {_first_line(error)}. Set "
+                "RAY_AUTH_MODE=token and the token of the cluster (RAY_AUTH_TOKEN, or RAY_AUTH_TOKEN_PATH for a file) "
+                "here, and RAY_USE_TLS with its certificates as on its machines; this machine must be one of them"
+            ) from error
         except BaseException:
             self.close()
             raise
@@ -230,7 +243,8 @@ class Ray:
         if os.environ.get("RAY_USE_TLS") != "1":
             raise InputError(
                 f"ray: expected a cluster on this machine, or encrypted traffic (RAY_USE_TLS=1 on every machine); got "
-                f"{address} without. Where nobody else sees the network, say so: Ray(..., private_network=True)"
+                f"{address} without. Where nobody else sees the network, say so: Ray(..., private_network=True), or "
+                "--private-network"
             )
 
 
@@ -306,8 +320,9 @@ def _require_memory(ray: Any) -> None:
     if problems:
         raise InputError(
             f"ray: expected a cluster whose objects stay in memory; got one where {' and '.join(problems)}. Start it "
-            "with --object-spilling-directory=/dev/shm on every machine and --system-config="
-            "'{\"automatic_object_spilling_enabled\": false}' on the first, or, where disks are encrypted, say so: "
+            "with --object-spilling-directory=/dev/shm on every machine, --system-config="
+            "'{\"automatic_object_spilling_enabled\": false}' on the first, and --object-store-memory=BYTES where "
+            "/dev/shm has less room than Ray would take; or, where disks are encrypted, say so: "
             "Ray(..., encrypted_disk=True)"
         )
 
@@ -320,12 +335,16 @@ def _require_same_code(ray: Any) -> None:
 
 
 def _on_every_node(ray: Any, function: Callable[[], Any]) -> list[Any]:
+    found: list[Any] = ray.get(_sent_to_every_node(ray, function))
+    return found
+
+
+def _sent_to_every_node(ray: Any, function: Callable[..., Any], *given: Any) -> list[Any]:
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as On
 
     remote = ray.remote(num_cpus=0, max_retries=_AGAIN)(function)
     nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
-    found: list[Any] = ray.get([remote.options(scheduling_strategy=On(node, soft=False)).remote() for node in nodes])
-    return found
+    return [remote.options(scheduling_strategy=On(node, soft=False)).remote(*given) for node in nodes]
 
 
 def _version() -> str:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from hushgraph.errors import HushgraphError, InputError
-from hushgraph.executors.base import Executor, begin_early
+from hushgraph.executors.base import Executor, begin_early, on_every_machine
 from hushgraph.files.remote import RemoteFile, is_url, json_of
 from hushgraph.graph.disk import MEMORY_LIMIT, DiskEdges
 from hushgraph.graph.disk_reading import HEADER, SOURCE_TYPE, SOURCES
@@ -84,6 +84,8 @@ class SpreadEdges(DiskEdges):
     ) -> None:
         super().__init__(folder, memory_limit, elsewhere=elsewhere)
         self.executor, self.is_sent = executor, is_sent
+        if not (executor.is_here or is_sent):  # before anything is charged
+            on_every_machine(executor, require_graph, self._named())
         begin_early(executor)
 
     def sum(self, rows: Quantized, *, narrow: bool = False) -> Tensor:
@@ -141,14 +143,18 @@ class SpreadEdges(DiskEdges):
         """The destinations, in parts of about as many entries each."""
         fair = self.num_edges // (_PARTS_EACH * max(self.executor.count, 1))
         entries = min(max(fair, _LEAST_ENTRIES), _MOST_ENTRIES) if entries is None else entries
-        place = self._sources_file
-        file = place.url if isinstance(place, RemoteFile) else str(place.absolute())
-        seal = str(self._header["sha256"][SOURCES])
+        file, seal = self._named()
         for start in range(0, self.num_nodes, most_targets):
             offsets = self._offsets(start, min(start + most_targets, self.num_nodes))
             for first, last in target_runs(torch.from_numpy(offsets), entries):
                 part = Part(start + first, offsets[first : last + 1], file, seal)
                 yield replace(part, sent=self._sources(*self._ends(part))) if self.is_sent else part
+
+    def _named(self) -> tuple[str, str]:
+        """The file of senders, for workers, and its checksum."""
+        place = self._sources_file
+        file = place.url if isinstance(place, RemoteFile) else str(place.absolute())
+        return file, str(self._header["sha256"][SOURCES])
 
     def _ends(self, part: Part) -> tuple[int, int]:
         return int(part.offsets[0]), int(part.offsets[-1])
@@ -218,6 +224,11 @@ def part_out_sums(part: Part, values: np.ndarray) -> np.ndarray:
     """For every node, the sum of the values of this part's destinations to which it sends."""
     runs = ((part.first + first, part.first + last, offsets, sources) for first, last, offsets, sources in part.runs())
     return summed_by_source(runs, torch.from_numpy(np.array(values))).numpy()
+
+
+def require_graph(place: tuple[str, str]) -> None:
+    """Refuse a machine that does not have the graph that was meant at its place."""
+    _opened(*place)
 
 
 @lru_cache(maxsize=8)

@@ -78,9 +78,9 @@ class Ranks:
             raise InputError(
                 "ranks: expected processes on one machine, or encrypted traffic (GLOO_DEVICE_TRANSPORT=TCP_TLS with "
                 "its certificates); got several machines without. Where nobody else sees the network, say so: "
-                "Ranks.join(private_network=True)"
+                "Ranks.join(private_network=True), or --private-network"
             )
-        with _together():
+        with _together(), _encryption():
             dist.init_process_group("gloo", timeout=timedelta(seconds=patience))
         return cls()
 
@@ -220,6 +220,22 @@ class RankedExamples:
     def _send_home(self) -> None:
         with _together():
             dist.broadcast(torch.tensor([_STOP]), src=0)
+
+
+@contextmanager
+def _encryption() -> Iterator[None]:
+    """A build of torch without TLS says only that it does not know the device."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "unsupported gloo device" not in str(error):
+            raise
+        raise InputError(
+            f"ranks: expected a torch that knows GLOO_DEVICE_TRANSPORT={os.environ.get('GLOO_DEVICE_TRANSPORT')}; got "
+            "one that does not: for TCP_TLS it must be built with USE_GLOO_WITH_OPENSSL=1, and packages of pip are "
+            "not. Unset it, join the machines by an encrypted network (WireGuard, IPsec), and say so: "
+            "Ranks.join(private_network=True), or --private-network"
+        ) from error
 
 
 @contextmanager
