@@ -144,15 +144,12 @@ class Buckets:
     def return_to(self, times: int, loops: int) -> None:
         """Take the files as they were when pairs had been dealt out so many times, and forget what came later."""
         width = len(self) + 1
+        cut(self._places_path, times * width * _PLACE.itemsize)
         found = read_array(self._places_path, _PLACE, 0, times * width).reshape(times, width)
         self._places, self.loops = list(found), loops
         self._size = self._stored = int(found[-1, -1]) if times else 0
         self._stored_times = times
-        for path, size in ((self._pairs_path, self._size * self._pair.itemsize), (self._places_path, found.nbytes)):
-            with path.open("ab") as file:
-                if file.tell() < size:
-                    raise InputError(f"expected {size} bytes in '{path.name}'; got {file.tell()}; start again")
-                file.truncate(size)
+        cut(self._pairs_path, self._size * self._pair.itemsize)
 
     # Lists
 
@@ -218,6 +215,14 @@ class Buckets:
     @property
     def _places_path(self) -> Path:
         return self.folder / "places.tmp"
+
+
+def cut(path: Path, size: int) -> None:
+    """Cut off what a file has beyond a size; refuses one that ends before."""
+    with path.open("ab") as file:
+        if file.tell() < size:
+            raise InputError(f"expected {size} bytes in '{path.name}'; got {file.tell()}; start again")
+        file.truncate(size)
 
 
 def in_order(
