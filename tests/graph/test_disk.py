@@ -414,6 +414,30 @@ def test_work_of_which_a_file_has_lost_something_is_not_gone_on_with(
 
 
 @pytest.mark.usefixtures("_states_often")
+@pytest.mark.parametrize("num_nodes", [3_000, (1 << 22) + 3])
+def test_work_whose_pairs_were_changed_is_refused(tmp_path: Path, num_nodes: int) -> None:
+    """The loops that put them in order would write beyond their arrays."""
+    edges = random_edges(3, num_nodes, 800)
+
+    def killed(stage: str, done: int, total: int) -> None:
+        if stage == "edges put in order":
+            raise Killed
+
+    def write(progress: disk_writing.Progress) -> DiskEdges:
+        blocks = iter(edges.split(70, dim=1))
+        return DiskEdges.write(
+            tmp_path / "graph", blocks, num_nodes, made_from="these", memory_limit=3000, progress=progress
+        )
+
+    with pytest.raises(Killed):
+        write(killed)
+    pairs = next(tmp_path.iterdir()) / "sort" / "pairs.tmp"
+    pairs.write_bytes(bytes([255]) * pairs.stat().st_size)
+    with pytest.raises(InputError, match=r"expected pairs of nodes in 'pairs.tmp'; got others; start again"):
+        write(disk_writing.nobody)
+
+
+@pytest.mark.usefixtures("_states_often")
 def test_work_that_another_version_left_is_begun_anew(tmp_path: Path) -> None:
     edges = random_edges(3, 40, 500)
 

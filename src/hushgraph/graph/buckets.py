@@ -164,6 +164,8 @@ class Buckets:
             return
         first, last = self.nodes(number)
         pairs = self._gathered(pieces, size)
+        if self.is_stored:
+            self._refuse_strangers(pairs, last - first)
         offsets, minors = np.empty(last - first + 1, dtype=np.int64), np.empty(size, dtype=np.int32)
         if self._is_short:
             bits = self._minor_bits
@@ -173,6 +175,13 @@ class Buckets:
         minor, major = pairs.view(np.int32).reshape(-1, 2).T  # the low half comes first
         self._kernels.by_target(minor, major, offsets, minors, self.num_nodes)
         yield distinct_lists((first, last, offsets, minors), self._loops)
+
+    def _refuse_strangers(self, pairs: np.ndarray, nodes: int) -> None:
+        """A file that somebody changed must not lead the loops, which check nothing, to foreign memory."""
+        largest = int(pairs.view(f"u{pairs.itemsize}").max(initial=0))
+        minors = pairs[:0] if self._is_short else pairs.view(np.uint32)[::2]  # the low half comes first
+        if largest >> self._minor_bits >= nodes or int(minors.max(initial=0)) >= self.num_nodes:
+            raise InputError(f"expected pairs of nodes in '{self._pairs_path.name}'; got others; start again")
 
     def remove(self) -> None:
         """Remove the files."""

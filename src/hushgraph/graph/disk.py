@@ -110,6 +110,8 @@ class DiskEdges:
         every edge is stored in both directions. With `made_from`, a name of these very edges, what a killed process
         left of the same work is used, and a folder that is complete is taken as it is.
 
+        Blocks are read more than once: whoever makes them leaves them as they are.
+
         Edge cases: an existing folder is refused; after an error or a crash there is no folder, at most a temporary
         one whose name says `partial`.
         """
