@@ -8,6 +8,7 @@ from torch_geometric.data import Data, HeteroData
 import hushgraph
 from hushgraph.errors import InputError
 from hushgraph.graph.checks import check_graph
+from hushgraph.graph.edges import MemoryEdges
 from hushgraph.methods.gap import GAP
 from hushgraph.privacy import units
 from small_graphs import random_graph
@@ -155,3 +156,43 @@ def test_what_a_mask_is_instead_is_said_and_the_advice_works() -> None:
     with pytest.raises(InputError, match=r"hushgraph\.datasets\.random_split\(data\)"):
         check_graph(graph)
     assert check_graph(hushgraph.datasets.random_split(graph)).train.numel() == 30
+
+
+_OFFSETS, _SOURCES = [0, 2, 3, 3], [1, 2, 0]
+
+
+@pytest.mark.parametrize(
+    ("offsets", "sources"),
+    [
+        (_OFFSETS, [1, 1, 0]),
+        (_OFFSETS, [2, 1, 0]),
+        (_OFFSETS, [0, 2, 0]),
+        (_OFFSETS, [1, 3, 0]),
+        (_OFFSETS, [-1, 2, 0]),
+        ([0, 3, 2, 3], _SOURCES),
+        ([0, 2, 2, 2], _SOURCES),
+        ([1, 2, 3, 3], _SOURCES),
+        ([0, 2, 3, 4], _SOURCES),
+    ],
+)
+def test_lists_that_are_given_hold_distinct_neighbors(offsets: list[int], sources: list[int]) -> None:
+    """They are added up as they are: an edge that is there twice would move a sum by two rows."""
+    data = random_graph(0, num_nodes=3)
+    data.edge_index = None
+
+    def given(begins: list[int], senders: list[int], kind: torch.dtype = torch.int32) -> Data:
+        data.edges = MemoryEdges(torch.tensor(begins), torch.tensor(senders, dtype=kind))
+        return data
+
+    assert check_graph(given(_OFFSETS, _SOURCES)).edges.num_edges == 3
+    for broken in (given(offsets, sources), given(_OFFSETS, _SOURCES, torch.int64)):
+        with pytest.raises(InputError, match="expected lists of distinct neighbors in increasing order"):
+            check_graph(broken)
+
+
+def test_lists_with_gaps_between_their_numbers_are_refused(graph: Data) -> None:
+    lists = MemoryEdges.from_edge_index(graph.edge_index, int(graph.num_nodes)).coalesce()
+    graph.edge_index = None
+    graph.edges = MemoryEdges(lists.offsets, lists.sources.repeat_interleave(2)[::2])
+    with pytest.raises(InputError, match="expected lists of distinct neighbors in increasing order"):
+        check_graph(graph)

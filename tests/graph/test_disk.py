@@ -359,6 +359,85 @@ def test_few_edges_stay_in_memory_and_are_read_again_after_a_kill(
 
 
 @pytest.mark.usefixtures("_states_often")
+@pytest.mark.parametrize("removed", [0, 1, 2])
+def test_work_killed_while_it_is_tidied_up_goes_on(
+    tmp_path: Path, removed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edges, left, unlink = random_edges(3, 40, 500), [removed], os.unlink
+
+    def write() -> DiskEdges:
+        return DiskEdges.write(tmp_path / "graph", edges, 40, made_from="these", memory_limit=3000)
+
+    def counted(*path: Any, **place: Any) -> None:
+        if not left[0]:
+            raise Killed
+        left[0] -= 1
+        unlink(*path, **place)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", counted)
+        with pytest.raises(Killed):
+            write()
+    assert_same(write(), in_memory(edges, 40))
+
+
+@pytest.mark.usefixtures("_states_often")
+@pytest.mark.parametrize("name", ["sort/pairs.tmp", "sort/places.tmp", "offsets.bin", "sources.bin"])
+@pytest.mark.parametrize("kept", [0.5, None])
+def test_work_of_which_a_file_has_lost_something_is_not_gone_on_with(
+    tmp_path: Path, name: str, kept: float | None
+) -> None:
+    """A file that is cut, or gone: what is missing is no zeros."""
+    edges, seen = random_edges(3, 3_000, 800), [0]
+
+    def killed(stage: str, done: int, total: int) -> None:
+        seen[0] += stage == "edges put in order"
+        if seen[0] > 100:
+            raise Killed
+
+    def write(progress: disk_writing.Progress) -> DiskEdges:
+        return DiskEdges.write(
+            tmp_path / "graph", edges, 3_000, made_from="these", memory_limit=3000, progress=progress
+        )
+
+    with pytest.raises(Killed):
+        write(killed)
+    work = next(tmp_path.iterdir())
+    assert json.loads((work / "state.json").read_text())["num_edges"]
+    if kept is None:
+        (work / name).unlink()
+    else:
+        os.truncate(work / name, int(kept * (work / name).stat().st_size))
+    with pytest.raises(InputError, match=rf"bytes in '{Path(name).name}'; got \d+; start again"):
+        write(disk_writing.nobody)
+    assert_same(write(disk_writing.nobody), in_memory(edges, 3_000))  # nothing is left of it
+
+
+@pytest.mark.usefixtures("_states_often")
+@pytest.mark.parametrize("num_nodes", [3_000, (1 << 22) + 3])
+def test_work_whose_pairs_were_changed_is_refused(tmp_path: Path, num_nodes: int) -> None:
+    """The loops that put them in order would write beyond their arrays."""
+    edges = random_edges(3, num_nodes, 800)
+
+    def killed(stage: str, done: int, total: int) -> None:
+        if stage == "edges put in order":
+            raise Killed
+
+    def write(progress: disk_writing.Progress) -> DiskEdges:
+        blocks = iter(edges.split(70, dim=1))
+        return DiskEdges.write(
+            tmp_path / "graph", blocks, num_nodes, made_from="these", memory_limit=3000, progress=progress
+        )
+
+    with pytest.raises(Killed):
+        write(killed)
+    pairs = next(tmp_path.iterdir()) / "sort" / "pairs.tmp"
+    pairs.write_bytes(bytes([255]) * pairs.stat().st_size)
+    with pytest.raises(InputError, match=r"expected pairs of nodes in 'pairs.tmp'; got others; start again"):
+        write(disk_writing.nobody)
+
+
+@pytest.mark.usefixtures("_states_often")
 def test_work_that_another_version_left_is_begun_anew(tmp_path: Path) -> None:
     edges = random_edges(3, 40, 500)
 

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 
+import fsspec
 import numpy as np
 import pytest
 import torch
 
 from hushgraph.errors import InputError
+from hushgraph.executors.processes import Processes
+from hushgraph.files.remote import RemoteFile
 from hushgraph.graph import disk_reading
 from hushgraph.graph.disk import DiskEdges
+from hushgraph.graph.quantized import quantize
+from hushgraph.graph.spread import Sent, SpreadEdges, part_sums
 
 
 @pytest.fixture(params=[3, 1 << 20], ids=["in parts", "at once"])
@@ -87,3 +93,48 @@ def test_changed_bytes_are_refused_by_their_checksum(folder: Path) -> None:
         (folder / "sources.bin").write_bytes(sources.tobytes())
         with pytest.raises(InputError, match="checksum of 'sources"):
             DiskEdges.open(folder)
+
+
+def _twice(offsets: np.ndarray, sources: np.ndarray) -> np.ndarray:
+    first = int(np.flatnonzero(np.diff(offsets) > 1)[0])
+    changed = sources.copy()
+    changed[offsets[first] + 1] = changed[offsets[first]]
+    return changed
+
+
+def _own(offsets: np.ndarray, sources: np.ndarray) -> np.ndarray:
+    """A list of its own node alone, which would ascend."""
+    first = int(np.flatnonzero(np.diff(offsets))[0])
+    changed = sources.copy()
+    changed[offsets[first]] = first
+    changed[offsets[first] : offsets[first + 1]].sort()
+    return changed
+
+
+@pytest.mark.parametrize("change", [_twice, _own, lambda offsets, sources: np.full_like(sources, 20)])
+def test_lists_elsewhere_are_judged_wherever_they_are_read(
+    folder: Path, change: Callable[[np.ndarray, np.ndarray], np.ndarray]
+) -> None:
+    """Nobody reads a file behind a URL before it is used: what it holds is refused by each who does."""
+    offsets, sources = (
+        np.fromfile(folder / name, dtype=kind) for name, kind in (("offsets.bin", "<i8"), ("sources.bin", "<i4"))
+    )
+    store, url = fsspec.filesystem("memory"), "memory://judged/sources.bin"
+    store.pipe("/judged/header.json", (folder / "header.json").read_bytes())
+    rows = quantize(torch.eye(20))
+
+    def readers() -> list[Callable[[], object]]:
+        edges = DiskEdges(folder, elsewhere=RemoteFile(url))
+        spread = SpreadEdges(folder, executor=Processes(1), elsewhere=RemoteFile(url))
+        (part,) = spread._parts(20)
+        whole = [edges.load, edges.mapped, edges.is_symmetric, lambda: list(edges.edge_blocks())]
+        return [*whole, lambda: edges.sum(rows), lambda: part_sums(part, Sent.of(rows))]
+
+    store.pipe("/judged/sources.bin", sources.tobytes())
+    for read in readers():
+        read()
+    store.pipe("/judged/sources.bin", change(offsets, sources).tobytes())
+    for read in readers():
+        with pytest.raises(InputError, match="write the edges again"):
+            read()
+    store.rm("/judged", recursive=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -20,6 +22,7 @@ from hushgraph.graph.quantized import QuantizedRows, quantize
 
 kernels = pytest.importorskip("hushgraph.graph.kernels")
 label_kernels = pytest.importorskip("hushgraph.graph.label_kernels")
+row_loop = pytest.importorskip("hushgraph.graph.row_loop")
 
 
 @pytest.fixture(autouse=True)
@@ -296,6 +299,13 @@ def test_edges_in_any_layout() -> None:
     one, other = (MemoryEdges.from_edge_index(edges, 50) for edges in (pairs.t(), pairs.t().contiguous()))
     assert torch.equal(one.sources, other.sources)
     assert torch.equal(one.transpose().edge_index().flip(0).sort().values, one.edge_index().sort().values)
+
+
+@pytest.mark.parametrize("module", [kernels, label_kernels])
+def test_what_was_compiled_from_another_row_loop_is_not_used(module: ModuleType) -> None:
+    """Of a loop that is kept, numba looks at the file it stands in, and not at what that file imports."""
+    source = Path(row_loop.__file__).read_bytes()
+    assert hashlib.sha256(source).hexdigest().startswith(module.ROW_LOOP), "row_loop.py changed: write its hash there"
 
 
 _IN_ANOTHER_PROCESS = """

@@ -144,15 +144,12 @@ class Buckets:
     def return_to(self, times: int, loops: int) -> None:
         """Take the files as they were when pairs had been dealt out so many times, and forget what came later."""
         width = len(self) + 1
+        cut(self._places_path, times * width * _PLACE.itemsize)
         found = read_array(self._places_path, _PLACE, 0, times * width).reshape(times, width)
         self._places, self.loops = list(found), loops
         self._size = self._stored = int(found[-1, -1]) if times else 0
         self._stored_times = times
-        for path, size in ((self._pairs_path, self._size * self._pair.itemsize), (self._places_path, found.nbytes)):
-            with path.open("ab") as file:
-                if file.tell() < size:
-                    raise InputError(f"expected {size} bytes in '{path.name}'; got {file.tell()}; start again")
-                file.truncate(size)
+        cut(self._pairs_path, self._size * self._pair.itemsize)
 
     # Lists
 
@@ -167,6 +164,8 @@ class Buckets:
             return
         first, last = self.nodes(number)
         pairs = self._gathered(pieces, size)
+        if self.is_stored:
+            self._refuse_strangers(pairs, last - first)
         offsets, minors = np.empty(last - first + 1, dtype=np.int64), np.empty(size, dtype=np.int32)
         if self._is_short:
             bits = self._minor_bits
@@ -176,6 +175,13 @@ class Buckets:
         minor, major = pairs.view(np.int32).reshape(-1, 2).T  # the low half comes first
         self._kernels.by_target(minor, major, offsets, minors, self.num_nodes)
         yield distinct_lists((first, last, offsets, minors), self._loops)
+
+    def _refuse_strangers(self, pairs: np.ndarray, nodes: int) -> None:
+        """A file that somebody changed must not lead the loops, which check nothing, to foreign memory."""
+        largest = int(pairs.view(f"u{pairs.itemsize}").max(initial=0))
+        minors = pairs[:0] if self._is_short else pairs.view(np.uint32)[::2]  # the low half comes first
+        if largest >> self._minor_bits >= nodes or int(minors.max(initial=0)) >= self.num_nodes:
+            raise InputError(f"expected pairs of nodes in '{self._pairs_path.name}'; got others; start again")
 
     def remove(self) -> None:
         """Remove the files."""
@@ -218,6 +224,14 @@ class Buckets:
     @property
     def _places_path(self) -> Path:
         return self.folder / "places.tmp"
+
+
+def cut(path: Path, size: int) -> None:
+    """Cut off what a file has beyond a size; refuses one that ends before."""
+    with path.open("ab") as file:
+        if file.tell() < size:
+            raise InputError(f"expected {size} bytes in '{path.name}'; got {file.tell()}; start again")
+        file.truncate(size)
 
 
 def in_order(

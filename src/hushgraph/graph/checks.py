@@ -275,6 +275,11 @@ def _stored_problems(edges: Edges, num_nodes: int) -> list[str]:
         return [f"edges: expected edges on disk (DiskEdges); got {type(edges).__name__}"]
     if edges.num_nodes != num_nodes:
         return [f"edges: expected a graph of {num_nodes} nodes, one per row of features; got {edges.num_nodes}"]
+    if isinstance(edges, MemoryEdges) and not edges.are_distinct_lists():
+        return [
+            "edges: expected lists of distinct neighbors in increasing order, as a graph folder holds them; got "
+            "others. Give the edges as edge_index: what repeats is left out there"
+        ]
     return []
 
 

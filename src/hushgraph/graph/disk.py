@@ -35,6 +35,7 @@ from hushgraph.graph.disk_reading import (
     SOURCE_TYPE,
     SOURCES,
     read_header,
+    refuse_other_lists,
     refuse_strangers,
     verify,
 )
@@ -108,6 +109,8 @@ class DiskEdges:
         The result equals `MemoryEdges.from_edge_index(edges, num_nodes).coalesce()` without self loops. With `both`,
         every edge is stored in both directions. With `made_from`, a name of these very edges, what a killed process
         left of the same work is used, and a folder that is complete is taken as it is.
+
+        Blocks are read more than once: whoever makes them leaves them as they are.
 
         Edge cases: an existing folder is refused; after an error or a crash there is no folder, at most a temporary
         one whose name says `partial`.
@@ -297,14 +300,14 @@ class DiskEdges:
         """The edges in memory; a header that calls them symmetric is not taken at its word."""
         self.require_symmetric()
         wide = self.num_edges >= INT32_LIMIT
-        offsets = self._offsets(0, self.num_nodes).astype(np.int64 if wide else np.int32)
-        found = MemoryEdges(torch.from_numpy(offsets), torch.from_numpy(self._sources(0, self.num_edges)))
+        offsets, sources = self._all_lists()
+        found = MemoryEdges(torch.from_numpy(offsets.astype(np.int64 if wide else np.int32)), torch.from_numpy(sources))
         return found.known_symmetric() if self._is_known_symmetric else found
 
     def mapped(self) -> tuple[np.ndarray, np.ndarray]:
         """Offsets (int64) and senders (int32) as they lie on the disk; the system reads what is looked at."""
         if isinstance(self._sources_file, RemoteFile):
-            return self._offsets(0, self.num_nodes), self._sources(0, self.num_edges)
+            return self._all_lists()
         files = ((OFFSETS, OFFSET_TYPE, self.num_nodes + 1), (SOURCES, SOURCE_TYPE, self.num_edges))
         offsets, sources = (
             np.asarray(np.memmap(self.folder / name, kind, "r", shape=(count,))) if count else np.empty(0, kind)
@@ -334,13 +337,23 @@ class DiskEdges:
         found = read_array(self._sources_file, SOURCE_TYPE, begin, end - begin)
         return refuse_strangers(found, self.num_nodes) if self._is_elsewhere else found
 
+    def _listed(self, first: int, offsets: np.ndarray) -> np.ndarray:
+        """The senders of the lists of the nodes from `first` on; lists that are elsewhere are judged here."""
+        found = self._sources(int(offsets[0]), int(offsets[-1]))
+        return refuse_other_lists(first, offsets, found, self.num_nodes) if self._is_elsewhere else found
+
+    def _all_lists(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where all lists begin, and their senders."""
+        offsets = self._offsets(0, self.num_nodes)
+        return offsets, self._listed(0, offsets)
+
     def _runs(self, entries: int, targets: int) -> Iterator[tuple[int, int, np.ndarray, np.ndarray]]:
         """Runs of targets: (first, last, offsets, sources) with at most so many of each, one target at least."""
         for start in range(0, self.num_nodes, targets):
             offsets = self._offsets(start, min(start + targets, self.num_nodes))
             for first, last in target_runs(torch.from_numpy(offsets), entries):
                 part = offsets[first : last + 1]
-                yield start + first, start + last, part, self._sources(int(part[0]), int(part[-1]))
+                yield start + first, start + last, part, self._listed(start + first, part)
 
     def _lists(self) -> Iterator[Lists]:
         """All lists, a part at a time."""

@@ -96,6 +96,26 @@ def _verify_lists(senders: Path, first: int, ends: np.ndarray, num_nodes: int, d
         before = int(found[-1])
 
 
+def are_distinct_others(first: int, offsets: np.ndarray, sources: np.ndarray) -> bool:
+    """Whether the lists of the nodes from `first` on ascend, name nobody twice and not their own node.
+
+    They are `sources[offsets[i] - offsets[0] : offsets[i + 1] - offsets[0]]`.
+    """
+    rises = np.ones(len(sources) + 1, dtype=bool)
+    np.greater(sources[1:], sources[:-1], out=rises[1:-1])
+    rises[offsets - offsets[0]] = True  # where a list begins
+    owners = np.repeat(np.arange(first, first + len(offsets) - 1, dtype=SOURCE_TYPE), np.diff(offsets))
+    return bool(rises.all()) and not bool((sources == owners).any())
+
+
+def refuse_other_lists(first: int, offsets: np.ndarray, sources: np.ndarray, num_nodes: int) -> np.ndarray:
+    """The senders, if they are lists of distinct neighbors: of files elsewhere, which are judged as they are read."""
+    refuse_strangers(sources, num_nodes)
+    if not are_distinct_others(first, offsets, sources):
+        raise InputError("edges: expected lists of distinct neighbors; got others; write the edges again")
+    return sources
+
+
 def refuse_strangers(found: np.ndarray, num_nodes: int) -> np.ndarray:
     """The senders, if each is one of the nodes."""
     if len(found) and not 0 <= found.min() <= found.max() < num_nodes:

@@ -25,7 +25,7 @@ from torch import Tensor
 from hushgraph.errors import InputError
 from hushgraph.files.reading import read_json
 from hushgraph.files.writing import write_whole
-from hushgraph.graph.buckets import Buckets, Lists, Pairs, in_order
+from hushgraph.graph.buckets import Buckets, Lists, Pairs, cut, in_order
 from hushgraph.graph.disk_reading import FORMAT, HEADER, OFFSET_TYPE, OFFSETS, SOURCE_TYPE, SOURCES
 from hushgraph.graph.packed import checked_edges
 from hushgraph.graph.sums import LEAST_COMPILED, kernels_for
@@ -88,8 +88,8 @@ def write_edges(
     else:
         with Buckets(sorting, num_nodes, entries, kernels) as buckets:
             _write_in_ranges(work, chain(first, parts), buckets, _State.kept(work, _in_part(entries)), both, progress)
+    (work / _STATE).unlink(missing_ok=True)  # first: it must not outlive what it tells of
     shutil.rmtree(sorting)
-    (work / _STATE).unlink(missing_ok=True)
 
 
 def _write_in_ranges(
@@ -235,8 +235,7 @@ class HashedFile:
     def __init__(self, path: Path, begin: int = 0) -> None:
         self._hash = hashlib.sha256()
         if begin:
-            with path.open("r+b") as file:
-                file.truncate(begin)
+            cut(path, begin)
             with path.open("rb") as file:
                 self._hash = hashlib.file_digest(file, "sha256")
         self._file = path.open("ab" if begin else "wb")

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from hushgraph.graph.degree import capped
+from hushgraph.graph.disk_reading import are_distinct_others
 from hushgraph.graph.packed import INT32_LIMIT, checked_edges, offsets_of, pack, unpack_minor
 from hushgraph.graph.sums import (
     Quantized,
@@ -238,6 +239,18 @@ class MemoryEdges:
         """This object, of which somebody knows that it is symmetric: it is not looked at for that."""
         self.__dict__["_symmetric"] = True
         return self
+
+    def are_distinct_lists(self) -> bool:
+        """Whether lists ascend and name other nodes alone, nobody twice: nothing else may be added up as it is."""
+        offsets, sources = self.offsets, self.sources
+        kinds = offsets.dtype in (torch.int32, torch.int64), sources.dtype is torch.int32
+        flat = (part.dim() == 1 and part.is_contiguous() for part in (offsets, sources))
+        if not all((*kinds, *flat)) or [int(end) for end in offsets[[0, -1]]] != [0, self.num_edges]:
+            return False
+        low, high = (int(end) for end in torch.aminmax(sources)) if self.num_edges else (0, -1)
+        if bool((offsets.diff() < 0).any()) or low < 0 or high >= self.num_nodes:
+            return False
+        return all(are_distinct_others(first, part.numpy(), found.numpy()) for first, _, part, found in self._runs())
 
     def count_duplicates(self) -> int:
         """How many stored edges repeat an earlier one."""

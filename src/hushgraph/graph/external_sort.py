@@ -29,7 +29,7 @@ def external_sort(
     are all pairs of one major number (a list longer than the limit is then one array).
     """
     room = max(entries_in_memory, _SMALLEST_RUN)
-    runs = [_SortedRun(_write_run(part, folder)) for part in _full_parts(chunks, room)]
+    runs = [_SortedRun(_write_run(part, folder, number)) for number, part in enumerate(_full_parts(chunks, room))]
     share = max(room // max(len(runs), 1), 1)
     while any(run.left for run in runs):
         bound = _next_bound(runs, share, whole_majors)
@@ -136,9 +136,9 @@ def _full_parts(chunks: Iterable[np.ndarray], room: int) -> Iterator[np.ndarray]
         yield buffer[:filled]
 
 
-def _write_run(values: np.ndarray, folder: Path) -> Path:
+def _write_run(values: np.ndarray, folder: Path, number: int) -> Path:
     values.sort()
-    path = folder / f"run-{len(list(folder.glob('run-*')))}.tmp"
+    path = folder / f"run-{number}.tmp"  # in the place of what a killed process left
     with path.open("wb") as file:
         file.write(values.astype("<i8", copy=False).data)
     return path

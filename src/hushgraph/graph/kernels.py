@@ -15,6 +15,8 @@ from numba import njit
 
 from hushgraph.graph.row_loop import LINE, add_rows, fetch_ahead, store_line
 
+ROW_LOOP = "1e7d4b4a38bf"
+"""How the SHA-256 of `row_loop.py` begins: what is compiled from it is kept until the file here changes."""
 FLUSH = (1 << 16) - 1
 """Rows that are added in 32 bits: 2^16 - 1 entries of at most 2^15 stay below 2^31, whatever the bound on rows is."""
 

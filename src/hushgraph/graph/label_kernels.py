@@ -12,6 +12,8 @@ from numba import njit
 from hushgraph.graph.kernels import AHEAD, CACHED_CODES, coded_row_sums
 from hushgraph.graph.row_loop import fetch, fetch_ahead
 
+ROW_LOOP = "1e7d4b4a38bf"
+"""How the SHA-256 of `row_loop.py` begins: what is compiled from it is kept until the file here changes."""
 _WIDTHS = (16, 32)  # columns of rows: with more classes, counting takes less time
 _MOST_ROWS = 1 << 14  # half a megabyte, or one
 _BYTES_FULL = np.uint64(4 * 252)  # a byte counts these, and three more where a list ends

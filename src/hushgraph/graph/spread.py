@@ -23,7 +23,7 @@ from hushgraph.errors import HushgraphError, InputError
 from hushgraph.executors.base import Executor, begin_early, on_every_machine
 from hushgraph.files.remote import RemoteFile, is_url, json_of
 from hushgraph.graph.disk import MEMORY_LIMIT, DiskEdges
-from hushgraph.graph.disk_reading import HEADER, SOURCE_TYPE, SOURCES
+from hushgraph.graph.disk_reading import HEADER, SOURCE_TYPE, SOURCES, refuse_other_lists
 from hushgraph.graph.edges import longest_list
 from hushgraph.graph.external_sort import read_array
 from hushgraph.graph.labels import QuantizedLabels
@@ -58,12 +58,15 @@ class Part:
             return self.sent[begin - int(self.offsets[0]) : end - int(self.offsets[0])]
         return read_array(_opened(self.file, self.seal), SOURCE_TYPE, begin, end - begin)
 
-    def runs(self) -> Iterator[tuple[int, int, Tensor, Tensor]]:
+    def runs(self, num_nodes: int) -> Iterator[tuple[int, int, Tensor, Tensor]]:
         """The lists, in parts that stay in the cache; destinations are numbered from 0."""
-        offsets = _tensor(self.offsets)
+        offsets, is_read_elsewhere = _tensor(self.offsets), self.sent is None and is_url(self.file)
         for first, last in target_runs(offsets, _FASTEST_BLOCK):
             part = offsets[first : last + 1]
-            yield first, last, part, _tensor(self.sources(int(part[0]), int(part[-1])))
+            found = self.sources(int(part[0]), int(part[-1]))
+            if is_read_elsewhere:  # nobody has looked at it
+                refuse_other_lists(self.first + first, part.numpy(), found, num_nodes)
+            yield first, last, part, _tensor(found)
 
 
 class SpreadEdges(DiskEdges):
@@ -215,14 +218,15 @@ def part_sums(part: Part, sent: Sent) -> np.ndarray:
     rows = sent.rows()
     found = room_for_sums(rows, part.last - part.first, int(np.diff(part.offsets).max(initial=0)))
     add = adder(rows, int(part.offsets[-1] - part.offsets[0]))
-    for first, last, offsets, sources in part.runs():
+    for first, last, offsets, sources in part.runs(rows.shape[0]):
         add(offsets, sources, found[first:last])
     return found.numpy()
 
 
 def part_out_sums(part: Part, values: np.ndarray) -> np.ndarray:
     """For every node, the sum of the values of this part's destinations to which it sends."""
-    runs = ((part.first + first, part.first + last, offsets, sources) for first, last, offsets, sources in part.runs())
+    lists = part.runs(len(values))
+    runs = ((part.first + first, part.first + last, offsets, sources) for first, last, offsets, sources in lists)
     return summed_by_source(runs, torch.from_numpy(np.array(values))).numpy()
 
 
