@@ -8,7 +8,9 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 
+import hushgraph as hg
 from commands import TRAIN, flat, run, run_json
+from hushgraph.ledger.ledger import Ledger
 from importing.tables_of_people import IMPORT, ROLES, people, write_csv, write_people
 
 WORKERS: dict[str, list[str]] = {"alone": [], "shared": ["--workers", "1"]}
@@ -233,3 +235,14 @@ def test_an_import_that_is_stopped_says_how_it_goes_on(tmp_path: Path, monkeypat
     monkeypatch.undo()
     assert run("import", "--edges", edges, "--nodes", nodes, *IMPORT, "--out", tmp_path / "my.graph").exit_code == 0
     assert not kept.exists()
+
+
+def test_another_graph_is_predicted_from_its_folder(imported: Path, tmp_path: Path) -> None:
+    run_json("train", "chorus", "--data", imported, *TRAIN, "--out", tmp_path / "model")
+    model = hg.load(tmp_path / "model")
+    ledger = Ledger(tmp_path / "ledger")
+    found = model.predict_on(str(imported), (1.0, 1e-4), ledger=ledger, memory="1MiB", seed=1)
+    again = model.predict_on(hg.datasets.load(imported), (1.0, 1e-4), ledger=ledger, seed=1)
+    assert found.predict().tolist() == again.predict().tolist()
+    on = ["--on", imported, "--epsilon", 1, "--memory", "1MiB", "--out", tmp_path / "on.csv"]
+    assert run_json("predict", tmp_path / "model", *on)["charged"]
