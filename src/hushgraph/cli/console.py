@@ -181,10 +181,16 @@ def progress_bar(quiet: bool, first: str = "starting") -> Iterator[Callable[[str
         yield None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description:>14}"), BarColumn(24), TextColumn("{task.fields[count]}"))
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bars:
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description:>14}"),
+        BarColumn(24),
+        TextColumn("{task.fields[count]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         tasks: dict[str, Any] = {}
         waiting = bars.add_task(first, total=None, count="")
 
