@@ -76,3 +76,9 @@ def test_what_was_measured_is_within_a_factor_of_two(
     assert 0.5 < seconds / found.fit_seconds < 2.0
     assert 0.5 < on_disk * 2**30 / found.bytes_on_disk < 2.0
     assert in_memory is None or 0.5 < in_memory * 2**30 / found.bytes_in_memory < 2.0
+
+
+def test_codes_take_longer_with_many_classes() -> None:
+    plan = Auto().plan(Metadata.from_sizes(2_000_000, 20_000_000, 1_200_000, 6, 15), UndirectedEdge(), Budget(1.0))
+    assert 0.5 < 192.0 / expected(plan).fit_seconds < 2.0
+    assert 0.5 < 4.66 * 2**30 / expected(plan).bytes_on_disk < 2.0

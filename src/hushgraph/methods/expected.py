@@ -20,7 +20,7 @@ _STEP, _EXAMPLE = 300e-6, 0.2e-6
 _PLAIN_ROW, _PLAIN_EPOCHS, _MINIBATCHES = 0.4e-6, 100, 2.0
 _BASE, _NODE_BYTES, _HIDDEN, _ENTRY_BYTES = 0.75 * 2**30, 70, 16, 16
 _COLUMN_BYTES, _ROWS, _ROW_BYTES, _ROW_HOP_BYTES = 8, "neighbor-sum", 40, 4
-_CODES, _MODELS_OF_FEATURES, _ANSWER, _ANSWER_BYTES = "coded-sum", 5, 2e-6, 16
+_CODES, _MODELS_OF_FEATURES, _ANSWER, _ANSWER_PAIR, _ANSWER_BYTES = "coded-sum", 5, 0.18e-6, 0.045e-6, 16
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,9 @@ def _of_stages(plan: Plan, stages: list[Stage]) -> tuple[float, int]:
             values = metadata.num_nodes * columns
             seconds += stage.count * (entries * (_SUM + columns * _SUM_COLUMN) + values * _NOISE)
             if stage.mechanism.name == _CODES:
-                seconds += stage.count * metadata.num_nodes * _ANSWER
+                seconds += (
+                    stage.count * values * (_ANSWER + columns * _ANSWER_PAIR)
+                )  # every pair of classes is compared
             kept += _kept(stage, columns)
     return seconds, kept
 
