@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
+import time
 
 import pytest
 import typer
 
 from commands import run
-from hushgraph.cli.console import command, show_table, show_words, words
+from hushgraph.cli.console import command, progress_bar, show_table, show_words, words
 from hushgraph.errors import InputError
 
 
@@ -97,3 +99,25 @@ def test_what_the_system_refuses_is_said_with_where_things_stand(
     said = capsys.readouterr().err
     assert "what was charged stays charged" in " ".join(said.split())
     assert "/a/file" in said or "out of memory" in said
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_of_an_unknown_length_shows_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", terminal := _Terminal())
+    monkeypatch.setenv("COLUMNS", "80")
+    with progress_bar(False, "reading") as report:
+        assert report is not None
+        time.sleep(0.3)
+        assert "reading" in terminal.getvalue(), "something moves before the first stage"
+        report("edges read", 4_194_304, 0)
+        time.sleep(0.3)
+        report("edges put in order", 3, 147)
+        time.sleep(0.3)
+    shown = terminal.getvalue()
+    assert "4,194,304" in shown
+    assert "3/147" in shown
+    assert "None" not in shown

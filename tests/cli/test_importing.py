@@ -8,7 +8,9 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 
+import hushgraph as hg
 from commands import TRAIN, flat, run, run_json
+from hushgraph.ledger.ledger import Ledger
 from importing.tables_of_people import IMPORT, ROLES, people, write_csv, write_people
 
 WORKERS: dict[str, list[str]] = {"alone": [], "shared": ["--workers", "1"]}
@@ -191,3 +193,56 @@ def test_ids_that_a_spreadsheet_would_run_are_said_and_may_be_written_as_text(tm
     ):
         with (tmp_path / f"{name}.csv").open(newline="") as file:
             assert [row["id"] for row in csv.DictReader(file)][:4] == first
+
+
+def test_edges_in_several_files_or_a_folder_are_one_table(tmp_path: Path) -> None:
+    nodes, edges = write_people(tmp_path)
+    head, *lines = edges.read_text().splitlines()
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    for number in range(3):
+        (parts / f"part-{number}.csv").write_text("\n".join([head, *lines[number::3]]) + "\n")
+    (parts / "_SUCCESS").touch()
+    several = [word for number in range(3) for word in ("--edges", parts / f"part-{number}.csv")]
+    found = []
+    for name, given in (("one", ["--edges", edges]), ("several", several), ("folder", ["--edges", parts])):
+        done = run("import", *given, "--nodes", nodes, *IMPORT, "--out", tmp_path / f"{name}.graph")
+        assert done.exit_code == 0, done.output
+        found.append((tmp_path / f"{name}.graph" / "edges" / "sources.bin").read_bytes())
+    assert found[0] == found[1] == found[2]
+    (parts / "people.csv").write_text(nodes.read_text())
+    refused = run("import", "--edges", parts, "--nodes", nodes, *IMPORT, "--out", tmp_path / "other.graph")
+    assert (refused.exit_code, "people.csv: expected the columns of" in flat_errors(refused)) == (2, True)
+    (tmp_path / "empty").mkdir()
+    refused = run("import", "--edges", tmp_path / "empty", "--nodes", nodes, *IMPORT, "--out", tmp_path / "other.graph")
+    assert (refused.exit_code, "got no file in it" in flat_errors(refused)) == (2, True)
+
+
+def test_an_import_that_is_stopped_says_how_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes, edges = write_people(tmp_path)
+
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("hushgraph.graph.disk.write_edges", stopped)
+    left = run("import", "--edges", edges, "--nodes", nodes, *IMPORT, "--out", tmp_path / "my.graph")
+    assert left.exit_code == 130
+    words = flat_errors(left)
+    assert "nothing was charged" in words
+    assert "takes the import" in words
+    kept = next(tmp_path.glob(".my.graph.partial-*"))
+    assert kept.name in words
+    monkeypatch.undo()
+    assert run("import", "--edges", edges, "--nodes", nodes, *IMPORT, "--out", tmp_path / "my.graph").exit_code == 0
+    assert not kept.exists()
+
+
+def test_another_graph_is_predicted_from_its_folder(imported: Path, tmp_path: Path) -> None:
+    run_json("train", "chorus", "--data", imported, *TRAIN, "--out", tmp_path / "model")
+    model = hg.load(tmp_path / "model")
+    ledger = Ledger(tmp_path / "ledger")
+    found = model.predict_on(str(imported), (1.0, 1e-4), ledger=ledger, memory="1MiB", seed=1)
+    again = model.predict_on(hg.datasets.load(imported), (1.0, 1e-4), ledger=ledger, seed=1)
+    assert found.predict().tolist() == again.predict().tolist()
+    on = ["--on", imported, "--epsilon", 1, "--memory", "1MiB", "--out", tmp_path / "on.csv"]
+    assert run_json("predict", tmp_path / "model", *on)["charged"]

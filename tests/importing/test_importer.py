@@ -15,6 +15,7 @@ import hushgraph as hg
 from hushgraph.datasets import load, random_split
 from hushgraph.datasets.stored import read_facts
 from hushgraph.errors import InputError
+from hushgraph.graph import disk_writing, sums
 from hushgraph.graph.checks import check_graph
 from hushgraph.importing import importer
 from hushgraph.importing.edges import EdgeColumns
@@ -423,3 +424,20 @@ def test_types_of_a_changed_folder_are_refused(tmp_path: Path) -> None:
 def test_one_is_told_as_one_and_many_as_many() -> None:
     assert str(Finding(Code.REPEATED_EDGES, 1)) == "1 repeated edge was kept once"
     assert str(Finding(Code.REPEATED_EDGES, 2)) == "2 repeated edges were kept once"
+
+
+@pytest.mark.parametrize(("ending", "lines"), [("parquet", True), ("csv", False)])
+def test_how_many_edges_there_are_is_told_where_the_file_says_so(
+    ending: str, lines: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("numba")
+    monkeypatch.setattr(sums, "LEAST_COMPILED", 0)
+    monkeypatch.setattr(disk_writing, "LEAST_COMPILED", 0)
+    nodes, edges = write_people(tmp_path)
+    table = people()[1]
+    if ending == "parquet":
+        edges = _parquet(tmp_path / "edges.parquet", table)
+    seen: list[tuple[str, int, int]] = []
+    import_files(tmp_path / "g", edges, nodes, COLUMNS, MUTUAL, progress=lambda *one: seen.append(one))
+    last = [one for one in seen if one[0] == "edges read"][-1]
+    assert last[1:] == (2 * len(table["from"]), 2 * len(table["from"]) if lines else 0)

@@ -55,11 +55,11 @@ def command(function: Callable[P, None]) -> Callable[P, None]:
             function(*args, **kwargs)
         except HushgraphError as error:
             _fail(str(error), error.exit_code, error, kwargs.get("as_json"))
-        except KeyboardInterrupt:
-            words = "stopped. What was charged stays charged; see `hushgraph ledger show`"
+        except KeyboardInterrupt as stopped:
+            words = str(stopped) or "stopped. What was charged stays charged; see `hushgraph ledger show`"
             if kwargs.get("as_json"):
                 show_json({"error": words, "kind": "KeyboardInterrupt", "exit_code": STOPPED})
-            echo(f"hushgraph: {words}", err=True)
+            tell(f"hushgraph: {words}")
             raise typer.Exit(STOPPED) from None
         except BrokenPipeError:  # whoever read the output has stopped; what was to be done is done
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -175,21 +175,30 @@ def require_new_folder(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def progress_bar(quiet: bool) -> Iterator[Callable[[str, int, int], None] | None]:
-    """A bar per stage on standard error, when that is a terminal."""
+def progress_bar(quiet: bool, first: str = "starting") -> Iterator[Callable[[str, int, int], None] | None]:
+    """A bar per stage on standard error, when that is a terminal; one that moves, `first`, until a stage begins."""
     if quiet or not sys.stderr.isatty():
         yield None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description:>14}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bars:
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description:>14}"),
+        BarColumn(24),
+        TextColumn("{task.fields[count]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         tasks: dict[str, Any] = {}
+        waiting = bars.add_task(first, total=None, count="")
 
         def report(stage: str, done: int, total: int) -> None:
+            bars.update(waiting, visible=False)
             if stage not in tasks:
-                tasks[stage] = bars.add_task(stage, total=total or None)
-            bars.update(tasks[stage], completed=done, total=total or None)
+                tasks[stage] = bars.add_task(stage, total=total or None, count="")
+            count = f"{done:,}/{total:,}" if total else f"{done:,}"
+            bars.update(tasks[stage], completed=done, total=total or None, count=count)
 
         yield report

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
-from collections.abc import Sequence
+import glob
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,7 +30,10 @@ def import_graph(
         Path | None, typer.Argument(help="A whole graph: .graphml, node-link .json, PyG .pt, or a folder of OGB.")
     ] = None,
     edges: Annotated[
-        Path | None, typer.Option(help="A table of edges: .csv, .tsv, .txt, .parquet, .arrow, .npy; or .gz.")
+        list[Path] | None,
+        typer.Option(
+            help="A table of edges: .csv, .tsv, .txt, .parquet, .arrow, .npy; or .gz; or a folder of them; repeatable."
+        ),
     ] = None,
     nodes: Annotated[Path | None, typer.Option(help="A table of nodes, one row each.")] = None,
     num_nodes: Annotated[int | None, typer.Option(help="Instead of --nodes: ids are 0 to N - 1.", metavar="N")] = None,
@@ -100,14 +105,26 @@ def import_graph(
     if source is not None:
         done = import_whole(out, source, columns)
     else:
-        assert edges is not None
+        assert edges
         kinds = tuple([] if edge_types is None else _list(edge_types))
         ends = EdgeColumns(source_column, target_column, directed, drop_unknown, edge_type, kinds)
-        with progress_bar(as_json) as progress:
+        with _told_how_to_go_on(out), progress_bar(as_json, "reading") as progress:
             more: dict[str, Any] = {"num_nodes": num_nodes, "header": header, "public": public_edges}
             watched: dict[str, Any] = {} if progress is None else {"progress": progress}
             done = import_files(out, edges, nodes, columns, ends, **more, **watched)
     show_json(_summary(done)) if as_json else _show(done, columns)
+
+
+@contextlib.contextmanager
+def _told_how_to_go_on(out: Path) -> Iterator[None]:
+    """Ctrl-C in the words of an import: what it leaves, and how it is taken up again."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        words = f"stopped; nothing was charged. The same command takes the import of '{out}' up again"
+        if left := sorted(out.expanduser().absolute().parent.glob(f".{glob.escape(out.name)}.partial-*")):
+            words += f". Until then private data is in '{left[-1]}': remove that folder if you give up"
+        raise KeyboardInterrupt(words) from None
 
 
 def declared_features(
@@ -172,7 +189,7 @@ def _words(given: Repeated) -> list[str]:
 
 def _problems(
     source: Path | None,
-    edges: Path | None,
+    edges: list[Path] | None,
     nodes: Path | None,
     num_nodes: int | None,
     out: Path,
@@ -182,18 +199,23 @@ def _problems(
     """What is wrong with the options and the paths, all at once, before anything large is imported."""
     from hushgraph.importing.findings import NO_DIRECTION
 
-    if source is not None and (edges is not None or nodes is not None or num_nodes is not None):
+    if source is not None and (edges or nodes is not None or num_nodes is not None):
         return ["expected one whole graph, or --edges with --nodes; got both; remove one"]
     if source is not None and public is not None:
         return ["--public-edges: expected a table of edges (--edges); got a whole graph"]
-    if source is None and edges is None:
+    if source is None and not edges:
         return ["expected a graph: --edges FILE --nodes FILE, or one file that holds both; got neither"]
     found = [
         f"expected a {kind} at {path}; there is no such file; check the path"
-        for kind, path in (("graph", source), ("table", edges), ("table", nodes), ("table", public))
+        for kind, path in (
+            ("graph", source),
+            *(("table", one) for one in edges or []),
+            ("table", nodes),
+            ("table", public),
+        )
         if path is not None and not path.expanduser().exists()
     ]
-    found += [NO_DIRECTION] if edges is not None and directed is None else []
+    found += [NO_DIRECTION] if edges and directed is None else []
     taken = f"--out: expected a new folder; got '{out}', which exists; name another, or remove it"
     return [*found, taken] if out.exists() else found
 

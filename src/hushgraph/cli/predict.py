@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushgraph.cli.console import Json, command, echo, require_model, show_json, show_words, tell
-from hushgraph.cli.data import Directed, load_graph, require_data
+from hushgraph.cli.console import Json, command, echo, progress_bar, require_model, show_json, show_words, tell
+from hushgraph.cli.data import Directed, Memory, load_graph, require_data
 from hushgraph.cli.ledger import LedgerOption, Operator, Purpose, ledger_to_charge, occasion_of
 from hushgraph.cli.plan import Edges, number
 from hushgraph.cli.train import Continues, Separate
@@ -40,6 +40,7 @@ def predict(
     operator: Operator = None,
     purpose: Purpose = "",
     directed: Directed = False,
+    memory: Memory = None,
     out: Annotated[
         Path | None, typer.Option(help="Write classes and probabilities to this .csv, .parquet or .npz file.")
     ] = None,
@@ -65,16 +66,19 @@ def predict(
     trained = Model.load(model)
     shown: dict[str, Any] = {"model": str(model), "files": files.value, "unit": trained.unit.name}
     shown["charged"] = on is not None
+    how: dict[str, Any] = {"directed": directed, "memory": memory, "needs_split": False, "as_lists": True}
     if on is not None:
-        about = graph = load_graph(on, directed=directed, needs_split=False, as_lists=True)
         book = book.on(occasion_of(operator, purpose, continues=continues, separate=separate))
-        answering = _predict_on(trained, graph, epsilon, delta, book, edges)
-        probabilities = answering.predict_proba()
+        with progress_bar(as_json, "predicting"):
+            about = graph = load_graph(on, **how)
+            answering = _predict_on(trained, graph, epsilon, delta, book, edges)
+            probabilities = answering.predict_proba()
         shown["certificate"] = answering.certificate.as_dict()
     else:
         answering = trained
-        about = None if data is None else load_graph(data, directed=directed, needs_split=False, as_lists=True)
-        probabilities = trained.predict_proba(about)
+        with progress_bar(as_json, "predicting"):
+            about = None if data is None else load_graph(data, **how)
+            probabilities = trained.predict_proba(about)
         shown["own_features"] = _own_features(trained, data)
     shown["not_protected"] = _unprotected_predictions(answering)
     if trained.is_multilabel:

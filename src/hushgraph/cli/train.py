@@ -128,7 +128,8 @@ def train(
     torch.set_num_threads(threads)
     executor = None if workers is None else as_executor(workers, private_network=private_network)
     how: dict[str, Any] = {"directed": directed, "classes": classes, "memory": memory, "workers": executor}
-    graph = load_graph(data, split, split_seed, as_lists=True, **how)
+    with progress_bar(as_json, "reading"):
+        graph = load_graph(data, split, split_seed, as_lists=True, **how)
     if executor is not None:
         _tell_of_few(graph, choices.method)
     book = ledger_to_charge(ledger)

@@ -91,7 +91,7 @@ def as_executor(given: int | str | Executor, *, private_network: bool = False) -
     found = re.fullmatch(
         r"(?:(?P<name>[a-z][a-z-]*)(?::(?P<count>\d+))?(?:@(?P<address>\S+))?|(?P<only>\d+))", str(given)
     )
-    if found is None:
+    if found is None or (found["name"] is not None and not registry.knows("executors", found["name"])):
         raise InputError(
             f"workers: expected a number of processes, or ray, ray:4 or ray@HOST:PORT; got {given!r}. In Python, "
             "hushgraph.Ray(...) has more settings"

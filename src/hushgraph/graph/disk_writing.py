@@ -295,7 +295,7 @@ def told_if_full(folder: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise InputError(
-                f"expected room on disk for the sorted edges in '{folder}'; got a full disk; free about 12 bytes per "
-                "edge, 16 for a degree cap, and try again"
+                f"expected room on disk for the sorted edges in '{folder}'; got a full disk; free about 12 bytes for "
+                "each direction of an edge, 16 for a degree cap, and try again"
             ) from error
         raise

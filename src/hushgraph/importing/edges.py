@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from hushgraph.errors import InputError
 from hushgraph.graph.types import MOST_TYPES
 from hushgraph.importing.findings import NO_DIRECTION, Code, Finding, tallied
 from hushgraph.importing.ids import Ids
-from hushgraph.importing.tables import Table, open_table
+from hushgraph.importing.tables import Table, joined, open_table
 
 _SOURCES = ("source", "src", "from", "u", "node1", "start", "sender")
 _TARGETS = ("target", "dst", "to", "v", "node2", "end", "receiver", "dest", "destination")
@@ -68,6 +68,11 @@ class EdgeStream:
         """Whether a line stands for both directions."""
         return not self.columns.require_direction()
 
+    @property
+    def entries(self) -> int:
+        """How many edges the lines stand for, in both directions where they have two; 0 if it is not known."""
+        return self.table.rows * (2 if self.both else 1)
+
     def __iter__(self) -> Iterator[Tensor]:
         for block, _ in self.lines():
             yield torch.from_numpy(block)
@@ -98,7 +103,16 @@ class EdgeStream:
         )
 
 
-def open_edges(path: str | Path, ids: Ids, columns: EdgeColumns, header: bool | None) -> tuple[Table, list[Finding]]:
+def open_edges(
+    paths: Sequence[Path], ids: Ids, columns: EdgeColumns, header: bool | None
+) -> tuple[Table, list[Finding]]:
+    """The table of edges in one or several files. What is said about the first lines of many is said once."""
+    opened = [_open_file(path, ids, columns, header) for path in paths]
+    table = joined([one for one, _ in opened])
+    return table, [replace(note, where=table.where) for note in opened[0][1]]
+
+
+def _open_file(path: Path, ids: Ids, columns: EdgeColumns, header: bool | None) -> tuple[Table, list[Finding]]:
     """The table of edges in a file. Where nobody says so, a first line that names two nodes holds no column names."""
     named = columns.source is not None or columns.target is not None
     table = open_table(path)

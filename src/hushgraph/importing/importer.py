@@ -26,7 +26,7 @@ from hushgraph.importing.findings import Code, Finding, tallied
 from hushgraph.importing.formats import ID, SOURCE, TARGET, TwoTables, is_whole_graph, read_whole_graph
 from hushgraph.importing.ids import Ids
 from hushgraph.importing.nodes import NodeColumns, Nodes, read_nodes
-from hushgraph.importing.tables import Table, open_table
+from hushgraph.importing.tables import Table, files_of_table, open_table
 
 MEMORY = 1 << 28
 """Bytes that sorting the edges takes."""
@@ -42,9 +42,13 @@ class Imported:
     num_edges: int
 
 
+Files = str | Path | Sequence[str | Path]
+"""A table in one file, in a folder of files, or in several of both."""
+
+
 def import_files(
     out: str | Path,
-    edges: str | Path,
+    edges: Files,
     nodes: str | Path | None,
     node_columns: NodeColumns | None,
     edge_columns: EdgeColumns,
@@ -56,12 +60,15 @@ def import_files(
 ) -> Imported:
     """Import a table of edges and a table of nodes, or edges alone between nodes 0 to `num_nodes` - 1.
 
-    `public` is a table of edges that are public knowledge, in the columns of the other one. An import that was stopped
+    A table of edges may be several files, or folders of files, with the same columns. `public` is a table of edges that
+    are public knowledge, in the columns of the other one. An import that was stopped
     goes on where it was when it is made again with the same files and settings.
     """
     edge_columns.require_direction()
     table = None if nodes is None else open_table(nodes)
-    made_from = _sources((edges, nodes, public), node_columns, edge_columns, num_nodes, header)
+    made_from = _sources(
+        [*_files(edges), *_files(nodes), *_files(public)], node_columns, edge_columns, num_nodes, header
+    )
     return import_tables(
         out,
         edges,
@@ -78,7 +85,7 @@ def import_files(
 
 def import_tables(
     out: str | Path,
-    edges: str | Path | Table,
+    edges: Files | Table,
     nodes: Table | None,
     node_columns: NodeColumns | None,
     edge_columns: EdgeColumns,
@@ -98,7 +105,9 @@ def import_tables(
         streams, notes = [], []
         for one in (edges, public):
             if one is not None:
-                table, said = (one, []) if isinstance(one, Table) else open_edges(one, found.ids, edge_columns, header)
+                table, said = (
+                    (one, []) if isinstance(one, Table) else open_edges(_files(one), found.ids, edge_columns, header)
+                )
                 streams.append(EdgeStream(table, found.ids, edge_columns))
                 notes += said
         stored, told = _write_edges(work, streams, made_from, progress)
@@ -114,8 +123,9 @@ def _write_edges(
     work: Path, streams: list[EdgeStream], made_from: str | None, progress: Progress
 ) -> tuple[DiskEdges, list[Finding]]:
     """Put the edges in order, beside them those to the mailboxes of their types, or public ones; and what was found."""
-    options: dict[str, Any] = {"memory_limit": MEMORY, "made_from": made_from, "progress": progress}
     stream, *public = streams
+    watched = progress if public else _with_total(progress, stream.entries)
+    options: dict[str, Any] = {"memory_limit": MEMORY, "made_from": made_from, "progress": watched}
     columns, nodes = stream.columns, len(stream.ids)
     if public:
         return _write_with_public(work, stream, public[0], options)
@@ -127,6 +137,11 @@ def _write_edges(
     pairs = (torch.stack([block[0], block[1] % nodes]) for block in mailboxes.edge_blocks())
     stored = DiskEdges.write(work / EDGES, pairs, nodes, **options)
     return stored, [*typed.findings, *_edge_findings(stored, mailboxes, columns)]
+
+
+def _with_total(progress: Progress, entries: int) -> Progress:
+    """Says how many edges there are to be read, as far as their table does."""
+    return lambda stage, done, total: progress(stage, done, total or entries)
 
 
 def _write_with_public(
@@ -144,10 +159,15 @@ def _write_with_public(
     return stored, [*tallied([*stream.findings, *left_out]), told, *_edge_findings(stored, stored, columns)]
 
 
-def _sources(files: Sequence[str | Path | None], *settings: Any) -> str:
+def _files(given: Files | None) -> list[Path]:
+    """The files that were named, and those of the folders that were."""
+    many = [] if given is None else [given] if isinstance(given, str | Path) else given
+    return [file for one in many for file in files_of_table(one)]
+
+
+def _sources(files: Sequence[Path], *settings: Any) -> str:
     """A name of the files as they are now, and of what is made of them."""
-    found = [Path(file).expanduser() for file in files if file is not None]
-    states = [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in found if file.exists()]
+    states = [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files if file.exists()]
     return repr((MEMORY, states, settings))
 
 

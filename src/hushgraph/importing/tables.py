@@ -10,6 +10,7 @@ import csv as lines_of_text
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,13 +33,15 @@ _COMMENTS = ("#", "%", "//")
 class Table:
     """The names of the columns, and a way to read some of them: `read(["a", "b"])` yields Arrow record batches.
 
-    `first` is the first line of a text file, which may hold names or values; a file of another kind has none.
+    `first` is the first line of a text file, which may hold names or values; a file of another kind has none. `rows` is
+    how many there are, 0 where only reading would tell.
     """
 
     where: str
     columns: tuple[str, ...]
     read: Callable[[Sequence[str]], Iterator[pa.RecordBatch]]
     first: tuple[str, ...] | None = None
+    rows: int = 0
 
     def require(self, columns: Sequence[str], option: str) -> list[str]:
         """One problem for every column that is not there."""
@@ -83,6 +86,36 @@ def open_table(path: str | Path, *, header: bool = True) -> Table:
     )
 
 
+def files_of_table(path: str | Path) -> list[Path]:
+    """The files of a table: of a folder, all but those whose names begin with `.` or `_`, in the order of names."""
+    source = Path(path).expanduser()
+    if not source.is_dir():
+        return [source]
+    found = sorted(one for one in source.iterdir() if one.is_file() and not one.name.startswith((".", "_")))
+    if not found:
+        raise InputError(f"{source}: expected a folder of tables; got no file in it; check the path")
+    return found
+
+
+def joined(tables: Sequence[Table]) -> Table:
+    """The rows of several tables with the same columns, one table after the other."""
+    first, *others = tables
+    if not others:
+        return first
+    for one in others:
+        if set(one.columns) != set(first.columns):
+            raise InputError(
+                f"{one.where}: expected the columns of {first.where} ({', '.join(first.columns)}); got "
+                f"{', '.join(one.columns)}; give tables of the same columns, one per file"
+            )
+
+    def read(columns: Sequence[str]) -> Iterator[Any]:
+        return chain.from_iterable(one.read(columns) for one in tables)
+
+    rows = sum(one.rows for one in tables) if all(one.rows for one in tables) else 0
+    return Table(f"{first.where} and {len(others)} more", first.columns, read, first.first, rows)
+
+
 def is_table(path: str | Path) -> bool:
     """Whether a name is that of a table."""
     return _kind(Path(path)) in _TEXT | _PARQUET | _ARROW | _NUMPY
@@ -108,7 +141,7 @@ def table_of(frame: Any, where: str) -> Table:
             yield from map(sound, table.select(list(columns)).combine_chunks().to_batches(max_chunksize=ROWS_AT_ONCE))
 
     _require_distinct(where, table.column_names)
-    return Table(where, tuple(map(str, table.column_names)), read)
+    return Table(where, tuple(map(str, table.column_names)), read, rows=table.num_rows)
 
 
 def sound(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -143,14 +176,15 @@ def _kind(path: Path) -> str:
 def _parquet(path: Path) -> Table:
     from pyarrow import parquet
 
-    names = parquet.ParquetFile(path).schema_arrow.names
+    with parquet.ParquetFile(path) as stored:
+        names, rows = stored.schema_arrow.names, stored.metadata.num_rows
 
     def read(columns: Sequence[str]) -> Iterator[Any]:
         with told(str(path)), parquet.ParquetFile(path) as file:
             yield from map(sound, file.iter_batches(batch_size=ROWS_AT_ONCE, columns=list(columns)))
 
     _require_distinct(str(path), names)
-    return Table(str(path), tuple(names), read)
+    return Table(str(path), tuple(names), read, rows=rows)
 
 
 def _arrow_file(path: Path) -> Table:
@@ -211,7 +245,7 @@ def _numpy(path: Path) -> Table:
                 arrays = [pa.Array.from_buffers(kind, count, [None, pa.py_buffer(values)]) for values in taken]
                 yield pa.record_batch(arrays, names=list(columns))
 
-    return Table(str(path), names, read)
+    return Table(str(path), names, read, rows=shape[0])
 
 
 def _text(path: Path, header: bool) -> Table:

@@ -10,17 +10,17 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from hushgraph.graph.room import BYTES_PER_ENTRY
 from hushgraph.privacy.metadata import MANY_ROWS
 from hushgraph.privacy.plan import Plan, Stage
 from hushgraph.privacy.units.edge import EDGES_PER_NODE
 
 _START, _IMPORT, _RECOGNIZE, _PER_NODE = 4.0, 50e-9, 25e-9, 1e-6
 _SUM, _SUM_COLUMN, _NOISE = 1.5e-9, 0.45e-9, 80e-9
-_STEP, _EXAMPLE = 150e-6, 0.2e-6
+_STEP, _EXAMPLE = 300e-6, 0.2e-6
 _PLAIN_ROW, _PLAIN_EPOCHS, _MINIBATCHES = 0.4e-6, 100, 2.0
-_BASE, _NODE_BYTES, _HIDDEN = 0.75 * 2**30, 70, 16
-_COLUMN_BYTES, _HOP_BYTES = 8, 8
+_BASE, _NODE_BYTES, _HIDDEN, _ENTRY_BYTES = 0.75 * 2**30, 70, 16, 16
+_COLUMN_BYTES, _ROWS, _ROW_BYTES, _ROW_HOP_BYTES = 8, "neighbor-sum", 40, 4
+_CODES, _MODELS_OF_FEATURES, _ANSWER, _ANSWER_PAIR, _ANSWER_BYTES = "coded-sum", 5, 0.18e-6, 0.045e-6, 16
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ def expected(plan: Plan) -> Expected:
     entries = metadata.num_edges if metadata.num_edges is not None else 2 * EDGES_PER_NODE * metadata.num_nodes
     features, columns = metadata.num_features or _HIDDEN, metadata.num_classes or _HIDDEN
     seconds = _START + _RECOGNIZE * entries + _PER_NODE * metadata.num_nodes + max(used for used, _ in parts)
-    hops = max(count for _, count in parts)
-    per_node = 4 * features + _NODE_BYTES + columns * (_COLUMN_BYTES + _HOP_BYTES * max(0, hops - 1))
+    sums = max(columns * _COLUMN_BYTES, *(kept for _, kept in parts))
+    per_node = 4 * features + _NODE_BYTES + sums
     nodes = int(_BASE + per_node * metadata.num_nodes)
     return Expected(
         entries,
@@ -59,24 +59,39 @@ def expected(plan: Plan) -> Expected:
         _START + _IMPORT * entries + _PER_NODE * metadata.num_nodes,
         seconds,
         nodes,
-        nodes + BYTES_PER_ENTRY * entries,
+        nodes + _ENTRY_BYTES * entries,
     )
 
 
 def _of_stages(plan: Plan, stages: list[Stage]) -> tuple[float, int]:
-    """Seconds of all stages, and how many sums are kept at the same time."""
+    """Seconds of all stages, and the bytes of a node for the sums that are kept at the same time."""
     metadata = plan.metadata
     entries = metadata.num_edges if metadata.num_edges is not None else 2 * EDGES_PER_NODE * metadata.num_nodes
     columns = metadata.num_classes or _HIDDEN
-    seconds, sums = 0.0, 0
+    models = _MODELS_OF_FEATURES if any(stage.mechanism.name == _CODES for stage in stages) else 1
+    seconds, kept = 0.0, 0
     for stage in stages:
         if stage.mechanism.trains:
-            seconds += stage.count * _training(plan, stage)
+            seconds += stage.count * models * _training(plan, stage)
+            models = 1  # of those beside codes, the first one is of features
         elif "edges" in stage.mechanism.reads:
             values = metadata.num_nodes * columns
             seconds += stage.count * (entries * (_SUM + columns * _SUM_COLUMN) + values * _NOISE)
-            sums += stage.count
-    return seconds, sums
+            if stage.mechanism.name == _CODES:
+                seconds += (
+                    stage.count * values * (_ANSWER + columns * _ANSWER_PAIR)
+                )  # every pair of classes is compared
+            kept += _kept(stage, columns)
+    return seconds, kept
+
+
+def _kept(stage: Stage, columns: int) -> int:
+    """Bytes of a node for the sums of a stage, and for what they are made of while they are made."""
+    if stage.mechanism.name == _ROWS:
+        return _HIDDEN * (_ROW_BYTES + _ROW_HOP_BYTES * stage.count)
+    if stage.mechanism.name == _CODES:
+        return columns * _ANSWER_BYTES * stage.count
+    return columns * _COLUMN_BYTES * stage.count
 
 
 def _training(plan: Plan, stage: Stage) -> float:

@@ -219,8 +219,12 @@ class Model:
             )
         return checked
 
-    def _other_graph(self, graph: Any) -> CheckedGraph:
+    def _other_graph(self, graph: Any, memory: str | int | None = None) -> CheckedGraph:
         expected = self.metadata.num_features
+        if not isinstance(graph, CheckedGraph) and not hasattr(graph, "edge_index"):
+            from hushgraph.importing.graph import as_graph  # loads pyarrow, which tensors do not need
+
+            graph = as_graph(graph, memory)
         if isinstance(graph, CheckedGraph):
             found = graph.metadata.num_features
         else:
@@ -240,10 +244,12 @@ class Model:
         ledger: Ledger | None = None,
         seed: int | None = None,
         paper_mode: bool = False,
+        memory: str | int | None = None,
     ) -> Model:
         """Predictions about another graph: the releases are made again on it, and charged to its own ledger.
 
-        Nothing is trained. Returns a model of that graph: its `predict`, its `released` values and its certificate.
+        `graph` and `memory` are as in `fit`. Nothing is trained. Returns a model of that graph: its `predict`, its
+        `released` values and its certificate.
         """
         from hushgraph.methods.running import finished, open_vault
 
@@ -252,7 +258,7 @@ class Model:
                 "predict_on: expected a budget, such as 4.0 or (4.0, 1e-6), because another graph is a new release; "
                 "got none. For the graph that it was trained on, predict costs nothing"
             )
-        checked = self._other_graph(graph)
+        checked = self._other_graph(graph, memory)
         if checked.metadata.edge_types != self.metadata.edge_types:
             types, found = (", ".join(one) or "none" for one in (self.metadata.edge_types, checked.metadata.edge_types))
             raise InputError(f"predict: expected the types of edges as in training ({types}); got {found}")
