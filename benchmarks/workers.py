@@ -281,7 +281,7 @@ def estimate(sums: dict[str, Any], entries: int, imported: float) -> list[str]:
             f"one machine {back:,.0f} s at 10 Gbit/s"
         )
     lines.append(f"import, by one process: {imported * many / 3600 / entries:.1f} hours of one core")
-    memory = people * (70 + 4 * FEATURES + 10 * CLASSES + 16 * CLASSES) / 1e9
+    memory = people * (70 + 4 * FEATURES + 8 * CLASSES + 16 * CLASSES) / 1e9
     lines.append(
         f"memory of the machine that runs fit: {memory:,.0f} GB for {people:.0e} nodes; of each other machine the "
         f"classes that are sent, {people / 1e9:.0f} GB, or {32 * people / 1e9:.0f} GB for 16 columns"
