@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +10,7 @@ from torch_geometric.data import Data, HeteroData
 import hushgraph
 from hushgraph.errors import InputError
 from hushgraph.graph.checks import check_graph
+from hushgraph.graph.disk import DiskEdges
 from hushgraph.graph.edges import MemoryEdges
 from hushgraph.methods.gap import GAP
 from hushgraph.privacy import units
@@ -195,4 +198,26 @@ def test_lists_with_gaps_between_their_numbers_are_refused(graph: Data) -> None:
     graph.edge_index = None
     graph.edges = MemoryEdges(lists.offsets, lists.sources.repeat_interleave(2)[::2])
     with pytest.raises(InputError, match="expected lists of distinct neighbors in increasing order"):
+        check_graph(graph)
+
+
+def test_a_folder_that_nobody_looked_at_is_looked_at_once(
+    graph: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number, looks = int(graph.num_nodes), list[str]()
+    written = DiskEdges.write(tmp_path / "edges", graph.edge_index, number)
+    verify = DiskEdges.verify
+    monkeypatch.setattr(DiskEdges, "verify", lambda edges: (looks.append("look"), verify(edges))[1])
+    graph.edge_index, graph.edges = None, written
+    check_graph(graph)
+    assert looks == []  # it was just written
+    graph.edges = DiskEdges(tmp_path / "edges")
+    check_graph(graph)
+    check_graph(graph)
+    assert looks == ["look"]
+    changed = bytearray((tmp_path / "edges" / "sources.bin").read_bytes())
+    changed[0] ^= 1
+    (tmp_path / "edges" / "sources.bin").write_bytes(changed)
+    graph.edges = DiskEdges(tmp_path / "edges")
+    with pytest.raises(InputError):
         check_graph(graph)

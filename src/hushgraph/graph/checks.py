@@ -280,6 +280,8 @@ def _stored_problems(edges: Edges, num_nodes: int) -> list[str]:
             "edges: expected lists of distinct neighbors in increasing order, as a graph folder holds them; got "
             "others. Give the edges as edge_index: what repeats is left out there"
         ]
+    if hasattr(edges, "verify_once"):  # a folder that was opened without a look at it
+        edges.verify_once()
     return []
 
 

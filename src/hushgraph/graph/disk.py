@@ -84,6 +84,7 @@ class DiskEdges:
         self.memory_limit = memory_limit
         self._header = read_header(self.folder, elsewhere)
         self._sources_file = elsewhere or self.folder / SOURCES
+        self._is_verified = False
 
     @classmethod
     def open(cls, folder: str | Path, *, memory_limit: int = MEMORY_LIMIT) -> DiskEdges:
@@ -122,7 +123,9 @@ class DiskEdges:
             return cls(folder, memory_limit)
         with new_folder(Path(folder), made_from=made_from) as work:
             write_edges(work, blocks, num_nodes, _entries(memory_limit), both=both, progress=progress)
-        return cls(folder, memory_limit)
+        written = cls(folder, memory_limit)
+        written._is_verified = True
+        return written
 
     # Sizes
 
@@ -321,6 +324,12 @@ class DiskEdges:
         Senders that are elsewhere are looked at as they are read.
         """
         verify(self.folder, self._header, None if self._is_elsewhere else self.folder / SOURCES)
+        self._is_verified = True
+
+    def verify_once(self) -> None:
+        """The same, unless this object did it before or wrote the files."""
+        if not self._is_verified:
+            self.verify()
 
     @property
     def _is_elsewhere(self) -> bool:
