@@ -15,6 +15,7 @@ from torch_geometric.data import Data
 from hushgraph.errors import InputError
 from hushgraph.graph.checks import CheckedGraph, check_graph
 from hushgraph.graph.disk import DiskEdges
+from hushgraph.graph.edges import MemoryEdges
 from hushgraph.graph.types import EdgeTypes, parts
 from hushgraph.mechanisms import NeighborSum
 from hushgraph.mechanisms.view import View
@@ -132,3 +133,21 @@ def test_mailboxes_that_do_not_fit_are_refused(tmp_path: Path, changed: dict, wo
         data[name] = value
     with pytest.raises(InputError, match=words):
         check_graph(data)
+
+
+def test_mailboxes_with_an_edge_that_is_there_twice_or_from_nobody_are_refused(tmp_path: Path) -> None:
+    graph = on_disk(tmp_path / "types", drawn(5, symmetric=True), rows(5))
+    data = Data(x=rows(5), y=torch.zeros(NODES).long(), train_mask=torch.ones(NODES).bool(), num_classes=2)
+    data.edges = DiskEdges.write(tmp_path / "edges", graph.edges.edge_index(), NODES)
+    data.edge_type_names, mailboxes = list(NAMES), graph.edge_types.entries.load()
+    data.edge_mailboxes = mailboxes
+    assert check_graph(data).metadata.edge_types == NAMES
+    first = int((mailboxes.in_degree() > 1).nonzero()[0])
+    begin, twice = int(mailboxes.offsets[first]), mailboxes.sources.clone()
+    twice[begin + 1] = twice[begin]
+    strange = mailboxes.sources.clone()
+    strange[int(mailboxes.offsets[first + 1]) - 1] = NODES  # the number of a mailbox, and of no node
+    for sources, words in ((twice, "expected lists of distinct neighbors"), (strange, f"among the {NODES} nodes")):
+        data.edge_mailboxes = MemoryEdges(mailboxes.offsets, sources)
+        with pytest.raises(InputError, match=words):
+            check_graph(data)

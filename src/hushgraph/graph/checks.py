@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hushgraph.errors import InputError
-from hushgraph.graph.edges import Edges, MemoryEdges
+from hushgraph.graph.edges import Edges, MemoryEdges, list_problems
 from hushgraph.graph.rows import Rows, SparseRows
 from hushgraph.graph.targets import NumberRange
 from hushgraph.graph.types import EdgeTypes, types_of
@@ -275,14 +275,7 @@ def _stored_problems(edges: Edges, num_nodes: int) -> list[str]:
         return [f"edges: expected edges on disk (DiskEdges); got {type(edges).__name__}"]
     if edges.num_nodes != num_nodes:
         return [f"edges: expected a graph of {num_nodes} nodes, one per row of features; got {edges.num_nodes}"]
-    if isinstance(edges, MemoryEdges) and not edges.are_distinct_lists():
-        return [
-            "edges: expected lists of distinct neighbors in increasing order, as a graph folder holds them; got "
-            "others. Give the edges as edge_index: what repeats is left out there"
-        ]
-    if hasattr(edges, "verify_once"):  # a folder that was opened without a look at it
-        edges.verify_once()
-    return []
+    return list_problems(edges)
 
 
 def _label_problems(labels: Tensor, num_nodes: int, num_classes: int, declared: bool) -> list[str]:

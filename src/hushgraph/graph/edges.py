@@ -289,6 +289,18 @@ def lists_at(
     return ends, found
 
 
+def list_problems(edges: Edges) -> list[str]:
+    """What is wrong with lists that are to be used as they are; refuses a folder that is not what its header says."""
+    if isinstance(edges, MemoryEdges) and not edges.are_distinct_lists():
+        return [
+            "edges: expected lists of distinct neighbors in increasing order, as a graph folder holds them; got "
+            "others. Give the edges as edge_index: what repeats is left out there"
+        ]
+    if hasattr(edges, "verify_once"):  # a folder that was opened without a look at it
+        edges.verify_once()
+    return []
+
+
 def longest_list(edges: Edges) -> int:
     """How many edges end at the node with the most."""
     return int(edges.in_degree().max()) if edges.num_nodes else 0

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from hushgraph.errors import InputError
 from hushgraph.graph.disk import DiskEdges
-from hushgraph.graph.edges import Edges, MemoryEdges
+from hushgraph.graph.disk_reading import refuse_strangers
+from hushgraph.graph.edges import Edges, MemoryEdges, list_problems
 
 MOST_TYPES = 64
 
@@ -72,7 +73,7 @@ class DiskPart(DiskEdges):
         return np.asarray(super()._offsets(self._first + first, self._first + last) - self._begin)
 
     def _sources(self, begin: int, end: int) -> np.ndarray:
-        return super()._sources(self._begin + begin, self._begin + end)
+        return refuse_strangers(super()._sources(self._begin + begin, self._begin + end), self.num_nodes)
 
 
 def of_one_type(edges: MemoryEdges, count: int) -> MemoryEdges:
@@ -96,6 +97,9 @@ def types_of(data: Any, edge_index: Tensor, num_nodes: int) -> EdgeTypes | None:
         names = tuple(names or ())
         if stored.num_nodes != num_nodes * len(names):
             problems.append(f"edge_mailboxes: expected {num_nodes} for each type; got {stored.num_nodes}")
+        problems += list_problems(stored)
+        if isinstance(stored, MemoryEdges) and bool((stored.sources >= num_nodes).any()):
+            problems.append(f"edge_mailboxes: expected senders among the {num_nodes} nodes; got others")
         InputError.collect(problems)
         return EdgeTypes(names, stored)
     found = _numbered(given, names)
