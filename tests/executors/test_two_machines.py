@@ -20,7 +20,7 @@ from hushgraph.datasets.stored import GraphFacts, write_stored
 from small_graphs import random_graph
 
 FIRST, SECOND, PORT = "10.0.0.1", "10.0.0.2", 6379
-SECONDS = 150  # after which all is ended
+SECONDS = 300  # after which all is ended
 RAY = [sys.executable, "-m", "ray.scripts.scripts", "start", "--num-cpus=1", "--object-store-memory=100000000"]
 IN_MEMORY = "--object-spilling-directory=/dev/shm"
 
