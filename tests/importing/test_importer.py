@@ -441,3 +441,15 @@ def test_how_many_edges_there_are_is_told_where_the_file_says_so(
     import_files(tmp_path / "g", edges, nodes, COLUMNS, MUTUAL, progress=lambda *one: seen.append(one))
     last = [one for one in seen if one[0] == "edges read"][-1]
     assert last[1:] == (2 * len(table["from"]), 2 * len(table["from"]) if lines else 0)
+
+
+def test_what_is_left_of_an_import_is_not_taken_up_by_one_that_makes_other_tables_of_the_same_files(
+    tmp_path: Path,
+) -> None:
+    one, other = tmp_path / "a.csv", tmp_path / "b.csv"
+    for path in (one, other):
+        path.write_text("source,target\n0,1\n")
+    names = {
+        importer._sources(tables) for tables in ([[one, other], [], []], [[one], [other], []], [[one], [], [other]])
+    }
+    assert len(names) == 3

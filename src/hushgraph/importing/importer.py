@@ -66,9 +66,7 @@ def import_files(
     """
     edge_columns.require_direction()
     table = None if nodes is None else open_table(nodes)
-    made_from = _sources(
-        [*_files(edges), *_files(nodes), *_files(public)], node_columns, edge_columns, num_nodes, header
-    )
+    made_from = _sources([_files(edges), _files(nodes), _files(public)], node_columns, edge_columns, num_nodes, header)
     return import_tables(
         out,
         edges,
@@ -165,9 +163,12 @@ def _files(given: Files | None) -> list[Path]:
     return [file for one in many for file in files_of_table(one)]
 
 
-def _sources(files: Sequence[Path], *settings: Any) -> str:
-    """A name of the files as they are now, and of what is made of them."""
-    states = [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files if file.exists()]
+def _sources(tables: Sequence[Sequence[Path]], *settings: Any) -> str:
+    """A name of the files of some tables as they are now, and of what is made of them."""
+    states = [
+        [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files if file.exists()]
+        for files in tables
+    ]
     return repr((MEMORY, states, settings))
 
 
